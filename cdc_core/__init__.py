@@ -1,0 +1,78 @@
+"""Change data capture on Spark: the contracts that plugins implement and the values that pass between them.
+
+Public is what this module exports. Importing it imports neither pyspark nor any plugin or client library.
+"""
+
+from cdc_core.encoder import Encoder, EncoderContext, EnvelopeOptions, FileBody
+from cdc_core.errors import (
+    CdcError,
+    ConfigError,
+    ContractError,
+    EncodeError,
+    HistoryLostError,
+    OptionError,
+    PartialWriteError,
+    RetryableError,
+    RetryableRangefeedError,
+    RetryableSinkError,
+    TerminalError,
+    TerminalRangefeedError,
+    TerminalSinkError,
+)
+from cdc_core.frontier import Frontier
+from cdc_core.hookspecs import hookimpl
+from cdc_core.messages import MessageBatch, TopicNames
+from cdc_core.rangefeed import Mark, Rangefeed, RangefeedContext, ScanProgress, Slice, StepLimit, Token
+from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
+from cdc_core.rows import Op, RowBatch
+from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
+from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
+from cdc_core.span import Span
+from cdc_core.timestamp import Timestamp
+
+__all__ = [
+    "CdcError",
+    "Column",
+    "ColumnType",
+    "ConfigError",
+    "ContractError",
+    "EncodeError",
+    "Encoder",
+    "EncoderContext",
+    "EncoderRegistration",
+    "EnvelopeOptions",
+    "FileBody",
+    "Flushed",
+    "Frontier",
+    "HistoryLostError",
+    "Kind",
+    "Mark",
+    "MessageBatch",
+    "Op",
+    "OptionError",
+    "PartialWriteError",
+    "Rangefeed",
+    "RangefeedContext",
+    "RangefeedRegistration",
+    "RetryableError",
+    "RetryableRangefeedError",
+    "RetryableSinkError",
+    "RowBatch",
+    "ScanProgress",
+    "Sink",
+    "SinkContext",
+    "SinkRegistration",
+    "Slice",
+    "SliceInfo",
+    "Span",
+    "StepLimit",
+    "TableName",
+    "TableSchema",
+    "TerminalError",
+    "TerminalRangefeedError",
+    "TerminalSinkError",
+    "Timestamp",
+    "Token",
+    "TopicNames",
+    "hookimpl",
+]

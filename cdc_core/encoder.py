@@ -1,0 +1,104 @@
+"""Encoders turn rows into bytes. They run inside the sink's task, on whole batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core.messages import MessageBatch
+from cdc_core.rows import RowBatch
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Encoder", "EncoderContext", "EnvelopeOptions", "FileBody", "NewlineBody"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopeOptions:
+    """What every message of a changefeed carries; the same for all encoders."""
+
+    envelope: str = "wrapped"
+    updated: bool = False
+    diff: bool = False
+    mvcc_timestamp: bool = False
+    key_in_value: bool = False
+    topic_in_value: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderContext:
+    """What an encoder is built from. Picklable."""
+
+    changefeed: str
+    envelope: EnvelopeOptions
+    options: Any
+    """An instance of the registered options class."""
+
+
+class FileBody(ABC):
+    """The body of one file that is being written; all its rows have one topic and one schema version."""
+
+    @abstractmethod
+    def write(self, rows: RowBatch) -> bytes | pa.Buffer:
+        """Add *rows* and return the bytes of the body that are final now, possibly none."""
+
+    @abstractmethod
+    def finish(self) -> bytes | pa.Buffer:
+        """Return the rest of the body. Called once, after the last `write`; a body without it is not valid."""
+
+
+class Encoder(ABC):
+    """Turns rows into messages or files. One instance serves one process.
+
+    Constructors have no side effects. What an encoder supports (envelopes, messages or files) stands in its
+    registration, so that an impossible combination is refused before anything starts.
+
+    Raises, everywhere: EncodeError, naming table, column and key, when a value cannot be represented; the engine stops
+    rather than lose the row. RetryableError when a service that the encoder needs is out of reach.
+    """
+
+    file_extension: str
+    """Extension of files with its dot, `.ndjson`."""
+
+    def __init__(self, context: EncoderContext) -> None:
+        self.context = context
+
+    @abstractmethod
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        """Return one message per row, in order. Deterministic: the same rows give the same bytes."""
+
+    @abstractmethod
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
+        """Return the payload that tells a reader of *topic* that *timestamp* is resolved. Coordinator."""
+
+    def open_body(self, topic: str) -> FileBody:
+        """Return an empty file body for rows of *topic*. Encoders with a container of their own override this."""
+        return NewlineBody(self, topic)
+
+
+class NewlineBody(FileBody):
+    """Messages' values, each followed by a newline."""
+
+    def __init__(self, encoder: Encoder, topic: str) -> None:
+        self._encoder = encoder
+        self._topic = topic
+
+    def write(self, rows: RowBatch) -> pa.Buffer:
+        return joined_lines(self._encoder.encode(rows, topic=self._topic).value)
+
+    def finish(self) -> bytes:
+        return b""
+
+
+def joined_lines(values: pa.Array) -> pa.Buffer:
+    """Return the concatenation of binary *values*, each followed by a newline."""
+    values = values.cast(pa.large_binary())
+    lines = pc.binary_join_element_wise(values, b"", b"\n")
+    if len(lines) == 0:
+        return pa.py_buffer(b"")
+    offsets = pa.Array.from_buffers(pa.int64(), len(lines) + 1, [None, lines.buffers()[1]], offset=lines.offset)
+    first, last = offsets[0].as_py(), offsets[len(lines)].as_py()
+    return lines.buffers()[2].slice(first, last - first)

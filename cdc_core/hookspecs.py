@@ -1,0 +1,64 @@
+"""The hooks that a plugin may implement. This module holds nothing else.
+
+A plugin is a module published under the entry-point group `cdc_core.plugins`:
+
+    [project.entry-points."cdc_core.plugins"]
+    my_package = "my_package.plugin"
+
+Its hooks only describe; they are called once, when the plugin host loads, and must not import client libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pluggy
+
+from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
+
+__all__ = ["PROJECT", "cdc_register_encoders", "cdc_register_rangefeeds", "cdc_register_sinks", "hookimpl"]
+
+PROJECT = "cdc_core"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def cdc_register_rangefeeds() -> Iterable[RangefeedRegistration]:  # type: ignore[empty-body]
+    """Return the sources that this plugin supplies.
+
+    @hookimpl
+    def cdc_register_rangefeeds():
+        yield RangefeedRegistration(
+            name="postgres", schemes=("postgresql", "postgres"), summary="PostgreSQL logical decoding",
+            target="cdc_rangefeed_postgres.rangefeed:PostgresRangefeed",
+            options="cdc_rangefeed_postgres.options:PostgresOptions",
+        )
+    """
+
+
+@hookspec
+def cdc_register_encoders() -> Iterable[EncoderRegistration]:  # type: ignore[empty-body]
+    """Return the encoders that this plugin supplies.
+
+    @hookimpl
+    def cdc_register_encoders():
+        yield EncoderRegistration(
+            name="json", summary="JSON messages, newline-delimited JSON files",
+            target="cdc_encoder_json.encoder:JsonEncoder", options="cdc_encoder_json.options:JsonOptions",
+            envelopes=frozenset({"wrapped"}), outputs=frozenset({"messages", "files"}),
+        )
+    """
+
+
+@hookspec
+def cdc_register_sinks() -> Iterable[SinkRegistration]:  # type: ignore[empty-body]
+    """Return the sinks that this plugin supplies.
+
+    @hookimpl
+    def cdc_register_sinks():
+        yield SinkRegistration(
+            name="kafka", schemes=("kafka",), output="messages", summary="Apache Kafka",
+            target="cdc_sink_kafka.sink:KafkaSink", options="cdc_sink_kafka.options:KafkaOptions",
+        )
+    """

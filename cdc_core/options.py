@@ -1,0 +1,255 @@
+"""Declared options: one frozen dataclass per component is the source of parsing, errors, documentation and masking.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class FileOptions:
+        file_size: ByteSize = option(16 * MB, doc="Size at which a file is closed.")
+        compression: Literal["none", "gzip", "zstd"] = option("none", doc="How files are compressed.")
+        password: str | None = option(None, doc="Password of the store.", secret=True)
+
+    options = parse_options(FileOptions, {"file_size": "32MB"}, owner="sink 'cloudstorage'")
+
+Values may come as text (from a URI) or as TOML values. The types that a field may have are those of `_parse`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NewType, TypeVar
+
+from cdc_core.errors import OptionError
+
+__all__ = [
+    "MB",
+    "ByteSize",
+    "Duration",
+    "OptionDoc",
+    "describe",
+    "did_you_mean",
+    "format_bytes",
+    "format_duration",
+    "option",
+    "option_names",
+    "parse_options",
+    "secret_values",
+]
+
+Duration = NewType("Duration", float)
+"""Seconds. Written `500ms`, `10s`, `1h30m`, or a bare number of seconds."""
+ByteSize = NewType("ByteSize", int)
+"""Bytes. Written `64KB`, `16MB`, `1GiB`, or a bare number of bytes; KB and KiB both mean 1024."""
+
+MB = 1024 * 1024
+
+T = TypeVar("T")
+_SIZES = {"": 1, "B": 1, "K": 1024, "M": MB, "G": 1024 * MB, "T": 1024 * 1024 * MB}
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def option(default: Any = dataclasses.MISSING, *, doc: str, secret: bool = False, unit: str = "") -> Any:
+    """Declare one option as the default of a dataclass field. Without *default* the option must be given.
+
+    *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen.
+    """
+    metadata = {"doc": doc, "secret": secret, "unit": unit}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionDoc:
+    """One row of a generated options table."""
+
+    name: str
+    type: str
+    default: str
+    doc: str
+    secret: bool
+
+
+def option_names(cls: type) -> tuple[str, ...]:
+    """Return the names of the options that *cls* declares, in order."""
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
+    """Return an instance of *cls* from what the user wrote. Raises: OptionError naming *owner*, option and remedy.
+
+    An option that *cls* does not declare is an error. A `ValueError` of the class's own `__post_init__` becomes an
+    OptionError too.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    for name in values:
+        if name not in fields:
+            raise OptionError(f"{owner} does not know option '{name}'{did_you_mean(name, fields)}")
+    parsed: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in values:
+            shown = "***" if field.metadata.get("secret") else repr(values[name])
+            try:
+                parsed[name] = _parse(hints[name], values[name])
+            except ValueError as error:
+                raise OptionError(f"{owner}: option '{name}' is {shown}: {error}") from None
+        elif field.default is dataclasses.MISSING:
+            raise OptionError(f"{owner} needs option '{name}': {field.metadata['doc']}")
+    try:
+        return cls(**parsed)
+    except ValueError as error:
+        raise OptionError(f"{owner}: {error}") from None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` when a known name is close to *name*, else what is known."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; it knows {', '.join(names)}" if names else "; it has no options"
+
+
+def secret_values(options: Any) -> list[str]:
+    """Return the texts of the secrets that an options instance holds."""
+    found = []
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if field.metadata.get("secret") and value:
+            found.append(str(value))
+    return found
+
+
+def describe(cls: type) -> list[OptionDoc]:
+    """Return the rows of the options table of *cls*, in order."""
+    hints = typing.get_type_hints(cls)
+    rows = []
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        rows.append(
+            OptionDoc(
+                name=field.name,
+                type=_type_text(hint),
+                default="(required)" if field.default is dataclasses.MISSING else _value_text(hint, field.default),
+                doc=field.metadata.get("doc", ""),
+                secret=bool(field.metadata.get("secret")),
+            )
+        )
+    return rows
+
+
+def format_duration(seconds: float) -> str:
+    """Return *seconds* in the form that `Duration` is written in."""
+    for unit in ("d", "h", "m", "s", "ms", "us"):
+        if seconds and seconds % _UNITS[unit] == 0:
+            return f"{int(seconds / _UNITS[unit])}{unit}"
+    return f"{seconds:g}s"
+
+
+def format_bytes(size: int) -> str:
+    """Return *size* in the form that `ByteSize` is written in."""
+    for unit in ("T", "G", "M", "K"):
+        if size and size % _SIZES[unit] == 0:
+            return f"{size // _SIZES[unit]}{unit}B"
+    return str(size)
+
+
+def _parse(hint: Any, value: Any) -> Any:
+    if hint is Duration:
+        return _parse_duration(value)
+    if hint is ByteSize:
+        return _parse_bytes(value)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        text = str(value).lower()
+        if text not in arguments:
+            raise ValueError(f"must be one of {', '.join(arguments)}")
+        return text
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = [argument for argument in arguments if argument is not type(None)]
+        if inner is Duration and isinstance(value, bool | str) and str(value).lower() in ("true", "false", ""):
+            return None if str(value).lower() == "false" else Duration(0.0)  # a flag that may carry a duration
+        return _parse(inner, value)
+    if origin is tuple:
+        items = value if isinstance(value, list | tuple) else [part.strip() for part in str(value).split(",")]
+        return tuple(_parse(arguments[0], item) for item in items if item != "")
+    if hint is bool:
+        return _parse_bool(value)
+    if hint in (int, float):
+        if isinstance(value, bool):
+            raise ValueError("must be a number")
+        try:
+            return hint(value)
+        except (TypeError, ValueError):
+            raise ValueError("must be a whole number" if hint is int else "must be a number") from None
+    if hint is str:
+        if not isinstance(value, str):
+            raise ValueError("must be a text in quotes")
+        return value
+    if origin is dict or hint is dict:
+        if not isinstance(value, Mapping):
+            raise ValueError("must be a table of names and values")
+        return dict(value)
+    raise TypeError(f"options cannot have the type {hint!r}")
+
+
+def _parse_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text in ("true", "yes", "on", "1", ""):
+        return True
+    if text in ("false", "no", "off", "0"):
+        return False
+    raise ValueError("must be true or false")
+
+
+def _parse_duration(value: Any) -> Duration:
+    if isinstance(value, bool):
+        raise ValueError("must be a duration such as 500ms, 10s or 1h30m")
+    text = str(value).strip()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return Duration(float(text))
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("must be a duration such as 500ms, 10s or 1h30m")
+    return Duration(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def _parse_bytes(value: Any) -> ByteSize:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:(B)|([KMGT])(?:i?B)?)?", str(value).strip(), re.IGNORECASE)
+    if isinstance(value, bool) or found is None:
+        raise ValueError("must be a size such as 64KB, 16MB or 1GB")
+    return ByteSize(int(float(found.group(1)) * _SIZES[(found.group(3) or found.group(2) or "").upper()]))
+
+
+def _type_text(hint: Any) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Duration:
+        return "duration"
+    if hint is ByteSize:
+        return "size"
+    if origin is Literal:
+        return " | ".join(arguments)
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = [argument for argument in arguments if argument is not type(None)]
+        return "flag or duration" if inner is Duration else _type_text(inner)
+    if origin is tuple:
+        return f"list of {_type_text(arguments[0])}"
+    return {bool: "flag", int: "integer", float: "number", str: "text", dict: "table"}.get(origin or hint, str(hint))
+
+
+def _value_text(hint: Any, value: Any) -> str:
+    if value is None:
+        return "(none)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if hint is Duration:
+        return format_duration(value)
+    if hint is ByteSize:
+        return format_bytes(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "(none)"
+    return str(value) if value != "" else '""'

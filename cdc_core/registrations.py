@@ -1,0 +1,56 @@
+"""What plugin hooks return: small values that name a component without loading it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["EncoderRegistration", "RangefeedRegistration", "Registration", "SinkRegistration"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A component by name.
+
+    `target` and `options` are "module:Class" of the component and of its options class (see `cdc_core.options`); both
+    stay unloaded until the component is used. `summary` is one line for listings; `install_hint` says what to install
+    when loading fails, such as `pip install cdc-sink-kafka[aws]`.
+    """
+
+    name: str
+    target: str
+    options: str
+    summary: str
+    install_hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangefeedRegistration(Registration):
+    """A source. `schemes` are the URI schemes that select it."""
+
+    schemes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderRegistration(Registration):
+    """An encoder; `name` is what the option `format` says.
+
+    `envelopes` are those it can write; `outputs` is the part of {"messages", "files"} that it can produce.
+    """
+
+    envelopes: frozenset[str]
+    outputs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkRegistration(Registration):
+    """A destination. `schemes` are the URI schemes that select it.
+
+    `output` is what it asks of the encoder, "messages" or "files". `min_checkpoint_frequency_s` is the least time
+    between two steps unless the user says otherwise: 0 for messages, more where a step makes a file. `forced` names
+    envelope options that the sink always switches on, such as key_in_value where there is no other place for the key.
+    """
+
+    schemes: tuple[str, ...]
+    output: str
+    min_checkpoint_frequency_s: float = 0.0
+    forced: frozenset[str] = frozenset()

@@ -1,0 +1,133 @@
+"""Batches of row changes, the unit in which rows move through the whole system."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import cast
+
+import pyarrow as pa
+
+from cdc_core.schema import TableSchema
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["TIMESTAMP_TYPE", "Op", "RowBatch"]
+
+TIMESTAMP_TYPE = pa.struct([pa.field("wall", pa.int64()), pa.field("logical", pa.int32())])
+"""Arrow type of the columns `updated` and `mvcc`."""
+
+
+class Op(IntEnum):
+    """What happened to a row. Values of the column `op` (uint8)."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+    SCAN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBatch:
+    """Changes of one table under one version of its schema, as an Arrow record batch.
+
+    column    Arrow type            meaning
+    op        uint8                 an `Op`
+    updated   struct<wall, logical> commit timestamp of the row version; scan timestamp for scanned rows
+    mvcc      struct<wall, logical> the row's own commit timestamp, when the source knows it; column may be missing
+    key       schema.key_type       never null, and no field of it is null
+    after     schema.after_type     null for a delete
+    before    schema.after_type     only when before images were asked for; null when there was no row before
+
+    Within a slice the rows of one key stand in `updated` order.
+    """
+
+    schema: TableSchema
+    batch: pa.RecordBatch
+
+    @classmethod
+    def of(
+        cls,
+        schema: TableSchema,
+        *,
+        op: pa.Array,
+        updated: pa.StructArray,
+        key: pa.StructArray,
+        after: pa.StructArray,
+        before: pa.StructArray | None = None,
+        mvcc: pa.StructArray | None = None,
+    ) -> RowBatch:
+        """Build a batch from its columns. Raises: ValueError when a column has another type than the schema says."""
+        columns = {"op": op, "updated": updated, "mvcc": mvcc, "key": key, "after": after, "before": before}
+        wanted = {
+            "op": pa.uint8(),
+            "updated": TIMESTAMP_TYPE,
+            "mvcc": TIMESTAMP_TYPE,
+            "key": schema.key_type,
+            "after": schema.after_type,
+            "before": schema.after_type,
+        }
+        present = {name: column for name, column in columns.items() if column is not None}
+        for name, column in present.items():
+            if column.type != wanted[name]:
+                raise ValueError(f"column {name} of {schema.name} is {column.type}, expected {wanted[name]}")
+        return cls(schema=schema, batch=pa.RecordBatch.from_pydict(present))
+
+    def __len__(self) -> int:
+        return cast(int, self.batch.num_rows)
+
+    def __repr__(self) -> str:
+        return f"RowBatch({self.schema.name} v{self.schema.version}, {len(self)} rows)"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the rows take."""
+        return cast(int, self.batch.nbytes)
+
+    @property
+    def has_before(self) -> bool:
+        return "before" in self.batch.schema.names
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column of the table above. Raises: KeyError when this batch does not have it."""
+        return self.batch.column(name)
+
+    def slice(self, offset: int, length: int | None = None) -> RowBatch:
+        """Return some rows without copying them."""
+        return RowBatch(schema=self.schema, batch=self.batch.slice(offset, length))
+
+    def latest(self) -> Timestamp:
+        """Return the greatest `updated` of the batch; zero when it is empty."""
+        if len(self) == 0:
+            return Timestamp()
+        updated = self.column("updated")
+        wall, logical = updated.field("wall").to_numpy(), updated.field("logical").to_numpy()
+        greatest = wall.max()
+        return Timestamp(int(greatest), int(logical[wall == greatest].max()))
+
+    def to_ipc(self) -> pa.Buffer:
+        """Return the batch with its schema as one self-contained Arrow IPC stream."""
+        metadata = {b"cdc.schema": json.dumps(self.schema.to_json(), separators=(",", ":")).encode()}
+        schema = self.batch.schema.with_metadata(metadata)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(self.batch.replace_schema_metadata(metadata))
+        return sink.getvalue()
+
+    @classmethod
+    def from_ipc(cls, data: pa.Buffer | bytes) -> RowBatch:
+        """Return the batch that `to_ipc` wrote, without copying its values."""
+        with pa.ipc.open_stream(data) as reader:
+            schema = TableSchema.from_json(json.loads(reader.schema.metadata[b"cdc.schema"]))
+            return cls(schema=schema, batch=reader.read_next_batch().replace_schema_metadata(None))
+
+    @staticmethod
+    def timestamps(wall: pa.Array, logical: pa.Array) -> pa.StructArray:
+        """Return a column of timestamps from int64 wall nanoseconds and int32 logical counters."""
+        return pa.StructArray.from_arrays([wall, logical], fields=list(TIMESTAMP_TYPE))
+
+    @staticmethod
+    def struct(type_: pa.StructType, arrays: Sequence[pa.Array], mask: pa.Array | None = None) -> pa.StructArray:
+        """Return a `key`, `after` or `before` column from the arrays of its fields; *mask* is true where it is null."""
+        return pa.StructArray.from_arrays(arrays, fields=list(type_), mask=mask)

@@ -1,0 +1,193 @@
+"""What the framework knows of a table: its name, columns, types, key and version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Self
+
+import pyarrow as pa
+
+__all__ = ["Column", "ColumnType", "Kind", "TableName", "TableSchema"]
+
+
+class Kind(StrEnum):
+    """What a column's values mean. The Arrow type that carries each kind is fixed, see `ColumnType.arrow`."""
+
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"
+    DECIMAL = "decimal"
+    STRING = "string"
+    BYTES = "bytes"
+    UUID = "uuid"
+    DATE = "date"
+    TIME = "time"
+    TIMETZ = "timetz"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPTZ = "timestamptz"
+    INTERVAL = "interval"
+    JSON = "json"
+    ENUM = "enum"
+    ARRAY = "array"
+    COMPOSITE = "composite"
+
+
+_ARROW: dict[Kind, pa.DataType] = {
+    Kind.BOOL: pa.bool_(),
+    Kind.BYTES: pa.binary(),
+    Kind.DATE: pa.date32(),
+    Kind.TIME: pa.time64("us"),
+    Kind.TIMESTAMP: pa.timestamp("us"),
+    Kind.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+}
+_INTS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_FLOATS = {32: pa.float32(), 64: pa.float64()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnType:
+    """The type of a column, in the framework's own terms and in the source's.
+
+    kind        Arrow type of the values and their form
+    bool        bool
+    int         int16, int32 or int64 by `bits`
+    float       float32 or float64 by `bits`; NaN and infinities are themselves
+    decimal     string: plain decimal text with its scale kept (`22.30`), or `NaN`, `Infinity`, `-Infinity`
+    string      string; also every type of which nothing better is known, as its source text
+    bytes       binary
+    uuid        string, canonical lower case
+    date        date32 (days); the greatest and least int32 mean infinity and -infinity
+    time        time64[us]; 86,400,000,000 means 24:00:00
+    timetz      string, SQL text
+    timestamp   timestamp[us]; the greatest and least int64 mean infinity and -infinity
+    timestamptz timestamp[us, UTC]; infinities as for timestamp
+    interval    string, PostgreSQL style text
+    json        string: JSON text as the source has it; the JSON null is the text `null`, the SQL NULL is a null
+    enum        string, one of `labels`
+    array       string: JSON text of an array (nested for more dimensions); elements as the JSON encoder writes them
+    composite   string: JSON text of an object by field name
+    """
+
+    kind: Kind
+    source: str
+    """The source's own name of the type with its modifiers, for people and for schemas: `numeric(10,2)`."""
+    bits: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    labels: tuple[str, ...] = ()
+    element: ColumnType | None = None
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that carries this column in every `RowBatch`."""
+        if self.kind is Kind.INT:
+            return _INTS[self.bits or 64]
+        if self.kind is Kind.FLOAT:
+            return _FLOATS[self.bits or 64]
+        return _ARROW.get(self.kind, pa.string())
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"kind": str(self.kind), "source": self.source}
+        for name in ("bits", "precision", "scale"):
+            if getattr(self, name) is not None:
+                value[name] = getattr(self, name)
+        if self.labels:
+            value["labels"] = list(self.labels)
+        if self.element is not None:
+            value["element"] = self.element.to_json()
+        return value
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        fields = dict(value)
+        element = fields.pop("element", None)
+        return cls(
+            kind=Kind(fields.pop("kind")),
+            labels=tuple(fields.pop("labels", ())),
+            element=None if element is None else cls.from_json(element),
+            **fields,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """Where a table lives: `database`, `schema` and `table`, unquoted."""
+
+    database: str
+    schema: str
+    table: str
+
+    @property
+    def full(self) -> str:
+        """`database.schema.table`: what the option full_table_name puts into topics, and what spans are named by."""
+        return f"{self.database}.{self.schema}.{self.table}"
+
+    @property
+    def qualified(self) -> str:
+        """`schema.table`: how errors and logs name a table."""
+        return f"{self.schema}.{self.table}"
+
+    def __str__(self) -> str:
+        return self.qualified
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSchema:
+    """One version of a table's shape.
+
+    `version` counts up with every change of the shape that the changefeed meets, from 1. `primary_key` names the key
+    columns in key order, whatever index of the source they come from.
+    """
+
+    name: TableName
+    version: int
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+
+    @cached_property
+    def after_type(self) -> pa.StructType:
+        """Arrow type of the columns `after` and `before` of a `RowBatch`: all columns, in table order."""
+        return pa.struct([pa.field(column.name, column.type.arrow) for column in self.columns])
+
+    @cached_property
+    def key_type(self) -> pa.StructType:
+        """Arrow type of the column `key` of a `RowBatch`: the key columns, in key order."""
+        return pa.struct([pa.field(name, self.column(name).type.arrow) for name in self.primary_key])
+
+    def column(self, name: str) -> Column:
+        """Return the column called *name*. Raises: KeyError."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": [self.name.database, self.name.schema, self.name.table],
+            "version": self.version,
+            "primary_key": list(self.primary_key),
+            "columns": [[column.name, column.type.to_json(), column.nullable] for column in self.columns],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TableSchema:
+        return cls(
+            name=TableName(*value["name"]),
+            version=value["version"],
+            primary_key=tuple(value["primary_key"]),
+            columns=tuple(
+                Column(name=name, type=ColumnType.from_json(type_), nullable=nullable)
+                for name, type_, nullable in value["columns"]
+            ),
+        )

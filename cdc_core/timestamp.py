@@ -1,0 +1,58 @@
+"""Hybrid logical clock timestamps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["Timestamp"]
+
+_TEXT = re.compile(r"(\d+)\.(\d{10})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_LOGICAL = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
+    """A point in time: wall nanoseconds since 1970 UTC, then a logical counter that breaks ties.
+
+    The text form is CockroachDB's, everywhere: `"<wall>.<logical, 10 digits>"`.
+    """
+
+    wall: int = 0
+    logical: int = 0
+
+    def __post_init__(self) -> None:
+        if self.wall < 0 or not 0 <= self.logical <= _MAX_LOGICAL:
+            raise ValueError(f"timestamp out of range: wall={self.wall} logical={self.logical}")
+
+    @classmethod
+    def parse(cls, text: str) -> Timestamp:
+        """Return the timestamp that `str` wrote. Raises: ValueError on any other text."""
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"not a timestamp: {text!r} (expected '<wall ns>.<logical, 10 digits>')")
+        return cls(int(found.group(1)), int(found.group(2)))
+
+    def __str__(self) -> str:
+        return f"{self.wall}.{self.logical:010d}"
+
+    def __bool__(self) -> bool:
+        return self.wall != 0 or self.logical != 0
+
+    def next(self) -> Timestamp:
+        """Return the smallest timestamp after this one."""
+        if self.logical == _MAX_LOGICAL:
+            return Timestamp(self.wall + 1, 0)
+        return Timestamp(self.wall, self.logical + 1)
+
+    def prev(self) -> Timestamp:
+        """Return the greatest timestamp before this one. Raises: ValueError for zero."""
+        if self.logical == 0:
+            return Timestamp(self.wall - 1, _MAX_LOGICAL)
+        return Timestamp(self.wall, self.logical - 1)
+
+    def to_datetime(self) -> datetime:
+        """Return the wall part in UTC, cut to microseconds."""
+        return _EPOCH + timedelta(microseconds=self.wall // 1000)

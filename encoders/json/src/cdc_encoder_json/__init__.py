@@ -1,0 +1,1 @@
+"""JSON encoder for cdc-core changefeeds."""

@@ -1,0 +1,17 @@
+"""Registers the JSON encoder."""
+
+from collections.abc import Iterator
+
+from cdc_core import EncoderRegistration, hookimpl
+
+
+@hookimpl
+def cdc_register_encoders() -> Iterator[EncoderRegistration]:
+    yield EncoderRegistration(
+        name="json",
+        target="cdc_encoder_json.encoder:JsonEncoder",
+        options="cdc_encoder_json.options:JsonOptions",
+        summary="JSON messages, or files of newline-delimited JSON",
+        envelopes=frozenset({"wrapped"}),
+        outputs=frozenset({"messages", "files"}),
+    )

@@ -1,0 +1,1 @@
+"""PostgreSQL source for cdc-core changefeeds, by logical decoding."""

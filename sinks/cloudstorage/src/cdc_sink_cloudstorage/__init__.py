@@ -1,0 +1,1 @@
+"""Files in cloud storage for cdc-core changefeeds, through fsspec."""
