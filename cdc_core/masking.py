@@ -1,0 +1,113 @@
+"""Keeping secrets out of everything that people or other programs can see."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import traceback
+from collections.abc import Iterable
+from urllib.parse import parse_qsl, quote, quote_plus, unquote
+
+__all__ = ["MaskingFilter", "is_secret_name", "mask", "masked_uri", "secret_forms", "uri_secrets"]
+
+MASK = "***"
+
+_SECRET_NAME = re.compile(
+    r"passw(or)?d|passphrase|pwd|secret|token|credential|signature|auth(orization)?(_header)?$|^sas$|^sig$"
+    r"|(access|account|api|private|encryption|shared)_?key(?!_?id)",
+    re.IGNORECASE,
+)
+_SHORT = 4
+"""Below this length a secret is replaced only where it stands alone, so that the password 'a' leaves readable text."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a parameter or option of this name holds a secret by the look of it."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """Return *text* with every one of *secrets* replaced by `***`, the longest first."""
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        if len(secret) >= _SHORT:
+            text = text.replace(secret, MASK)
+        elif secret:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)
+    return text
+
+
+def masked_uri(uri: str) -> str:
+    """Return *uri* with its password and the values of parameters that look secret replaced by `***`."""
+    before, password, after = _split_password(uri)
+    head = before + (MASK if password else "")
+    path, question, query = after.partition("?")
+    parameters = [_masked_parameter(parameter) for parameter in query.split("&")] if question else []
+    return head + path + question + "&".join(parameters)
+
+
+def uri_secrets(uri: str) -> frozenset[str]:
+    """Return the secrets in *uri*, its password and parameters that look secret, as written and decoded."""
+    _, password, after = _split_password(uri)
+    found = {password, unquote(password)}
+    query = after.partition("?")[2]
+    for parameter in query.split("&"):
+        name, _, raw = parameter.partition("=")
+        if is_secret_name(unquote(name)):
+            found.add(raw)
+            found.update(value for _, value in parse_qsl(parameter))
+    return frozenset(found - {""})
+
+
+def secret_forms(secrets: Iterable[str]) -> frozenset[str]:
+    """Return *secrets* in all the forms that they take in texts: plain, in URIs, in Python's and in JSON's quotes."""
+    forms: set[str] = set()
+    for secret in secrets:
+        forms |= {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
+        forms |= {repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    return frozenset(forms - {""})
+
+
+class MaskingFilter(logging.Filter):
+    """Masks whole log records: message, arguments, exception with its causes. Add it to handlers, not to loggers."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._secrets = frozenset(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Mask *secrets* too from now on."""
+        self._secrets |= frozenset(secrets)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = mask(record.getMessage(), self._secrets), ()
+        if record.exc_info and record.exc_info[0] is not None:
+            record.exc_text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            record.exc_info = None
+        if record.exc_text:
+            record.exc_text = mask(record.exc_text, self._secrets)
+        if record.stack_info:
+            record.stack_info = mask(record.stack_info, self._secrets)
+        return True
+
+
+def _split_password(uri: str) -> tuple[str, str, str]:
+    """Return what stands before the password, the password as written, and what follows it."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return uri, "", ""
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    user, colon, password = authority.rpartition("@")[0].partition(":")
+    if colon:
+        return f"{scheme}://{user}:", password, rest[len(user) + 1 + len(password) :]
+    host, colon, port = authority.partition(":")
+    if "@" in rest[len(authority) :] and "@" not in authority and colon and not port.isdigit():
+        # a password with an unencoded '/', '?' or '#': the URI is wrong, but the password must not show
+        password = rest[len(host) + 1 :].rpartition("@")[0]
+        return f"{scheme}://{host}:", password, rest[len(host) + 1 + len(password) :]
+    return f"{scheme}://{authority}", "", rest[len(authority) :]
+
+
+def _masked_parameter(parameter: str) -> str:
+    name, equals, value = parameter.partition("=")
+    return name + equals + (MASK if value and is_secret_name(unquote(name)) else value)

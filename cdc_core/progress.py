@@ -1,0 +1,252 @@
+"""The progress store: how far each changefeed has come, durably, and which run may say so."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError, FencedError, RetryableError
+from cdc_core.frontier import Frontier
+from cdc_core.masking import mask, secret_forms, uri_secrets
+from cdc_core.progress_schema import CHANGEFEEDS, open_engine, prepare
+from cdc_core.rangefeed import Token
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["FeedRow", "Progress", "ProgressStore", "store_url"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a changefeed has come: everything up to here is durable at its sink.
+
+    `latest` is the greatest timestamp that any mark has carried. `counters` are totals over all runs. The store fills
+    `saved_at` in. Before the first step only `token` says anything (see `Rangefeed.start`).
+    """
+
+    token: Token
+    frontier: Frontier = field(default_factory=lambda: Frontier(()))
+    latest: Timestamp = Timestamp()
+    counters: Mapping[str, float] = field(default_factory=dict)
+    saved_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedRow:
+    """A changefeed as the store knows it. Holds no secret.
+
+    `feed_id` is 12 hexadecimal digits, chosen once. `epoch` counts its runs. `high_water` is zero before the first
+    resolved step.
+    """
+
+    name: str
+    feed_id: str
+    epoch: int
+    definition: Mapping[str, Any]
+    high_water: Timestamp = Timestamp()
+    saved_at: datetime | None = None
+
+
+def store_url(directory: Path) -> str:
+    """Return the URL of the store that lives in a file in *directory*."""
+    return sa.URL.create("sqlite", database=str(directory.absolute() / "progress.sqlite")).render_as_string()
+
+
+class ProgressStore:
+    """Progress of changefeeds in a SQL database. Picklable; safe with several processes and after a fork.
+
+    Every method is one transaction, durable on return. Nothing is opened before the first call, which creates what is
+    missing.
+
+    Raises, everywhere: ConfigError while the store has not worked yet in this process (not writable, not a progress
+    store, written by a newer version), RetryableError later.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._engine: sa.Engine | None = None
+        self._pid = 0
+
+    def __repr__(self) -> str:
+        return f"ProgressStore({self._shown!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"url": self.url}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ProgressStore.__init__(self, state["url"])
+
+    def register(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
+        """Make the changefeed known, or find it again, and return it. *definition* is `Job.definition`.
+
+        Raises: ConfigError when the name belongs to a changefeed with another source or other tables.
+        """
+        with self._transaction() as connection:
+            known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+            if known is None:
+                connection.execute(
+                    sa.insert(CHANGEFEEDS).values(
+                        name=name,
+                        feed_id=secrets.token_hex(6),
+                        epoch=0,
+                        definition=_dump(definition),
+                        created_at=_now(),
+                    )
+                )
+            else:
+                _refuse_other(name, json.loads(known.definition), definition)
+                connection.execute(_update(name).values(definition=_dump(definition)))
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+        return _feed_row(row)
+
+    def begin_run(self, name: str) -> int:
+        """Return the epoch of a new run, greater than any before it. From now on runs with a smaller one are fenced."""
+        with self._transaction() as connection:
+            raised = connection.execute(
+                _update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
+            ).one_or_none()
+        if raised is None:
+            raise ConfigError(f"changefeed '{name}' is not registered in the progress store {self._shown}")
+        return int(raised.epoch)
+
+    def load(self, name: str) -> Progress | None:
+        """Return what was saved last, or None when nothing was."""
+        with self._transaction() as connection:
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+        if row is None or row.token is None:
+            return None
+        return Progress(
+            token=json.loads(row.token),
+            frontier=_frontier(row.frontier),
+            latest=Timestamp() if row.latest is None else Timestamp.parse(row.latest),
+            counters={} if row.counters is None else json.loads(row.counters),
+            saved_at=_time(row.saved_at),
+        )
+
+    def save(self, name: str, epoch: int, progress: Progress) -> None:
+        """Make *progress* the changefeed's. Raises: FencedError, and changes nothing, unless *epoch* is the newest."""
+        self._write(
+            name,
+            epoch,
+            token=_dump(progress.token),
+            frontier=_dump(progress.frontier.to_json()),
+            latest=str(progress.latest),
+            counters=_dump(progress.counters),
+            saved_at=_now(),
+        )
+
+    def save_intent(self, name: str, epoch: int, token: Token) -> None:
+        """Make *token* the one that `load` returns, and leave the rest. Raises: FencedError, as `save` does."""
+        self._write(name, epoch, token=_dump(token))
+
+    def list(self) -> list[FeedRow]:
+        """Return every known changefeed, by name."""
+        with self._transaction() as connection:
+            rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
+        return [_feed_row(row) for row in rows]
+
+    def forget(self, name: str) -> None:
+        """Remove all that is known of the changefeed; return quietly when nothing is."""
+        with self._transaction() as connection:
+            connection.execute(sa.delete(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name))
+
+    def close(self) -> None:
+        """Let go of connections. The store can be used again."""
+        if self._engine is not None:
+            self._engine.dispose(close=self._pid == os.getpid())
+        self._engine = None
+
+    def _write(self, name: str, epoch: int, **values: Any) -> None:
+        with self._transaction() as connection:
+            written = connection.execute(_update(name).where(CHANGEFEEDS.c.epoch == epoch).values(**values)).rowcount
+        if not written:
+            raise FencedError(
+                f"another run of changefeed '{name}' took over, or it was removed; this run (epoch {epoch}) stops "
+                "and saves nothing"
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        working = self._engine is not None and self._pid == os.getpid()
+        try:
+            with self._opened().begin() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            if not working:
+                self.close()
+            reason = mask(str(getattr(error, "orig", None) or error), self._secrets).strip()
+            message = f"progress store {self._shown} cannot be used: {reason}"
+            raise (RetryableError if working else ConfigError)(message) from error
+
+    def _opened(self) -> sa.Engine:
+        if self._engine is None or self._pid != os.getpid():
+            self.close()
+            self._engine, self._pid = open_engine(self.url), os.getpid()
+            prepare(self._engine, shown=self._shown)
+        return self._engine
+
+    @property
+    def _secrets(self) -> frozenset[str]:
+        return secret_forms(uri_secrets(self.url))
+
+    @property
+    def _shown(self) -> str:
+        url = sa.make_url(self.url)
+        return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+
+
+def _update(name: str) -> sa.Update:
+    return sa.update(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
+
+
+def _feed_row(row: Any) -> FeedRow:
+    return FeedRow(
+        name=row.name,
+        feed_id=row.feed_id,
+        epoch=row.epoch,
+        definition=json.loads(row.definition),
+        high_water=_frontier(row.frontier).high_water,
+        saved_at=_time(row.saved_at),
+    )
+
+
+def _refuse_other(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    if _place(known["source"]) != _place(wanted["source"]):
+        raise ConfigError(
+            f"changefeed '{name}' was started on the source {known['source']}, not {wanted['source']}; "
+            "give the new one another name"
+        )
+    if set(known["tables"]) != set(wanted["tables"]):
+        raise ConfigError(
+            f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "
+            f"not {', '.join(sorted(wanted['tables']))}; give the new one another name"
+        )
+
+
+def _place(uri: str) -> str:
+    """Return host, port and database of *uri*: what makes it another source, unlike its user or its parameters."""
+    return uri.partition("://")[2].partition("?")[0].rpartition("@")[2]
+
+
+def _frontier(text: str | None) -> Frontier:
+    return Frontier(()) if text is None else Frontier.from_json(json.loads(text))
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,85 @@
+"""The progress store's tables, and how a database is opened and brought to their version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError
+
+__all__ = ["CHANGEFEEDS", "SCHEMA_VERSION", "open_engine", "prepare"]
+
+SCHEMA_VERSION = 1
+"""Version of the tables below. A store with a greater one was written by newer code and is refused."""
+
+_METADATA = sa.MetaData()
+_STORE = sa.Table("cdc_store", _METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
+CHANGEFEEDS = sa.Table(
+    "cdc_changefeeds",
+    _METADATA,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("feed_id", sa.String(12), nullable=False, unique=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("token", sa.Text),
+    sa.Column("frontier", sa.Text),
+    sa.Column("latest", sa.String(40)),
+    sa.Column("counters", sa.Text),
+    sa.Column("saved_at", sa.String(32)),
+)
+
+
+def open_engine(url: str) -> sa.Engine:
+    """Return an engine that connects lazily and whose commits are durable. Raises: ConfigError for no URL.
+
+    A SQLite file gets its directory created, write-ahead logging, a full sync at every commit, and transactions that
+    take the write lock at once, so that processes wait for each other instead of failing.
+    """
+    try:
+        parsed = sa.make_url(url)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() != "sqlite":
+            return sa.create_engine(parsed, pool_size=1, max_overflow=1, pool_pre_ping=True)
+    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+        raise ConfigError(f"the progress store's URL cannot be used: {error}") from error
+    path = Path(parsed.database or "")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"the state directory '{path.parent}' cannot be created: {error.strerror}") from error
+    engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args={"timeout": 30.0})
+    sa.event.listen(engine, "connect", _set_up_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def prepare(engine: sa.Engine, *, shown: str) -> None:
+    """Return when the store's tables are there in a version that this code knows. Raises: ConfigError."""
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":  # two processes may find the store empty at the same time
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext('cdc_store'))"))
+        _METADATA.create_all(connection)
+        version = connection.execute(sa.select(sa.func.max(_STORE.c.version))).scalar_one()
+        if version is None:
+            connection.execute(sa.insert(_STORE).values(version=SCHEMA_VERSION))
+        elif version > SCHEMA_VERSION:
+            raise ConfigError(
+                f"progress store {shown} was written by a newer cdc-core (its version is {version}, this one knows "
+                f"{SCHEMA_VERSION}); upgrade cdc-core"
+            )
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver must not open transactions of its own
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
