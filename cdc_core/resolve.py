@@ -1,0 +1,132 @@
+"""From a changefeed and the installed plugins to a job, with everything refused that cannot work."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from cdc_core.changefeed import Changefeed, ChangefeedOptions
+from cdc_core.errors import ConfigError, OptionError
+from cdc_core.job import Component, Job
+from cdc_core.masking import is_secret_name, uri_secrets
+from cdc_core.options import option_names, parse_options, secret_values
+from cdc_core.plugin_host import PluginHost
+from cdc_core.registrations import EncoderRegistration, Registration, SinkRegistration
+
+__all__ = ["resolve"]
+
+
+def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
+    """Return *changefeed* ready to run, all its options checked. Connects to nothing and loads only options classes.
+
+    Raises: OptionError, UnknownPluginError, PluginConflictError, PluginLoadError; ConfigError for what cannot work
+    together.
+    """
+    rangefeed = host.rangefeed_for(changefeed.source)
+    encoder = host.encoder(changefeed.format)
+    sink = host.sink_for(changefeed.sink)
+    destination, parameters = _split_parameters(changefeed.name, changefeed.sink)
+    bare = [_component("rangefeed", rangefeed), _component("encoder", encoder), _component("sink", sink)]
+    declared = {component.kind: option_names(component.load_options()) for component in bare}
+    core_names = option_names(ChangefeedOptions)
+    _refuse_unknown(changefeed, {name for names in (core_names, *declared.values()) for name in names})
+    values = {
+        component.kind: {name: value for name, value in changefeed.options.items() if name in declared[component.kind]}
+        for component in bare
+    }
+    for name in parameters:
+        if name in changefeed.options:
+            raise OptionError(
+                f"changefeed '{changefeed.name}' gives '{name}' twice, as a parameter of the sink's URI and as an "
+                "option; keep one of them"
+            )
+    values["sink"] |= parameters
+    components = {
+        component.kind: _component(component.kind, registration, values[component.kind])
+        for component, registration in zip(bare, (rangefeed, encoder, sink), strict=True)
+    }
+    owner = f"changefeed '{changefeed.name}'"
+    options = parse_options(
+        ChangefeedOptions,
+        {name: changefeed.options[name] for name in core_names if name in changefeed.options},
+        owner=owner,
+    )
+    _refuse_impossible(owner, options, encoder, sink, host)
+    parsed = [component.parsed() for component in components.values()]
+    frequency = options.min_checkpoint_frequency
+    return Job(
+        name=changefeed.name,
+        tables=changefeed.tables,
+        source=changefeed.source,
+        destination=destination,
+        rangefeed=components["rangefeed"],
+        encoder=components["encoder"],
+        sink=components["sink"],
+        options=options,
+        forced=sink.forced,
+        min_checkpoint_frequency_s=sink.min_checkpoint_frequency_s if frequency is None else frequency,
+        spark=changefeed.spark,
+        plain_secrets=_secrets(changefeed, parsed),
+    )
+
+
+def _split_parameters(name: str, uri: str) -> tuple[str, dict[str, str]]:
+    """Return a sink's URI without its parameters, and these by name."""
+    destination, _, query = uri.partition("?")
+    parameters: dict[str, str] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in parameters:
+            raise OptionError(
+                f"changefeed '{name}' gives the parameter '{key}' of the sink's URI twice; keep one of them"
+            )
+        parameters[key] = value
+    return destination, parameters
+
+
+def _component(kind: str, registration: Registration, values: Mapping[str, Any] | None = None) -> Component:
+    return Component(
+        kind=kind,
+        name=registration.name,
+        target=registration.target,
+        options=registration.options,
+        values=values or {},
+        install_hint=registration.install_hint,
+    )
+
+
+def _refuse_unknown(changefeed: Changefeed, known: set[str]) -> None:
+    for name in changefeed.options:
+        if name not in known:
+            close = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"it knows {', '.join(sorted(known))}"
+            raise OptionError(f"changefeed '{changefeed.name}' does not know option '{name}'; {hint}")
+
+
+def _refuse_impossible(
+    owner: str, options: ChangefeedOptions, encoder: EncoderRegistration, sink: SinkRegistration, host: PluginHost
+) -> None:
+    """Raise a ConfigError when encoder, sink and envelope do not fit together."""
+    if sink.output not in encoder.outputs:
+        fit = [other.name for other in host.encoders() if sink.output in other.outputs]
+        remedy = f"choose another format: {', '.join(fit)}" if fit else "no installed encoder writes them"
+        raise ConfigError(
+            f"{owner}: sink '{sink.name}' wants {sink.output}, which encoder '{encoder.name}' does not write; {remedy}"
+        )
+    if options.envelope not in encoder.envelopes:
+        raise OptionError(
+            f"{owner}: encoder '{encoder.name}' does not know envelope '{options.envelope}'; "
+            f"it knows {', '.join(sorted(encoder.envelopes))}"
+        )
+
+
+def _secrets(changefeed: Changefeed, parsed: list[Any]) -> frozenset[str]:
+    """Return every secret that the changefeed holds, as written."""
+    found = set(uri_secrets(changefeed.source) | uri_secrets(changefeed.sink))
+    for options in parsed:
+        found.update(secret_values(options))
+    found.update(
+        value for name, value in changefeed.options.items() if isinstance(value, str) and value and is_secret_name(name)
+    )
+    return frozenset(found)
