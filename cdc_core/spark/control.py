@@ -1,0 +1,113 @@
+"""How the processes of a run on one host speak without Spark: a clean stop, and who is still at work.
+
+Everything is a file in the run's directory, so that it works between a driver, Spark's planner process and Python
+workers that share nothing else, and so that the kernel cleans up after whoever is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+__all__ = ["RunLock", "StopFlag", "at_work", "is_idle"]
+
+
+class StopFlag:
+    """Asks the planner to plan no further step, and learns when the last one is saved.
+
+    `acknowledge` is called by the planner between steps only: once it was, no step runs and none will.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._request = directory / "stop"
+        self._answer = directory / "stopped"
+
+    def request(self) -> None:
+        self._request.touch()
+
+    @property
+    def requested(self) -> bool:
+        return self._request.exists()
+
+    def acknowledge(self) -> None:
+        self._answer.touch()
+
+    @property
+    def acknowledged(self) -> bool:
+        return self._answer.exists()
+
+
+class RunLock:
+    """Held by the one driver that runs a changefeed from a state directory; `holder` is its process id."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock and return True, or return False at once when another living process holds it."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return False
+        os.ftruncate(file, 0)
+        os.write(file, str(os.getpid()).encode())
+        self._file = file
+        return True
+
+    @property
+    def holder(self) -> str:
+        return self._path.read_text()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@contextmanager
+def at_work(path: Path) -> Iterator[None]:
+    """Hold a share of the tasks' lock while a task reads or writes.
+
+    On a host that does not have the driver's state directory there is nothing to hold; there Spark's own bookkeeping
+    of running tasks must do.
+    """
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(file)
+
+
+def is_idle(path: Path) -> bool:
+    """Return whether no process on this host is `at_work`.
+
+    A task of an earlier run that is still alive could emit an old version of a row after a newer one: no run may begin
+    before this is true.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(file)

@@ -1,0 +1,118 @@
+"""The coordinator's turn after each step.
+
+The order is the at-least-once rule and never changes: every slice has flushed and reported, then progress is saved,
+then resolved is emitted, then the source may release history.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from cdc_core.errors import ContractError, RetryableError
+from cdc_core.progress import Progress, ProgressStore
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.sink import Sink
+from cdc_core.spark.reports import SliceReport, complete_step
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Coordinator"]
+
+log = logging.getLogger(__name__)
+
+
+class Coordinator:
+    """Folds the reports of each step into the saved progress of one run.
+
+    Lives in Spark's commit process, one instance a run. *resolved_interval_s* is the least distance between two emitted
+    resolved timestamps, None for none at all. *open_sink* and *open_rangefeed* are called when first needed.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        epoch: int,
+        store: ProgressStore,
+        open_sink: Callable[[], Sink],
+        open_rangefeed: Callable[[], Rangefeed],
+        resolved_interval_s: float | None,
+    ) -> None:
+        self._name = name
+        self._epoch = epoch
+        self._store = store
+        self._open_sink = open_sink
+        self._open_rangefeed = open_rangefeed
+        self._resolved_interval_s = resolved_interval_s
+        self._sink: Sink | None = None
+        self._rangefeed: Rangefeed | None = None
+        self._emitted = Timestamp()
+        self._gauges: dict[str, float] = {}
+        progress = store.load(name)
+        if progress is None:
+            raise ContractError(f"engine: changefeed '{name}' runs without saved progress")
+        self._progress = progress
+
+    def step_done(self, reports: Sequence[SliceReport | None]) -> None:
+        """Make a finished step count.
+
+        Raises: ContractError and saves nothing when a slice has not reported; FencedError when another run took over;
+        whatever the sink raises for a resolved mark. After an exception the run must start again from the store.
+        """
+        step = complete_step(reports)
+        self._fold(step)
+        self._store.save(self._name, self._epoch, self._progress)
+        self._emit_resolved()
+        self._release()
+
+    def close(self) -> None:
+        for component in (self._sink, self._rangefeed):
+            if component is not None:
+                component.close()
+
+    def _fold(self, step: Sequence[SliceReport]) -> None:
+        progress = self._progress
+        frontier, latest = progress.frontier, progress.latest
+        for report in step:
+            for mark in report.marks:
+                if mark.resolved and mark.timestamp < progress.latest:
+                    raise ContractError(
+                        f"rangefeed broke its contract: span {mark.span} resolved at {mark.timestamp}, below"
+                        f" {progress.latest} which an earlier step had reached"
+                    )
+                if mark.resolved:
+                    frontier.forward(mark.span, mark.timestamp)
+                latest = max(latest, mark.timestamp)
+        counters = dict(progress.counters)
+        for name, amount in (
+            ("steps", 1),
+            ("rows", sum(report.rows for report in step)),
+            ("messages", sum(report.flushed.messages for report in step)),
+            ("bytes", sum(report.flushed.bytes for report in step)),
+            ("files", sum(report.flushed.files for report in step)),
+        ):
+            counters[name] = counters.get(name, 0) + amount
+        counters.update(self._gauges)
+        self._progress = Progress(token=step[0].end, frontier=frontier, latest=latest, counters=counters)
+
+    def _emit_resolved(self) -> None:
+        high_water = self._progress.frontier.high_water
+        if self._resolved_interval_s is None or high_water <= self._emitted:
+            return
+        if self._emitted and (high_water.wall - self._emitted.wall) / 1e9 < self._resolved_interval_s:
+            return
+        if self._sink is None:
+            self._sink = self._open_sink()
+        self._sink.emit_resolved(high_water)
+        self._emitted = high_water
+
+    def _release(self) -> None:
+        if self._rangefeed is None:
+            self._rangefeed = self._open_rangefeed()
+        try:
+            self._rangefeed.release(self._progress.token)
+            self._gauges = {f"source.{name}": value for name, value in self._rangefeed.metrics().items()}
+        except RetryableError as error:
+            # History kept longer than needed is harmless, and the next step's release covers this one.
+            self._gauges["release_failures"] = self._gauges.get("release_failures", 0) + 1
+            log.warning("source did not release its history, next step tries again: %s", error)

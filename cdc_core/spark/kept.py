@@ -1,0 +1,57 @@
+"""Components that stay open in a worker process between the slices of a run."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["Kept"]
+
+log = logging.getLogger(__name__)
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closable)
+Key = tuple[str, int]
+
+
+class Kept(Generic[C]):
+    """A bounded cache of open components by (changefeed, run epoch).
+
+    Python workers outlive queries and take any task, so a module-level instance of this is what keeps connections open.
+    A component is out of the cache while it is in use: one that did not end normally is never used again, and a task
+    that is killed in between leaves nothing half-used behind.
+    """
+
+    def __init__(self, size: int = 4) -> None:
+        self._size = size
+        self._open: OrderedDict[Key, C] = OrderedDict()
+
+    @contextmanager
+    def use(self, key: Key, opener: Callable[[], C]) -> Iterator[C]:
+        """Yield the component of *key*, opened if need be; keep it when the block ends without an exception."""
+        component = self._open.pop(key, None)
+        for stale in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
+            self._close(self._open.pop(stale))
+        if component is None:
+            component = opener()
+        try:
+            yield component
+        except BaseException:
+            self._close(component)
+            raise
+        self._open[key] = component
+        while len(self._open) > self._size:
+            self._close(self._open.popitem(last=False)[1])
+
+    def _close(self, component: C) -> None:
+        try:
+            component.close()
+        except Exception:
+            log.warning("closing %s failed", type(component).__name__, exc_info=True)

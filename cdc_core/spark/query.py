@@ -1,0 +1,35 @@
+"""One attempt of a run as a Spark streaming query."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc_core.errors import CdcError, from_wire
+from cdc_core.spark.config import OPTION, RunConfig
+
+__all__ = ["failure_of", "start_query", "warm_up"]
+
+
+def start_query(session: SparkSession, config: RunConfig) -> StreamingQuery:
+    """Start the changefeed of *config* from its start token. Spark's checkpoint lives in the run's directory."""
+    rows = session.readStream.format("cdc_rangefeed").option(OPTION, config.to_option()).load()
+    writer = rows.writeStream.format("cdc_sink").option(OPTION, config.to_option()).outputMode("append")
+    trigger = {"availableNow": True} if config.warm_up else {"processingTime": "0 seconds"}
+    checkpoint = config.run_dir / ("warm-up" if config.warm_up else "checkpoint")
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+
+
+def warm_up(session: SparkSession, config: RunConfig) -> None:
+    """Run one step without rows, so that processes, imports and generated code are there before the first row is."""
+    query = start_query(session, config)
+    query.awaitTermination()
+
+
+def failure_of(query: StreamingQuery) -> CdcError | PySparkException | None:
+    """Return why *query* ended: our own error where one of our processes raised it, Spark's otherwise."""
+    error = query.exception()
+    if error is None:
+        return None
+    return from_wire(str(error)) or error

@@ -1,0 +1,68 @@
+"""What an aggregator tells the coordinator about a finished slice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cdc_core.errors import ContractError
+from cdc_core.rangefeed import Mark, Token
+from cdc_core.sink import Flushed
+from cdc_core.span import Span
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["SliceReport", "complete_step", "mark_from_json", "mark_to_json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceReport:
+    """One slice is durable at the sink. `end` is the token at which the whole step ends."""
+
+    step: int
+    index: int
+    slices: int
+    end: Token
+    marks: tuple[Mark, ...]
+    rows: int
+    flushed: Flushed
+    seconds: float
+    """Time that the slice took, reading included."""
+
+
+def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport]:
+    """Return the reports of one step when all of its slices have reported.
+
+    Raises: ContractError when a slice is missing or reports disagree, in which case nothing may be saved.
+    """
+    present = [report for report in reports if report is not None]
+    if not present:
+        raise ContractError("engine: a step ended without the report of any slice; its progress is not saved")
+    first = present[0]
+    missing = sorted(set(range(first.slices)) - {report.index for report in present})
+    if missing or len(present) != first.slices:
+        raise ContractError(
+            f"engine: step {first.step} ended without the reports of slices {missing} of {first.slices};"
+            " its progress is not saved"
+        )
+    if any((report.step, report.end) != (first.step, first.end) for report in present):
+        raise ContractError(
+            f"engine: the slices of step {first.step} report different steps; its progress is not saved"
+        )
+    return present
+
+
+def mark_to_json(mark: Mark) -> list[str | bool | None]:
+    span = mark.span
+    return [
+        span.table,
+        span.start.hex(),
+        None if span.end is None else span.end.hex(),
+        str(mark.timestamp),
+        mark.resolved,
+    ]
+
+
+def mark_from_json(value: Sequence[str | bool | None]) -> Mark:
+    table, start, end, timestamp, resolved = value
+    span = Span(str(table), bytes.fromhex(str(start)), None if end is None else bytes.fromhex(str(end)))
+    return Mark(span=span, timestamp=Timestamp.parse(str(timestamp)), resolved=bool(resolved))

@@ -1,0 +1,330 @@
+"""The driver of a run: attempts, retries with back-off, a clean stop, and the status that people see."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc_core.errors import CdcError, ConfigError, ContractError, RetryableError, TerminalError
+from cdc_core.frontier import Frontier
+from cdc_core.job import Job
+from cdc_core.masking import mask
+from cdc_core.progress import Progress, ProgressStore
+from cdc_core.rangefeed import Rangefeed, Token
+from cdc_core.span import Span
+from cdc_core.spark.config import RunConfig
+from cdc_core.spark.control import RunLock, StopFlag, is_idle
+from cdc_core.spark.query import failure_of, start_query, warm_up
+from cdc_core.spark.session import close_session, open_session, require_java
+from cdc_core.status import Status
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["run"]
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STOP_LIMIT_S = 120.0
+_IDLE_LIMIT_S = 60.0
+
+
+def run(job: Job, *, store: ProgressStore, state_dir: Path, once: bool, status: Callable[[Status], None]) -> int:
+    """Run the changefeed until it is stopped, is complete, or fails for good; return the exit status.
+
+    Complete is, with *once*, when all that the source had committed at the start is durable and resolved; with
+    initial_scan=only, when the scan is. SIGINT and SIGTERM let the running step finish and be saved; a second one
+    abandons it. *status* is called a few times a second, from this thread.
+
+    Raises: ConfigError before anything is created on the source or at the sink; any other CdcError when the changefeed
+    ended with it. Errors that a retry may cure are not raised: they are logged, shown in the status, and retried.
+    """
+    require_java()
+    with RunLock(state_dir / f"{job.name}.lock") as lock:
+        if not lock.acquire():
+            raise ConfigError(
+                f"changefeed '{job.name}' is already running from {state_dir} (process {lock.holder}): stop that first"
+            )
+        feed = store.register(job.name, job.definition())
+        job = job.with_run(feed_id=feed.feed_id, epoch=feed.epoch, state=store.url)
+        return _Run(job, store, state_dir, status, once=once).run()
+
+
+class _Run:
+    def __init__(
+        self, job: Job, store: ProgressStore, state_dir: Path, status: Callable[[Status], None], *, once: bool
+    ) -> None:
+        self._job = job
+        self._store = store
+        self._state_dir = state_dir
+        self._show = status
+        self._once = once
+        self._until: Timestamp | None = None
+        self._status = Status(changefeed=job.name, phase="starting")
+        self._stop = threading.Event()
+        self._abandon = threading.Event()
+        self._session: SparkSession | None = None
+        self._rates = _Rate()
+
+    def run(self) -> int:
+        self._check()
+        with self._signals():
+            try:
+                return self._attempts()
+            finally:
+                self._close_session()
+
+    def _check(self) -> None:
+        """Raises: ConfigError while nothing has been created yet."""
+        rangefeed = self._job.open_rangefeed(parallelism=1)
+        try:
+            rangefeed.check()
+        finally:
+            rangefeed.close()
+        sink = self._job.open_sink()
+        try:
+            sink.check()
+        finally:
+            sink.close()
+
+    def _attempts(self) -> int:
+        wait_s: float = self._job.options.retry_backoff
+        warm = False
+        while True:
+            progress_before = self._store.load(self._job.name)
+            try:
+                with self._attempt(warm=warm) as (config, query, rangefeed):
+                    warm = True
+                    complete = self._supervise(config, query, rangefeed)
+                if complete or self._stop.is_set():
+                    return 0
+                raise ContractError("engine: the streaming query ended without an error")
+            except (TerminalError, ContractError, ConfigError):
+                raise
+            except RetryableError as error:
+                reason: Exception = error
+                asked_s = error.retry_after_s or 0.0
+            except (CdcError, PySparkException) as error:
+                if not warm:
+                    raise
+                reason, asked_s = error, 0.0
+            except (Py4JError, OSError) as error:
+                if not warm:
+                    raise
+                reason, asked_s, warm = RuntimeError(f"the connection to Spark's JVM broke: {error}"), 0.0, False
+                self._close_session()
+            if self._advanced(progress_before):
+                wait_s = self._job.options.retry_backoff
+            if self._wait(reason, max(wait_s, asked_s)):
+                return 0
+            wait_s = min(wait_s * 2, self._job.options.max_retry_backoff)
+
+    def _advanced(self, before: Progress | None) -> bool:
+        now = self._store.load(self._job.name)
+        return now is not None and (before is None or before.token != now.token)
+
+    def _wait(self, reason: Exception, wait_s: float) -> bool:
+        """Wait before the next attempt; return True when told to stop meanwhile."""
+        text = _first_line(mask(str(reason), self._job.secrets()))
+        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._job.name, text, wait_s)
+        deadline = time.monotonic() + wait_s
+        while (left := deadline - time.monotonic()) > 0:
+            self._say(phase="waiting to retry", waiting_for=text, next_attempt_s=left)
+            if self._stop.wait(min(left, _POLL_S)):
+                return True
+        self._status = replace(self._status, waiting_for=None, next_attempt_s=None)
+        return False
+
+    @contextmanager
+    def _attempt(self, *, warm: bool) -> Iterator[tuple[RunConfig, StreamingQuery, Rangefeed]]:
+        """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
+        self._await_idle()
+        session = self._open_session()
+        epoch = self._store.begin_run(self._job.name)
+        parallelism = max(1, session.sparkContext.defaultParallelism)
+        run_dir = self._state_dir / f"{self._job.name}.run" / str(epoch)
+        shutil.rmtree(run_dir.parent, ignore_errors=True)
+        run_dir.mkdir(parents=True)
+        job = self._job.with_run(feed_id=self._job.feed_id, epoch=epoch)
+        rangefeed = job.open_rangefeed(parallelism=parallelism)
+        query: StreamingQuery | None = None
+        try:
+            config = RunConfig(job=job, state_dir=self._state_dir, run_dir=run_dir, start={}, parallelism=parallelism)
+            if not warm:
+                self._say(phase="warming up")
+                warm_up(session, replace(config, warm_up=True))
+            token = self._start(rangefeed, epoch)
+            tables = [schema.name for schema in rangefeed.schemas()]
+            job = job.with_run(feed_id=job.feed_id, epoch=epoch, table_names=tables)
+            config = replace(config, job=job, start=token)
+            if self._once and self._until is None:
+                self._until = rangefeed.now()
+            query = start_query(session, config)
+            yield config, query, rangefeed
+        finally:
+            with suppress(Py4JError, OSError):
+                if query is not None:
+                    query.stop()
+            rangefeed.close()
+            shutil.rmtree(run_dir.parent, ignore_errors=True)
+
+    def _start(self, rangefeed: Rangefeed, epoch: int) -> Token:
+        """Return the token to start from, with everything that the query relies on saved."""
+        name = self._job.name
+        progress = self._store.load(name)
+        token = rangefeed.start(
+            None if progress is None else progress.token,
+            lambda intent: self._store.save_intent(name, epoch, intent),
+        )
+        if progress is None or not list(progress.frontier):
+            spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
+            progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
+        self._store.save(name, epoch, replace(progress, token=token))
+        scan = rangefeed.scan_progress(token)
+        if scan is not None:
+            log.info("changefeed '%s': initial scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)
+        else:
+            log.info("changefeed '%s': no initial scan, following the log after %s", name, progress.latest)
+        return token
+
+    def _supervise(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed) -> bool:
+        """Watch the query until it must end. Return True when the changefeed is complete, False when told to stop.
+
+        Raises: the error that ended the query.
+        """
+        self._status = replace(self._status, phase="running")
+        while not self._stop.wait(_POLL_S):
+            if not query.isActive:
+                raise failure_of(query) or ContractError("engine: the streaming query ended without an error")
+            progress = self._store.load(self._job.name)
+            assert progress is not None
+            self._show_progress(progress, rangefeed)
+            if self._complete(progress):
+                log.info("changefeed '%s': complete, resolved %s", self._job.name, progress.frontier.high_water)
+                self._finish(config, query)
+                return True
+        self._finish(config, query)
+        return False
+
+    def _complete(self, progress: Progress) -> bool:
+        if self._job.options.initial_scan == "only":
+            return bool(progress.frontier.high_water)
+        return self._until is not None and progress.frontier.high_water >= self._until
+
+    def _finish(self, config: RunConfig, query: StreamingQuery) -> None:
+        """Let the running step finish and be saved, end the query, and emit what is resolved by then."""
+        self._say(phase="stopping")
+        flag = StopFlag(config.run_dir)
+        flag.request()
+        deadline = time.monotonic() + _STOP_LIMIT_S
+        while query.isActive and not flag.acknowledged and not self._abandon.is_set():
+            if time.monotonic() > deadline:
+                log.warning(
+                    "changefeed '%s': the running step did not end in %.0f s, abandoned", self._job.name, _STOP_LIMIT_S
+                )
+                break
+            time.sleep(_POLL_S / 2)
+        failure = None if query.isActive else failure_of(query)
+        query.stop()
+        if failure is not None:
+            raise failure
+        if flag.acknowledged:
+            self._emit_last_resolved(config)
+
+    def _emit_last_resolved(self, config: RunConfig) -> None:
+        progress = self._store.load(self._job.name)
+        if self._job.options.resolved is None or progress is None or not progress.frontier.high_water:
+            return
+        sink = config.job.open_sink()
+        try:
+            sink.emit_resolved(progress.frontier.high_water)
+        finally:
+            sink.close()
+
+    def _open_session(self) -> SparkSession:
+        if self._session is None:
+            self._say(phase="starting Spark")
+            log_path = self._state_dir / f"{self._job.name}.spark.log"
+            ours = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+            self._session = open_session(self._job.name, self._job.spark, log_path=log_path)
+            for number, handler in ours.items():  # pyspark sets its own, which cancels jobs in mid-step
+                signal.signal(number, handler)
+        return self._session
+
+    def _close_session(self) -> None:
+        if self._session is not None:
+            close_session(self._session)
+            self._session = None
+
+    def _await_idle(self) -> None:
+        """Return when no task of an earlier attempt or run is alive on this host."""
+        lock = self._state_dir / f"{self._job.name}.tasks.lock"
+        deadline = time.monotonic() + _IDLE_LIMIT_S
+        while not is_idle(lock):
+            self._say(phase="waiting for tasks of an earlier run to end")
+            if time.monotonic() > deadline:
+                raise RetryableError(f"tasks of an earlier run of changefeed '{self._job.name}' are still alive")
+            time.sleep(_POLL_S)
+
+    def _show_progress(self, progress: Progress, rangefeed: Rangefeed) -> None:
+        high_water = progress.frontier.high_water
+        rows = int(progress.counters.get("rows", 0))
+        self._say(
+            rows=rows,
+            rows_per_s=self._rates.per_second(rows),
+            bytes=int(progress.counters.get("bytes", 0)),
+            files=int(progress.counters.get("files", 0)),
+            high_water=high_water,
+            behind_s=max(0.0, time.time() - high_water.wall / 1e9) if high_water else None,
+            scan=rangefeed.scan_progress(progress.token),
+        )
+
+    def _say(self, **changes: object) -> None:
+        self._status = replace(self._status, **changes)
+        self._show(self._status)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Turn SIGINT and SIGTERM into a stop; the second one abandons the running step."""
+
+        def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+            if self._stop.is_set():
+                self._abandon.set()
+            self._stop.set()
+
+        saved = {number: signal.signal(number, handle) for number in _STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in saved.items():
+                signal.signal(number, handler)
+
+
+class _Rate:
+    """Rows per second over about the last ten seconds."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, int]] = []
+
+    def per_second(self, rows: int) -> float:
+        now = time.monotonic()
+        self._seen = [entry for entry in self._seen if now - entry[0] <= 10.0] + [(now, rows)]
+        elapsed = now - self._seen[0][0]
+        return (rows - self._seen[0][1]) / elapsed if elapsed else 0.0
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "unknown error"

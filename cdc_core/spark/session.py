@@ -1,0 +1,111 @@
+"""The Spark session of a run: its settings, and the JVM's output."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from cdc_core.errors import ConfigError
+from cdc_core.spark.source import RangefeedSource
+from cdc_core.spark.writer import ChangefeedSink
+
+__all__ = ["DEFAULT_MASTER", "close_session", "open_session", "require_java"]
+
+DEFAULT_MASTER = "local[*,4]"
+"""All cores, and four attempts for a task: `local[*]` alone gives a task whose worker died no second one."""
+
+_JAVA_AT_LEAST = 17
+_SETTINGS = {
+    # Row batches are packed into single rows; the JVM must pass each on as it is, and hold few of them.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.driver.memory": "512m",
+    # Spark's own offset and commit logs are scratch of one run. The default manager forks processes on a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.streaming.pollingDelay": "25ms",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.worker.reuse": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+}
+_LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def require_java() -> None:
+    """Raises: ConfigError when there is no Java that Spark can run on."""
+    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else shutil.which("java")
+    remedy = f"install Java {_JAVA_AT_LEAST} or newer (Debian: apt-get install default-jre-headless)"
+    if java is None:
+        raise ConfigError(f"Spark needs Java and there is none on the PATH: {remedy}")
+    try:
+        shown = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError):
+        raise ConfigError(f"Spark needs Java and '{java}' does not run: {remedy}") from None
+    found = re.search(r'version "(\d+)', shown)
+    if found is None or int(found.group(1)) < _JAVA_AT_LEAST:
+        first = shown.splitlines()[0] if shown else "an unknown version"
+        raise ConfigError(f"Spark needs Java {_JAVA_AT_LEAST} or newer, '{java}' is {first}: {remedy}")
+
+
+def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> SparkSession:
+    """Return the session of changefeed *name*, with its *spark* settings over ours.
+
+    Whatever the JVM and the Python workers print goes to *log_path*.
+    """
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {key: value for key, value in spark.items() if key != "master"}
+    master = spark.get("master", DEFAULT_MASTER)
+    builder = SparkSession.builder.appName(f"cdc {name}").master(master)
+    local = _LOCAL_SETTINGS if master.startswith("local") else {}
+    for key, value in {**_SETTINGS, **local, **settings}.items():
+        builder = builder.config(key, value)
+    with _output_to(log_path):
+        session = builder.getOrCreate()
+    session.dataSource.register(RangefeedSource)
+    session.dataSource.register(ChangefeedSink)
+    return session
+
+
+def close_session(session: SparkSession) -> None:
+    """Stop *session*, also when its JVM is gone, so that `open_session` can start another one."""
+    try:
+        session.stop()
+    except (Py4JError, OSError):
+        # What pyspark keeps of a JVM that died; there is no public way to make it start a new one.
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = None
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Let processes that are started inside the block inherit *path* as their standard output and error."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for descriptor in (file, *saved):
+            os.close(descriptor)

@@ -1,0 +1,85 @@
+"""A sink as a Spark streaming data sink. No rule of the domain lives here.
+
+`write` runs in reused worker processes, one call a slice; `commit` runs in one process that outlives the steps, but
+with a new writer each time. So both keep what stays open at module level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from cdc_core.sink import Sink
+from cdc_core.spark.aggregator import write_slice
+from cdc_core.spark.config import RunConfig
+from cdc_core.spark.control import at_work
+from cdc_core.spark.coordinator import Coordinator
+from cdc_core.spark.kept import Kept
+from cdc_core.spark.reports import SliceReport
+
+__all__ = ["ChangefeedSink"]
+
+_sinks: Kept[Sink] = Kept()
+_coordinators: Kept[Coordinator] = Kept(size=1)
+
+
+@dataclass
+class ReportMessage(WriterCommitMessage):
+    """A slice's report on its way to the coordinator; None from a warm-up."""
+
+    report: SliceReport | None
+
+
+class ChangefeedSink(DataSource):
+    """Format `cdc_sink`. Its one option is a RunConfig."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "cdc_sink"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
+        return SinkWriter(RunConfig.from_options(self.options))
+
+
+class SinkWriter(DataSourceStreamArrowWriter):
+    """Writes slices on executors; `commit` is the coordinator's turn."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        config = self._config
+        with config.guarded():
+            if config.warm_up:
+                config.job.open_sink().close()
+                for _ in iterator:
+                    pass
+                return ReportMessage(None)
+            with at_work(config.tasks_lock), _sinks.use(config.key, config.job.open_sink) as sink:
+                return ReportMessage(write_slice(sink, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        with self._config.guarded():
+            reports = [message.report for message in messages if isinstance(message, ReportMessage)]
+            if self._config.warm_up:
+                return
+            with _coordinators.use(self._config.key, self._open_coordinator) as coordinator:
+                coordinator.step_done(reports)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Undo nothing: siblings may still write, and what was flushed is allowed to be there twice."""
+
+    def _open_coordinator(self) -> Coordinator:
+        job = self._config.job
+        return Coordinator(
+            name=job.name,
+            epoch=job.epoch,
+            store=self._config.open_store(),
+            open_sink=job.open_sink,
+            open_rangefeed=lambda: job.open_rangefeed(parallelism=self._config.parallelism),
+            resolved_interval_s=job.options.resolved,
+        )

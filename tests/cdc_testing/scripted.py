@@ -1,0 +1,250 @@
+"""A rangefeed and a sink that do exactly what a test says, for tests of the engine itself.
+
+`CounterRangefeed` counts: key `n % keys` gets value n, one number a nanosecond, `rows_per_step` numbers a step in
+`slices` slices (by key). `JournalSink` appends what happens to it to a file, one JSON array an event. Both misbehave
+when a file of a certain name exists in the control directory (see `Script`), so that a test can pull strings in
+processes that it does not hold.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_core import (
+    Column,
+    ColumnType,
+    Encoder,
+    EncoderContext,
+    Flushed,
+    Kind,
+    Mark,
+    MessageBatch,
+    Op,
+    Rangefeed,
+    RangefeedContext,
+    RowBatch,
+    ScanProgress,
+    Sink,
+    SinkContext,
+    Slice,
+    SliceInfo,
+    Span,
+    StepLimit,
+    TableName,
+    TableSchema,
+    Timestamp,
+    Token,
+)
+from cdc_core import errors as cdc_errors
+from cdc_core.options import option
+
+TABLE = TableSchema(
+    name=TableName("db", "public", "counter"),
+    version=1,
+    columns=(
+        Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64)),
+        Column(name="n", type=ColumnType(kind=Kind.INT, source="bigint", bits=64)),
+    ),
+    primary_key=("id",),
+)
+
+
+class Script:
+    """Strings that a test pulls: files in *directory*, each obeyed once (and removed) or as long as it is there."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+
+    def order(self, name: str, text: str = "") -> None:
+        (self.directory / name).write_text(text)
+
+    def once(self, name: str) -> str | None:
+        """Return the text of order *name* and consume it, or None; only one process gets it."""
+        path = self.directory / name
+        taken = path.with_name(f"{name}.taken.{os.getpid()}")
+        try:
+            path.rename(taken)
+        except FileNotFoundError:
+            return None
+        return taken.read_text()
+
+    def pending(self, name: str) -> bool:
+        return (self.directory / name).exists()
+
+    def raise_once(self, name: str) -> None:
+        """Raise the error that order *name* names, as `Class message`; `kill` kills this process."""
+        text = self.once(name)
+        if text is None:
+            return
+        if text == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        kind, _, message = text.partition(" ")
+        raise getattr(cdc_errors, kind, RuntimeError)(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterOptions:
+    control: str = option(doc="Directory of the test's orders.")
+    rows_per_step: int = option(1000, doc="Numbers a step.")
+    total: int = option(10_000, doc="Numbers there are.")
+    keys: int = option(50, doc="Distinct keys.")
+    slices: int = option(2, doc="Slices a step.")
+    batch_rows: int = option(100, doc="Rows a batch.")
+
+
+class CounterRangefeed(Rangefeed):
+    """Orders: `check`, `start`, `advance`, `read`, `release` raise; `hold-read` blocks reads while it is there."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self.options: CounterOptions = context.options
+        self.script = Script(self.options.control)
+
+    def check(self) -> None:
+        self.script.raise_once("check")
+
+    def schemas(self) -> Sequence[TableSchema]:
+        return [TABLE]
+
+    def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
+        self.script.raise_once("start")
+        return {"n": 0} if saved is None else saved
+
+    def now(self) -> Timestamp:
+        return Timestamp(self.options.total + 1)
+
+    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        self.script.raise_once("advance")
+        return {"n": min(start["n"] + min(self.options.rows_per_step, limit.rows), self.options.total + 1)}
+
+    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        count = self.options.slices
+        return [Slice(lower=after.next(), payload=(start["n"], end["n"], index, count)) for index in range(count)]
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+        first, last, index, count = slice_.payload
+        numbers = [
+            n for n in range(first + 1, last + 1) if n % self.options.keys % count == index and n <= self.options.total
+        ]
+        for offset in range(0, len(numbers), self.options.batch_rows):
+            self.script.raise_once("read")
+            while self.script.pending("hold-read"):
+                threading.Event().wait(0.01)
+            yield self._rows(numbers[offset : offset + self.options.batch_rows])
+        yield Mark(span=Span(TABLE.name.full), timestamp=Timestamp(last), resolved=True)
+
+    def release(self, token: Token) -> None:
+        self.script.raise_once("release")
+        journal(self.options.control, ["release", token["n"]])
+
+    def scan_progress(self, token: Token) -> ScanProgress | None:
+        return None
+
+    def metrics(self) -> Mapping[str, float]:
+        return {"retained": 7.0}
+
+    def drop(self, saved: Token | None) -> None:
+        journal(self.options.control, ["drop"])
+
+    def close(self) -> None:
+        pass
+
+    def _rows(self, numbers: list[int]) -> RowBatch:
+        ids = pa.array([n % self.options.keys for n in numbers], pa.int64())
+        return RowBatch.of(
+            TABLE,
+            op=pa.array([Op.UPDATE] * len(numbers), pa.uint8()),
+            updated=RowBatch.timestamps(pa.array(numbers, pa.int64()), pa.array([0] * len(numbers), pa.int32())),
+            key=RowBatch.struct(TABLE.key_type, [ids]),
+            after=RowBatch.struct(TABLE.after_type, [ids, pa.array(numbers, pa.int64())]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    pass
+
+
+class PlainEncoder(Encoder):
+    """Values are the text of `after`."""
+
+    file_extension = ".txt"
+
+    def __init__(self, context: EncoderContext) -> None:
+        super().__init__(context)
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        values = pa.array([str(value).encode() for value in rows.column("after").to_pylist()], pa.binary())
+        return MessageBatch(topic=topic, key=values, value=values, updated=rows.column("updated"))
+
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
+        return str(timestamp).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalOptions:
+    control: str = option(doc="Directory of the test's orders and of the journal.")
+
+
+class JournalSink(Sink):
+    """Writes `["rows", epoch, step, index, [[id, n], …]]` and the like to the file `journal`.
+
+    Orders: `sink-check`, `emit`, `flush`, `resolved`, `before-report` (after the flush) raise.
+    """
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self.options: JournalOptions = context.options
+        self.script = Script(self.options.control)
+        self._slice: SliceInfo | None = None
+        self._buffer: list[list[int]] = []
+
+    def check(self) -> None:
+        self.script.raise_once("sink-check")
+
+    def begin(self, slice_: SliceInfo) -> None:
+        if self._slice is None:
+            journal(self.options.control, ["open", self.context.epoch, os.getpid()])
+        self._slice, self._buffer = slice_, []
+
+    def emit(self, rows: RowBatch) -> None:
+        self.script.raise_once("emit")
+        self._buffer.extend([row["id"], row["n"]] for row in rows.column("after").to_pylist())
+
+    def flush(self) -> Flushed:
+        self.script.raise_once("flush")
+        assert self._slice is not None
+        journal(self.options.control, ["rows", self.context.epoch, self._slice.step, self._slice.index, self._buffer])
+        done = Flushed(messages=len(self._buffer), bytes=0, files=1)
+        self._buffer = []
+        self.script.raise_once("before-report")
+        return done
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        self.script.raise_once("resolved")
+        journal(self.options.control, ["resolved", self.context.epoch, timestamp.wall])
+
+    def close(self) -> None:
+        pass
+
+
+def journal(control: str, event: list[Any]) -> None:
+    """Append *event* to the journal in directory *control*; safe with several processes."""
+    with Path(control, "journal").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(json.dumps(event) + "\n")
+
+
+def read_journal(control: str | Path) -> list[list[Any]]:
+    path = Path(control, "journal")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
