@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_core.errors import ContractError
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Encoder", "EncoderContext", "EnvelopeOptions", "FileBody", "NewlineBody"]
+__all__ = ["Encoder", "EncoderContext", "EnvelopeOptions", "FileBody", "NewlineBody", "joined_lines", "joined_values"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +95,26 @@ class NewlineBody(FileBody):
 
 
 def joined_lines(values: pa.Array) -> pa.Buffer:
-    """Return the concatenation of binary *values*, each followed by a newline."""
-    values = values.cast(pa.large_binary())
-    lines = pc.binary_join_element_wise(values, b"", b"\n")
-    if len(lines) == 0:
+    """Return the concatenation of binary *values*, each followed by a newline.
+
+    Raises: ContractError for a null value, a tombstone, which no line of a file can stand for.
+    """
+    if values.null_count:
+        raise ContractError("the encoder gave a tombstone (a null value) for a file of lines; it must refuse files")
+    if values.type != pa.large_binary():
+        values = values.cast(pa.large_binary())
+    return joined_values(pc.binary_join_element_wise(values, _EMPTY, _NEWLINE))
+
+
+def joined_values(values: pa.Array) -> pa.Buffer:
+    """Return the concatenation of large_binary *values*, a view of their own buffer."""
+    _, bounds, data = values.buffers()
+    if len(values) == 0 or data is None:
         return pa.py_buffer(b"")
-    offsets = pa.Array.from_buffers(pa.int64(), len(lines) + 1, [None, lines.buffers()[1]], offset=lines.offset)
-    first, last = offsets[0].as_py(), offsets[len(lines)].as_py()
-    return lines.buffers()[2].slice(first, last - first)
+    offsets = pa.Array.from_buffers(pa.int64(), len(values) + 1, [None, bounds], offset=values.offset)
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    return data.slice(first, last - first)
+
+
+_EMPTY = pa.scalar(b"", pa.large_binary())
+_NEWLINE = pa.scalar(b"\n", pa.large_binary())

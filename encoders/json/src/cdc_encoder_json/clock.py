@@ -1,0 +1,157 @@
+"""Texts of dates and times, of whole columns at a time.
+
+A column is cut into days, seconds of the day and the two halves of the fraction; the text of each part is looked up in
+a small table. Only years before 0 are written one by one. Years have four digits at least; before the year 1 they are
+counted as ISO 8601 does, with a year 0.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from cdc_encoder_json.pieces import NULL, Piece, joined, or_null, series
+
+__all__ = ["date_pieces", "hlc_pieces", "time_pieces", "timestamp_pieces"]
+
+_Ints = npt.NDArray[np.int64]
+_Mask = npt.NDArray[np.bool_]
+_DAY_US = 86_400_000_000
+_DAY_S = 86_400
+_SPECIALS = [NULL, '"infinity"', '"-infinity"']
+_MOST_DAYS = 100_000
+"""Dates that are spread over more days than this are looked up one by one."""
+
+
+def date_pieces(array: pa.Array) -> list[Piece]:
+    """Return the JSON texts of a date32 *array*."""
+    days = _integers(array, pa.int32()).astype(np.int64)
+    special = _special(array, days, np.iinfo(np.int32))
+    return [_days(days, special, close='"')]
+
+
+def time_pieces(array: pa.Array) -> list[Piece]:
+    """Return the JSON texts of a time64[us] *array*; a whole day is 24:00:00."""
+    us = _integers(array, pa.int64())
+    us = np.where(_valid(array), us, 0) if array.null_count else us
+    pieces = ['"', *_time_of_day(us, None, start="", end='"')]
+    return pieces if array.null_count == 0 else [_masked(pieces, array)]
+
+
+def timestamp_pieces(array: pa.Array, *, zone: str) -> list[Piece]:
+    """Return the JSON texts of a timestamp[us] *array*, each followed by *zone*."""
+    us = _integers(array, pa.int64())
+    special = _special(array, us, np.iinfo(np.int64))
+    days = us // _DAY_US
+    return [_days(days, special, close=""), *_time_of_day(us - days * _DAY_US, special, start="T", end=f'{zone}"')]
+
+
+def hlc_pieces(timestamps: pa.StructArray) -> list[Piece]:
+    """Return the texts, without quotes, of a column of framework timestamps: `<wall ns>.<logical, 10 digits>`."""
+    wall, logical = timestamps.field("wall"), timestamps.field("logical")
+    walls = _integers(wall, pa.int64())
+    logicals = _integers(logical, pa.int32())
+    if len(walls) == 0:
+        return [""]
+    pieces: list[Piece] = [str(walls[0]) if (walls == walls[0]).all() else series(wall).cast(pl.String)]
+    if (logicals == logicals[0]).all():
+        return [*pieces, f".{logicals[0]:010d}"]
+    return [*pieces, ".", series(logical).cast(pl.String).str.zfill(10)]
+
+
+def _integers(array: pa.Array, type_: pa.DataType) -> _Ints:
+    """Return the integers behind *array*; what stands at nulls is arbitrary."""
+    width = type_.bit_width // 8
+    data = array.buffers()[1]
+    return np.frombuffer(data, type_.to_pandas_dtype(), len(array), array.offset * width)
+
+
+def _valid(array: pa.Array) -> _Mask:
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _masked(pieces: list[Piece], array: pa.Array) -> pl.Series:
+    texts = joined(pieces, len(array))
+    return or_null(texts.set(pl.Series(~_valid(array)), None))
+
+
+def _special(array: pa.Array, values: _Ints, limits: np.iinfo) -> npt.NDArray[np.int8] | None:
+    """Return for each value 0, or 1, 2, 3 where it is null, infinity or -infinity; None when all are 0."""
+    special = np.zeros(len(values), np.int8)
+    special[values == limits.max] = 2
+    special[values == limits.min] = 3
+    if array.null_count:
+        special[~_valid(array)] = 1
+    return special if special.any() else None
+
+
+def _days(days: _Ints, special: npt.NDArray[np.int8] | None, *, close: str) -> Piece:
+    """Return a quote, the date and *close*, or the whole text of special values."""
+    known = days if special is None else days[special == 0]
+    if len(known) == 0:
+        first, table, rows = 0, [], np.zeros(len(days), np.int64)
+    else:
+        first, last = int(known.min()), int(known.max())
+        if first == last and special is None:
+            return _day_texts(np.array([first]), close)[0]
+        if last - first < _MOST_DAYS:
+            table = _day_texts(np.arange(first, last + 1), close)
+            rows = days - first
+        else:
+            unique, inverse = np.unique(known, return_inverse=True)
+            table = _day_texts(unique, close)
+            rows = np.zeros(len(days), np.int64)
+            rows[slice(None) if special is None else special == 0] = inverse
+    if special is not None:
+        rows = np.where(special == 0, rows, len(table) - 1 + special)
+        table = table + _SPECIALS
+    return _lookup(pl.Series(table, dtype=pl.String), rows)
+
+
+def _day_texts(days: _Ints, close: str) -> list[str]:
+    texts = np.datetime_as_string(days.astype("datetime64[D]")).tolist()
+    return [f'"{_long_year(text) if text[0] == "-" else text}{close}' for text in texts]
+
+
+def _long_year(text: str) -> str:
+    year, month, day = text[1:].split("-")
+    return f"-{int(year):04d}-{month}-{day}"
+
+
+def _time_of_day(us: _Ints, special: npt.NDArray[np.int8] | None, *, start: str, end: str) -> list[Piece]:
+    """Return *start*, hours, minutes, seconds, the fraction without trailing zeros and *end*; nothing where special."""
+    seconds = us // 1_000_000
+    fraction = us - seconds * 1_000_000
+    if special is not None:
+        seconds, fraction = np.where(special == 0, seconds, _DAY_S + 1), np.where(special == 0, fraction, 0)
+    pieces: list[Piece] = [_lookup(_seconds(start), seconds)]
+    if fraction.any():
+        millis = fraction // 1000
+        micros = fraction - millis * 1000
+        pieces.append(_lookup(_MILLIS, np.where(micros == 0, millis, millis + 1000)))
+        if micros.any():
+            pieces.append(_lookup(_MICROS, micros))
+    if special is None:
+        return [*pieces, end]
+    return [*pieces, _lookup(pl.Series([end, ""]), special != 0)]
+
+
+@cache
+def _seconds(start: str) -> pl.Series:
+    clock = [f"{minute // 60:02d}:{minute % 60:02d}:" for minute in range(24 * 60)]
+    texts = [f"{start}{minute}{second:02d}" for minute in clock for second in range(60)]
+    return pl.Series([*texts, f"{start}24:00:00", ""])
+
+
+_MILLIS = pl.Series([f".{n:03d}".rstrip("0").rstrip(".") for n in range(1000)] + [f".{n:03d}" for n in range(1000)])
+"""The first three digits of the fraction, and from 1000 on the same when others follow."""
+_MICROS = pl.Series([f"{n:03d}".rstrip("0") for n in range(1000)])
+"""The last three digits of the fraction."""
+
+
+def _lookup(table: pl.Series, rows: _Ints | _Mask) -> pl.Series:
+    return table.gather(pl.Series(rows.astype(np.uint32)))

@@ -1,0 +1,54 @@
+"""JSON strings, escaped as CockroachDB escapes them.
+
+Escaped are the quote, the backslash and the control characters below U+0020: newline, return and tab in their short
+form, the others as `\\u00xx`. All else stands as it is, U+007F, U+2028 and every non-ASCII character included.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cdc_encoder_json.pieces import Piece, joined, or_null, series
+
+__all__ = ["quoted", "quoted_column", "text_bytes"]
+
+_QUOTE, _BACKSLASH, _SPACE = ord('"'), ord("\\"), ord(" ")
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(_SPACE)} | {
+    _BACKSLASH: "\\\\",
+    _QUOTE: '\\"',
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+
+
+def quoted(text: str) -> str:
+    """Return the JSON string of *text*."""
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def quoted_column(array: pa.Array) -> list[Piece]:
+    """Return the JSON strings of a string *array*, and `null` where it is null."""
+    texts = series(array)
+    for code in _to_escape(text_bytes(array)):
+        texts = texts.str.replace_all(chr(code), _ESCAPES[code], literal=True)
+    if texts.null_count() == 0:
+        return ['"', texts, '"']
+    return [or_null(joined(['"', texts, '"'], len(texts)))]
+
+
+def text_bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """Return the UTF-8 bytes of all values of a string *array* behind one another, without copying them."""
+    _, offsets, data = array.buffers()
+    if len(array) == 0 or data is None or data.size == 0:
+        return np.empty(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
+    return np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+
+
+def _to_escape(data: npt.NDArray[np.uint8]) -> list[int]:
+    """Return which characters in *data* need escaping, the backslash first, since escapes contain it."""
+    found = data[(data < _SPACE) | (data == _QUOTE) | (data == _BACKSLASH)]
+    return sorted(np.unique(found).tolist(), reverse=True)

@@ -1,0 +1,19 @@
+"""Options of the JSON encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_core.options import option
+
+__all__ = ["JsonOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonOptions:
+    """What a user may set besides the options that every encoder shares."""
+
+    encode_json_value_null_as_object: bool = option(
+        False,
+        doc='Write a JSON null of a json column as `{"__crdb_json_null__": true}`; an SQL NULL is written as `null`.',
+    )

@@ -1,0 +1,113 @@
+"""One Arrow column becomes one column of JSON texts, by the kind of its type.
+
+The forms are CockroachDB's. Where it leaves a choice: floats have the fewest digits that read back as the same number,
+without `.0`, with an exponent from 1e+16 and below 1e-5; a `float` of 32 bits is written as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pyarrow as pa
+
+from cdc_core import ColumnType, Kind
+from cdc_encoder_json.clock import date_pieces, time_pieces, timestamp_pieces
+from cdc_encoder_json.escape import quoted_column, text_bytes
+from cdc_encoder_json.pieces import NULL, Piece, joined, or_null, series
+
+__all__ = ["JSON_NULL_OBJECT", "NotANumberError", "value_pieces"]
+
+JSON_NULL_OBJECT = '{"__crdb_json_null__": true}'
+_SPECIAL_FLOATS = {"NaN": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+_SPECIAL_DECIMALS = ["NaN", "Infinity", "-Infinity"]
+_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_BLANKS = " \t\n\r"
+
+
+class NotANumberError(ValueError):
+    """A decimal's text is no JSON number. `row` says where."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(f"the decimal {text!r} is not a number")
+        self.row = row
+
+
+def value_pieces(array: pa.Array, type_: ColumnType, *, null_as_object: bool = False) -> list[Piece]:
+    """Return the JSON texts of a column; nulls become `null`.
+
+    With *null_as_object* a JSON null (not an SQL NULL) becomes `JSON_NULL_OBJECT`. Raises: NotANumberError.
+    """
+    if type_.kind is Kind.JSON:
+        return [or_null(_json(array, null_as_object=null_as_object))]
+    return _PIECES[type_.kind](array)
+
+
+def _plain(array: pa.Array) -> list[Piece]:
+    return [or_null(series(array).cast(pl.String))]
+
+
+def _float(array: pa.Array) -> list[Piece]:
+    values = series(array)
+    texts = values.cast(pl.String).str.strip_suffix(".0")
+    if not values.is_finite().all():
+        texts = texts.replace(_SPECIAL_FLOATS)
+    return [or_null(texts)]
+
+
+def _decimal(array: pa.Array) -> list[Piece]:
+    texts = series(array)
+    data = text_bytes(array)
+    if (data > ord("9")).any() or (data < ord("-")).any() or (data == ord("/")).any():
+        special = texts.is_in(_SPECIAL_DECIMALS)
+        wrong = (~(special | texts.str.contains(_NUMBER))).fill_null(value=False)
+        if wrong.any():
+            row = wrong.arg_max() or 0
+            raise NotANumberError(row, texts[row])
+        quoted = pl.Series(_SPECIAL_DECIMALS)
+        texts = texts.replace(quoted, '"' + quoted + '"')
+    return [or_null(texts)]
+
+
+def _bytes(array: pa.Array) -> list[Piece]:
+    texts = series(array).bin.encode("hex")
+    if texts.null_count() == 0:
+        return ['"\\\\x', texts, '"']
+    return [or_null(joined(['"\\\\x', texts, '"'], len(texts)))]
+
+
+def _json(array: pa.Array, *, null_as_object: bool = False) -> pl.Series:
+    """Return JSON texts on one line each: JSON has line ends only between tokens, where they are blanks."""
+    texts = series(array)
+    data = text_bytes(array)
+    for end in "\n\r":
+        if (data == ord(end)).any():
+            texts = texts.str.replace_all(end, " ", literal=True)
+    if null_as_object:
+        is_null = (texts.str.strip_chars(_BLANKS) == NULL).fill_null(value=False)
+        texts = texts.set(is_null, JSON_NULL_OBJECT)
+    return texts
+
+
+def _nested(array: pa.Array) -> list[Piece]:
+    return [or_null(_json(array))]
+
+
+_PIECES: dict[Kind, Callable[[pa.Array], list[Piece]]] = {
+    Kind.BOOL: _plain,
+    Kind.INT: _plain,
+    Kind.FLOAT: _float,
+    Kind.DECIMAL: _decimal,
+    Kind.STRING: quoted_column,
+    Kind.BYTES: _bytes,
+    Kind.UUID: quoted_column,
+    Kind.DATE: date_pieces,
+    Kind.TIME: time_pieces,
+    Kind.TIMETZ: quoted_column,
+    Kind.TIMESTAMP: lambda array: timestamp_pieces(array, zone=""),
+    Kind.TIMESTAMPTZ: lambda array: timestamp_pieces(array, zone="Z"),
+    Kind.INTERVAL: quoted_column,
+    Kind.ENUM: quoted_column,
+    Kind.ARRAY: _nested,
+    Kind.COMPOSITE: _nested,
+}
