@@ -33,7 +33,7 @@ class RangefeedContext:
     changefeed: str
     """Name of the changefeed."""
     feed_id: str
-    """Random identity of the changefeed, chosen once and saved, 12 hex digits: name by it what you create on the source."""
+    """Random identity of the changefeed, chosen once and saved, 12 hex digits. Name by it what you create."""
     uri: str = field(repr=False)
     """URI of the source, secrets included."""
     tables: tuple[str, ...]
