@@ -66,8 +66,8 @@ class ProgressStore:
     Every method is one transaction, durable on return. Nothing is opened before the first call, which creates what is
     missing.
 
-    Raises, everywhere: ConfigError while the store has not worked yet in this process (not writable, not a progress
-    store, written by a newer version), RetryableError later.
+    Raises, everywhere: RetryableError when the database cannot be reached or is busy for too long; ConfigError when it
+    was written by a newer version.
     """
 
     def __init__(self, url: str) -> None:
@@ -83,6 +83,14 @@ class ProgressStore:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         ProgressStore.__init__(self, state["url"])
+
+    def open(self) -> None:
+        """Return when the store works. Raises: ConfigError when it cannot be created, reached or used."""
+        try:
+            with self._transaction():
+                pass
+        except RetryableError as error:
+            raise ConfigError(str(error)) from error
 
     def register(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
         """Make the changefeed known, or find it again, and return it. *definition* is `Job.definition`.
@@ -119,7 +127,7 @@ class ProgressStore:
 
     def load(self, name: str) -> Progress | None:
         """Return what was saved last, or None when nothing was."""
-        with self._transaction() as connection:
+        with self._transaction(reading=True) as connection:
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
         if row is None or row.token is None:
             return None
@@ -149,7 +157,7 @@ class ProgressStore:
 
     def list(self) -> list[FeedRow]:
         """Return every known changefeed, by name."""
-        with self._transaction() as connection:
+        with self._transaction(reading=True) as connection:
             rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
         return [_feed_row(row) for row in rows]
 
@@ -174,28 +182,27 @@ class ProgressStore:
             )
 
     @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
-        working = self._engine is not None and self._pid == os.getpid()
+    def _transaction(self, *, reading: bool = False) -> Iterator[sa.Connection]:
         try:
-            with self._opened().begin() as connection:
+            engine = self._opened().execution_options(cdc_reading=reading)
+            with engine.begin() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
-            if not working:
-                self.close()
-            reason = mask(str(getattr(error, "orig", None) or error), self._secrets).strip()
-            message = f"progress store {self._shown} cannot be used: {reason}"
-            raise (RetryableError if working else ConfigError)(message) from error
+            reason = mask(str(getattr(error, "orig", None) or error), secret_forms(uri_secrets(self.url)))
+            reason = " ".join(reason.split())
+            raise RetryableError(f"progress store {self._shown} cannot be used: {reason}") from error
 
     def _opened(self) -> sa.Engine:
         if self._engine is None or self._pid != os.getpid():
-            self.close()
-            self._engine, self._pid = open_engine(self.url), os.getpid()
-            prepare(self._engine, shown=self._shown)
+            self.close()  # after a fork the connections belong to the parent
+            engine = open_engine(self.url)
+            try:
+                prepare(engine, shown=self._shown)
+            except BaseException:
+                engine.dispose()
+                raise
+            self._engine, self._pid = engine, os.getpid()
         return self._engine
-
-    @property
-    def _secrets(self) -> frozenset[str]:
-        return secret_forms(uri_secrets(self.url))
 
     @property
     def _shown(self) -> str:

@@ -36,7 +36,8 @@ def open_engine(url: str) -> sa.Engine:
     """Return an engine that connects lazily and whose commits are durable. Raises: ConfigError for no URL.
 
     A SQLite file gets its directory created, write-ahead logging, a full sync at every commit, and transactions that
-    take the write lock at once, so that processes wait for each other instead of failing.
+    take the write lock at once unless they only read (execution option `cdc_reading`), so that processes wait for each
+    other instead of failing.
     """
     try:
         parsed = sa.make_url(url)
@@ -50,7 +51,7 @@ def open_engine(url: str) -> sa.Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"the state directory '{path.parent}' cannot be created: {error.strerror}") from error
+        raise ConfigError(f"'{path.parent}' cannot be the state directory: {error.strerror}") from error
     engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args={"timeout": 30.0})
     sa.event.listen(engine, "connect", _set_up_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
@@ -82,4 +83,5 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    reading = connection.get_execution_options().get("cdc_reading", False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

@@ -1,0 +1,7 @@
+"""`python -m cdc_core` is `cdc`."""
+
+import sys
+
+from cdc_core.cli import main
+
+sys.exit(main())

@@ -1,0 +1,136 @@
+"""`cdc run` and `cdc check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from cdc_core.changefeed import Changefeed
+from cdc_core.changefeed_file import read_changefeed
+from cdc_core.cli_session import CliSession, debug_option
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.job import Job
+from cdc_core.masking import masked_uri, secret_forms, uri_secrets
+from cdc_core.pipelines import pipeline, pipeline_names
+from cdc_core.plugin_host import PluginHost
+from cdc_core.progress import ProgressStore, store_url
+from cdc_core.resolve import resolve
+
+__all__ = ["check", "run"]
+
+STATE_DIRECTORY = ".cdc"
+
+
+@click.command(short_help="Run a changefeed.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@click.option("--once", is_flag=True, help="Stop when everything committed before the start is delivered.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where progress is kept. Default: the directory .cdc beside FILE.",
+)
+@debug_option
+@click.pass_obj
+def run(session: CliSession, file: str, name: str | None, once: bool, state: Path | None) -> int:
+    """Run the changefeed NAME of the TOML file FILE until Ctrl-C.
+
+    NAME may be left out when the file has only one. FILE may also be the name of a pipeline that an installed package
+    publishes.
+
+    The first run delivers what the tables hold, then every change. A later run goes on where the last one ended,
+    however that ended. Ctrl-C lets the running step finish; a second one abandons it, and the next run repeats it.
+    """
+    changefeed, beside = _find(file, name)
+    session.start_logging()
+    job = _resolved(session, changefeed)
+    state_dir = (beside / STATE_DIRECTORY) if state is None else state
+    try:
+        from cdc_core.spark import runner
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
+            raise ConfigError("running a changefeed needs Spark: pip install 'cdc-core[spark]'") from error
+        raise
+    store = ProgressStore(store_url(state_dir))
+    store.open()
+    try:
+        with session.status_view() as status:
+            return runner.run(job, store=store, state_dir=state_dir.absolute(), once=once, status=status)
+    finally:
+        store.close()
+
+
+@click.command(short_help="Check that a changefeed can run; change nothing.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@debug_option
+@click.pass_obj
+def check(session: CliSession, file: str, name: str | None) -> int:
+    """Check the changefeed NAME of FILE: plugins, options, the source and the sink. Changes nothing anywhere.
+
+    Prints a line for each part and exits with status 2 when one of them is not all right.
+    """
+    changefeed, _ = _find(file, name)
+    job = _resolved(session, changefeed)
+    click.echo(f"changefeed '{job.name}'")
+    parts: list[tuple[str, str, Callable[[], str]]] = [
+        ("source", f"{job.rangefeed.name} {masked_uri(job.source)}", lambda: _check_source(job)),
+        ("encoder", job.encoder.name, lambda: _check_encoder(job)),
+        ("sink", f"{job.sink.name} {masked_uri(job.destination)}", lambda: _check_sink(job)),
+    ]
+    status = 0
+    for part, what, checked in parts:
+        try:
+            told = checked()
+        except CdcError as error:
+            click.echo(f"  {part:8} {what} … {session.masked(str(error))}")
+            status = max(status, error.exit_status)
+        else:
+            click.echo(f"  {part:8} {what} … ok{session.masked(told)}")
+    return status
+
+
+def _find(file: str, name: str | None) -> tuple[Changefeed, Path]:
+    """Return the changefeed asked for and the directory that its state belongs to."""
+    path = Path(file)
+    if path.exists() or path.suffix == ".toml" or len(path.parts) > 1:
+        return read_changefeed(path, name), path.parent
+    if file not in pipeline_names():
+        raise ConfigError(f"there is no file '{file}', and no installed package publishes a pipeline of that name")
+    return pipeline(file), Path()
+
+
+def _resolved(session: CliSession, changefeed: Changefeed) -> Job:
+    session.add_secrets(secret_forms(uri_secrets(changefeed.source) | uri_secrets(changefeed.sink)))
+    job = resolve(changefeed, PluginHost.load())
+    session.add_secrets(job.secrets())
+    return job
+
+
+def _check_source(job: Job) -> str:
+    rangefeed = job.open_rangefeed()
+    try:
+        rangefeed.check()
+        return "".join(
+            f"\n           {schema.name}: {len(schema.columns)} columns, key {', '.join(schema.primary_key)}"
+            for schema in rangefeed.schemas()
+        )
+    finally:
+        rangefeed.close()
+
+
+def _check_encoder(job: Job) -> str:
+    job.open_encoder()
+    return ""
+
+
+def _check_sink(job: Job) -> str:
+    sink = job.open_sink()
+    try:
+        sink.check()
+    finally:
+        sink.close()
+    return ""

@@ -1,0 +1,169 @@
+"""What a running changefeed says about itself, and how people get to see it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from cdc_core.rangefeed import ScanProgress
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Status", "StatusBlock", "StatusLog", "StatusView", "status_line"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A running changefeed at one moment. Holds no secret.
+
+    `rows`, `bytes` and `files` are totals over all runs. `behind_s` is the distance of the high-water mark from now.
+    `waiting_for` is the error that a retry may cure, `next_attempt_s` how long until then.
+    """
+
+    changefeed: str
+    phase: str
+    rows: int = 0
+    rows_per_s: float = 0.0
+    bytes: int = 0
+    files: int = 0
+    high_water: Timestamp = Timestamp()
+    behind_s: float | None = None
+    scan: ScanProgress | None = None
+    waiting_for: str | None = None
+    next_attempt_s: float | None = None
+
+
+class StatusView(Protocol):
+    """Shows statuses while it is entered. Called a few times a second, from one thread."""
+
+    def __call__(self, status: Status) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class StatusLog:
+    """Logs one line every *interval_s*, and when the phase changes. The last status is logged at the end."""
+
+    def __init__(self, *, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval_s = interval_s
+        self._clock = clock
+        self._due = float("-inf")
+        self._last: Status | None = None
+        self._logged: Status | None = None
+
+    def __call__(self, status: Status) -> None:
+        now = self._clock()
+        if self._last is None or status.phase != self._last.phase or now >= self._due:
+            self._log(status)
+            self._due = now + self._interval_s
+        self._last = status
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._last is not None and self._last != self._logged:
+            self._log(self._last)
+
+    def _log(self, status: Status) -> None:
+        self._logged = status
+        log.info("%s", status_line(status))
+
+
+class StatusBlock:
+    """One live block at the bottom of a terminal; everything that is logged scrolls above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, refresh_per_second=4, transient=False)
+
+    def __call__(self, status: Status) -> None:
+        self._live.update(status_block(status))
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+
+def status_line(status: Status) -> str:
+    """Return the status as one line."""
+    parts = [status.phase]
+    if status.scan is not None:
+        parts.append(f"initial scan {status.scan.done:,} of {status.scan.total:,} {status.scan.unit}")
+    if status.rows:
+        parts.append(f"{status.rows:,} rows ({status.rows_per_s:,.0f} rows/s)")
+        parts.append(_volume(status))
+    if status.high_water:
+        parts.append(f"high-water mark {_high_water(status)}")
+    if status.waiting_for is not None:
+        parts.append(_waiting(status))
+    return f"changefeed '{status.changefeed}': {', '.join(parts)}"
+
+
+def status_block(status: Status) -> Table:
+    """Return the status as a block of a few lines."""
+    block = Table.grid(padding=(0, 2))
+    block.add_column(style="bold")
+    block.add_column()
+    block.add_row(Text(status.changefeed), Text(status.phase))
+    if status.scan is not None:
+        block.add_row("initial scan", _scan_bar(status.scan))
+    block.add_row("rows", Text(f"{status.rows:,} ({status.rows_per_s:,.0f} rows/s)"))
+    block.add_row("delivered", Text(_volume(status)))
+    block.add_row("high-water mark", Text(_high_water(status) if status.high_water else "none yet"))
+    if status.waiting_for is not None:
+        block.add_row("waiting", Text(_waiting(status), style="yellow"))
+    return block
+
+
+def _scan_bar(scan: ScanProgress) -> Table:
+    bar = Table.grid(padding=(0, 1))
+    share = scan.done / scan.total if scan.total else 0.0
+    text = Text(f"{share:.0%}, {scan.done:,} of {scan.total:,} {scan.unit}")
+    bar.add_row(ProgressBar(total=max(scan.total, 1), completed=scan.done, width=30), text)
+    return bar
+
+
+def _volume(status: Status) -> str:
+    size = f"{status.bytes / 1024 / 1024:,.1f} MB"
+    return f"{size} in {status.files:,} files" if status.files else size
+
+
+def _high_water(status: Status) -> str:
+    moment = f"{status.high_water.to_datetime():%Y-%m-%d %H:%M:%S} UTC"
+    return moment if status.behind_s is None else f"{moment} ({_behind(status.behind_s)} behind)"
+
+
+def _behind(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _waiting(status: Status) -> str:
+    if status.next_attempt_s is None:
+        return f"waiting: {status.waiting_for}"
+    return f"{status.waiting_for}; next attempt in {status.next_attempt_s:.0f} s"
