@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -67,7 +68,8 @@ class _Run:
     def __init__(
         self, job: Job, store: ProgressStore, state_dir: Path, status: Callable[[Status], None], *, once: bool
     ) -> None:
-        self._job = job
+        # A run that is to end has nothing to wait for between steps.
+        self._job = replace(job, min_checkpoint_frequency_s=0.0) if once else job
         self._store = store
         self._state_dir = state_dir
         self._show = status
@@ -292,7 +294,7 @@ class _Run:
             scan=rangefeed.scan_progress(progress.token),
         )
 
-    def _say(self, **changes: object) -> None:
+    def _say(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)
         self._show(self._status)
 
