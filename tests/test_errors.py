@@ -1,0 +1,60 @@
+"""The error tree: what crosses a process border, and what callers may rely on."""
+
+import inspect
+
+import pytest
+
+from cdc_core import errors
+from cdc_core.errors import (
+    CdcError,
+    ConfigError,
+    PartialWriteError,
+    RetryableError,
+    RetryableSinkError,
+    TerminalError,
+    UnknownPluginError,
+    from_wire,
+    to_wire,
+)
+
+CLASSES = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, CdcError)]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_error_crosses_a_process_border(cls: type[CdcError]) -> None:
+    wire = to_wire(cls('it failed: "ü"'))
+    back = from_wire(f"org.apache.spark.SparkException: Traceback\n  {wire}\n\tat X.java:1")
+    assert type(back) is cls
+    assert str(back) == 'it failed: "ü"'
+
+
+def test_the_wait_and_the_failures_cross_too() -> None:
+    waiting = from_wire(to_wire(RetryableSinkError("busy", retry_after_s=2.5)))
+    assert isinstance(waiting, RetryableError)
+    assert waiting.retry_after_s == 2.5
+    partial = from_wire(to_wire(PartialWriteError("some", failures=[(3, "too large")])))
+    assert isinstance(partial, PartialWriteError)
+    assert partial.failures == ((3, "too large"),)
+
+
+@pytest.mark.parametrize("text", ["", "an ordinary exception", "<<cdc-error"])
+def test_a_text_without_an_error_has_none(text: str) -> None:
+    assert from_wire(text) is None
+
+
+def test_the_first_of_several_errors_counts() -> None:
+    assert str(from_wire(to_wire(TerminalError("first")) + to_wire(TerminalError("second")))) == "first"
+
+
+def test_only_mistakes_of_the_user_exit_with_2() -> None:
+    assert {cls for cls in CLASSES if cls.exit_status == 2} == {cls for cls in CLASSES if issubclass(cls, ConfigError)}
+
+
+def test_an_unknown_plugin_reads_like_a_sentence_although_it_is_a_lookup_error() -> None:
+    assert str(UnknownPluginError("there is no sink 'x'")) == "there is no sink 'x'"
+
+
+def test_every_error_is_drawn_in_the_tree_and_exported() -> None:
+    for cls in CLASSES:
+        assert cls.__name__ in (errors.__doc__ or "")
+        assert cls.__name__ in errors.__all__

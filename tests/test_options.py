@@ -1,0 +1,159 @@
+"""Declared options: parsing, errors, documentation, secrets."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_core.errors import OptionError
+from cdc_core.options import (
+    MB,
+    ByteSize,
+    Duration,
+    describe,
+    format_bytes,
+    format_duration,
+    option,
+    option_names,
+    parse_options,
+    secret_values,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    path: str = option(doc="Where files go.")
+    file_size: ByteSize = option(ByteSize(16 * MB), doc="Size of a file.")
+    timeout: Duration = option(Duration(3.0), doc="How long to wait.")
+    resolved: Duration | None = option(None, doc="Emit resolved marks.")
+    compression: Literal["none", "gzip"] = option("none", doc="How files are compressed.")
+    sorted: bool = option(False, doc="Whether rows are sorted.")
+    workers: int = option(1, doc="How many workers.")
+    ratio: float = option(0.5, doc="Some ratio.")
+    columns: tuple[str, ...] = option((), doc="Which columns.")
+    headers: dict[str, Any] | None = option(None, doc="More headers.")
+    password: str | None = option(None, doc="Password.", secret=True)
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError("'workers' must be at least 1")
+
+
+def parse(**values: Any) -> Sample:
+    return parse_options(Sample, {"path": "/x", **values}, owner="sink 'sample'")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("file_size", "32MB", 32 * MB),
+        ("file_size", "64KiB", 65536),
+        ("file_size", "1.5 g", int(1.5 * 1024 * MB)),
+        ("file_size", 100, 100),
+        ("file_size", "100B", 100),
+        ("timeout", "500ms", 0.5),
+        ("timeout", "1h30m", 5400.0),
+        ("timeout", 2, 2.0),
+        ("timeout", "0", 0.0),
+        ("resolved", True, 0.0),
+        ("resolved", "true", 0.0),
+        ("resolved", "", 0.0),
+        ("resolved", "10s", 10.0),
+        ("resolved", False, None),
+        ("compression", "GZIP", "gzip"),
+        ("sorted", "", True),
+        ("sorted", "yes", True),
+        ("sorted", "off", False),
+        ("workers", "4", 4),
+        ("ratio", "0.25", 0.25),
+        ("columns", "a, b,", ("a", "b")),
+        ("columns", ["a", "b"], ("a", "b")),
+        ("headers", {"x": "y"}, {"x": "y"}),
+        ("password", "pw", "pw"),
+    ],
+)
+def test_values_are_read_from_text_and_from_toml(name: str, text: Any, value: Any) -> None:
+    assert getattr(parse(**{name: text}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("file_size", "big", "must be a size such as"),
+        ("file_size", True, "must be a size such as"),
+        ("file_size", "-1MB", "must be a size such as"),
+        ("timeout", "10 parsecs", "must be a duration such as"),
+        ("timeout", "-1s", "must be a duration such as"),
+        ("timeout", True, "must be a duration such as"),
+        ("resolved", "often", "must be a duration such as"),
+        ("compression", "lz4", "must be one of none, gzip"),
+        ("sorted", "perhaps", "must be true or false"),
+        ("workers", "1.5", "must be a whole number"),
+        ("workers", True, "must be a number"),
+        ("ratio", "x", "must be a number"),
+        ("path", 5, "must be a text in quotes"),
+        ("headers", "x", "must be a table"),
+    ],
+)
+def test_a_malformed_value_is_named_with_its_option_and_owner(name: str, text: Any, complaint: str) -> None:
+    with pytest.raises(OptionError, match=rf"sink 'sample': option '{name}' is .*: {complaint}"):
+        parse(**{name: text})
+
+
+def test_an_unknown_option_suggests_the_nearest() -> None:
+    with pytest.raises(
+        OptionError, match=r"sink 'sample' does not know option 'file_sise'; did you mean 'file_size'\?"
+    ):
+        parse(file_sise="1MB")
+
+
+def test_an_unknown_option_near_nothing_lists_what_there_is() -> None:
+    with pytest.raises(OptionError, match="does not know option 'qqq'; it knows columns, compression"):
+        parse(qqq="1MB")
+
+
+def test_a_missing_option_says_what_it_is_for() -> None:
+    with pytest.raises(OptionError, match=r"sink 'sample' needs option 'path': Where files go\."):
+        parse_options(Sample, {}, owner="sink 'sample'")
+
+
+def test_a_rule_of_the_class_becomes_an_option_error() -> None:
+    with pytest.raises(OptionError, match="sink 'sample': 'workers' must be at least 1"):
+        parse(workers=0)
+
+
+def test_a_secret_value_is_not_in_the_complaint_about_it() -> None:
+    with pytest.raises(OptionError) as raised:
+        parse(password=12345678)
+    assert "12345678" not in str(raised.value)
+    assert "***" in str(raised.value)
+
+
+def test_secret_values_are_those_of_secret_options() -> None:
+    assert secret_values(parse(password="hunter2")) == ["hunter2"]
+    assert secret_values(parse()) == []
+
+
+def test_the_table_has_a_row_for_each_option_in_order() -> None:
+    rows = {row.name: row for row in describe(Sample)}
+    assert tuple(rows) == option_names(Sample)
+    assert (rows["path"].type, rows["path"].default) == ("text", "(required)")
+    assert (rows["file_size"].type, rows["file_size"].default) == ("size", "16MB")
+    assert (rows["timeout"].type, rows["timeout"].default) == ("duration", "3s")
+    assert (rows["resolved"].type, rows["resolved"].default) == ("flag or duration", "(none)")
+    assert (rows["compression"].type, rows["sorted"].default) == ("none | gzip", "false")
+    assert (rows["columns"].type, rows["columns"].default) == ("list of text", "(none)")
+    assert rows["password"].secret
+
+
+@given(st.integers(0, 10**6))
+def test_formatted_durations_read_back(milliseconds: int) -> None:
+    seconds = milliseconds / 1000
+    assert parse(timeout=format_duration(seconds)).timeout == pytest.approx(seconds, abs=1e-3)
+
+
+@given(st.integers(0, 10**13))
+def test_formatted_sizes_read_back(size: int) -> None:
+    assert parse(file_size=format_bytes(size)).file_size == size

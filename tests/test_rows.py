@@ -1,0 +1,79 @@
+"""Row batches: checked columns, slices, the greatest timestamp, Arrow IPC."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
+
+SCHEMA = TableSchema(
+    name=TableName("db", "public", "t"),
+    version=2,
+    columns=(
+        Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64)),
+        Column(name="v", type=ColumnType(kind=Kind.STRING, source="text")),
+    ),
+    primary_key=("id",),
+)
+
+
+def rows(stamps: list[Timestamp], *, deleted: frozenset[int] = frozenset()) -> RowBatch:
+    ids = pa.array(range(len(stamps)), pa.int64())
+    values = pa.array([f"v{n}" for n in range(len(stamps))], pa.string())
+    mask = pa.array([n in deleted for n in range(len(stamps))], pa.bool_())
+    return RowBatch.of(
+        SCHEMA,
+        op=pa.array([Op.DELETE if n in deleted else Op.UPDATE for n in range(len(stamps))], pa.uint8()),
+        updated=RowBatch.timestamps(
+            pa.array([stamp.wall for stamp in stamps], pa.int64()),
+            pa.array([stamp.logical for stamp in stamps], pa.int32()),
+        ),
+        key=RowBatch.struct(SCHEMA.key_type, [ids]),
+        after=RowBatch.struct(SCHEMA.after_type, [ids, values], mask),
+    )
+
+
+@given(st.lists(st.builds(Timestamp, st.integers(0, 3), st.integers(0, 3)), max_size=8), st.data())
+def test_latest_is_the_greatest_updated(stamps: list[Timestamp], data: st.DataObject) -> None:
+    batch = rows(stamps)
+    assert batch.latest() == max(stamps, default=Timestamp())
+    offset = data.draw(st.integers(0, len(stamps)))
+    assert batch.slice(offset).latest() == max(stamps[offset:], default=Timestamp())
+
+
+def test_ipc_and_back_keeps_schema_and_rows() -> None:
+    batch = rows([Timestamp(1), Timestamp(2)], deleted=frozenset({1}))
+    back = RowBatch.from_ipc(batch.to_ipc())
+    assert back.schema == SCHEMA
+    assert back.batch.equals(batch.batch)
+    assert back.column("after").to_pylist() == [{"id": 0, "v": "v0"}, None]
+
+
+def test_ipc_of_a_slice_holds_the_slice_alone() -> None:
+    batch = rows([Timestamp(n) for n in range(1000)])
+    part = batch.slice(10, 2)
+    assert len(part.to_ipc()) < len(batch.to_ipc()) / 4
+    assert RowBatch.from_ipc(part.to_ipc()).column("key").to_pylist() == [{"id": 10}, {"id": 11}]
+
+
+def test_a_column_of_another_type_is_refused_by_name() -> None:
+    good = rows([Timestamp(1)])
+    columns = {name: good.column(name) for name in ("op", "updated", "after")}
+    with pytest.raises(ValueError, match=r"column key of public\.t is"):
+        RowBatch.of(SCHEMA, key=good.column("after"), **columns)
+
+
+def test_before_and_mvcc_are_there_only_when_given() -> None:
+    batch = rows([Timestamp(1)])
+    assert not batch.has_before
+    with pytest.raises(KeyError):
+        batch.column("mvcc")
+    columns = {name: batch.column(name) for name in ("op", "updated", "key", "after")}
+    full = RowBatch.of(SCHEMA, before=batch.column("after"), mvcc=batch.column("updated"), **columns)
+    assert full.has_before
+    assert full.column("mvcc").to_pylist() == [{"wall": 1, "logical": 0}]
+
+
+def test_repr_shows_no_values() -> None:
+    assert repr(rows([Timestamp(1)])) == "RowBatch(public.t v2, 1 rows)"

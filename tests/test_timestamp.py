@@ -1,0 +1,63 @@
+"""Timestamps: order, text form, neighbours."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_core import Timestamp
+
+timestamps = st.builds(Timestamp, st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1))
+
+
+@given(timestamps)
+def test_parse_reads_what_str_wrote(timestamp: Timestamp) -> None:
+    assert Timestamp.parse(str(timestamp)) == timestamp
+
+
+def test_text_has_ten_digits_of_logical() -> None:
+    assert str(Timestamp(1700000000000000000, 7)) == "1700000000000000000.0000000007"
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.2", "1.00000000001", "-1.0000000000", "1.0000000000 ", "1.9999999999"])
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="timestamp"):
+        Timestamp.parse(text)
+
+
+@given(timestamps, timestamps)
+def test_order_is_by_wall_then_logical(one: Timestamp, other: Timestamp) -> None:
+    assert (one < other) == ((one.wall, one.logical) < (other.wall, other.logical))
+
+
+@given(timestamps)
+def test_next_and_prev_are_neighbours(timestamp: Timestamp) -> None:
+    assert timestamp.next() > timestamp
+    assert timestamp.next().prev() == timestamp
+
+
+def test_next_of_the_last_logical_moves_the_wall() -> None:
+    assert Timestamp(5, 2**31 - 1).next() == Timestamp(6, 0)
+    assert Timestamp(6, 0).prev() == Timestamp(5, 2**31 - 1)
+
+
+def test_nothing_is_before_zero() -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        Timestamp().prev()
+
+
+@pytest.mark.parametrize(("wall", "logical"), [(-1, 0), (0, -1), (0, 2**31)])
+def test_out_of_range_is_refused(wall: int, logical: int) -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        Timestamp(wall, logical)
+
+
+def test_only_zero_is_false() -> None:
+    assert not Timestamp()
+    assert Timestamp(0, 1)
+    assert Timestamp(1)
+
+
+def test_datetime_is_utc_cut_to_microseconds() -> None:
+    assert Timestamp(1_000_001_999, 3).to_datetime() == datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)
