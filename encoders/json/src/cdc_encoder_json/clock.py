@@ -23,8 +23,6 @@ _Mask = npt.NDArray[np.bool_]
 _DAY_US = 86_400_000_000
 _DAY_S = 86_400
 _SPECIALS = [NULL, '"infinity"', '"-infinity"']
-_MOST_DAYS = 100_000
-"""Dates that are spread over more days than this are looked up one by one."""
 
 
 def date_pieces(array: pa.Array) -> list[Piece]:
@@ -79,9 +77,9 @@ def _masked(pieces: list[Piece], array: pa.Array) -> pl.Series:
     return or_null(texts.set(pl.Series(~_valid(array)), None))
 
 
-def _special(array: pa.Array, values: _Ints, limits: np.iinfo) -> npt.NDArray[np.int8] | None:
+def _special(array: pa.Array, values: _Ints, limits: np.iinfo) -> _Ints | None:
     """Return for each value 0, or 1, 2, 3 where it is null, infinity or -infinity; None when all are 0."""
-    special = np.zeros(len(values), np.int8)
+    special = np.zeros(len(values), np.int64)
     special[values == limits.max] = 2
     special[values == limits.min] = 3
     if array.null_count:
@@ -89,27 +87,31 @@ def _special(array: pa.Array, values: _Ints, limits: np.iinfo) -> npt.NDArray[np
     return special if special.any() else None
 
 
-def _days(days: _Ints, special: npt.NDArray[np.int8] | None, *, close: str) -> Piece:
+def _days(days: _Ints, special: _Ints | None, *, close: str) -> Piece:
     """Return a quote, the date and *close*, or the whole text of special values."""
     known = days if special is None else days[special == 0]
     if len(known) == 0:
-        first, table, rows = 0, [], np.zeros(len(days), np.int64)
+        dates, rows = np.empty(0, np.int64), known
     else:
         first, last = int(known.min()), int(known.max())
         if first == last and special is None:
-            return _day_texts(np.array([first]), close)[0]
-        if last - first < _MOST_DAYS:
-            table = _day_texts(np.arange(first, last + 1), close)
-            rows = days - first
-        else:
-            unique, inverse = np.unique(known, return_inverse=True)
-            table = _day_texts(unique, close)
-            rows = np.zeros(len(days), np.int64)
-            rows[slice(None) if special is None else special == 0] = inverse
+            return _day_texts(known[:1], close)[0]
+        dates, rows = _distinct(known, first, last)
+    table = _day_texts(dates, close)
     if special is not None:
-        rows = np.where(special == 0, rows, len(table) - 1 + special)
-        table = table + _SPECIALS
+        places = len(table) - 1 + special
+        places[special == 0] = rows
+        table, rows = table + _SPECIALS, places
     return _lookup(pl.Series(table, dtype=pl.String), rows)
+
+
+def _distinct(days: _Ints, first: int, last: int) -> tuple[_Ints, _Ints]:
+    """Return the distinct days, ascending, and for each of *days* where it stands among them."""
+    if last - first > 16 * len(days):
+        return np.unique(days, return_inverse=True)
+    seen = np.zeros(last - first + 1, np.bool_)
+    seen[days - first] = True
+    return np.flatnonzero(seen) + first, (np.cumsum(seen) - 1)[days - first]
 
 
 def _day_texts(days: _Ints, close: str) -> list[str]:
@@ -122,7 +124,7 @@ def _long_year(text: str) -> str:
     return f"-{int(year):04d}-{month}-{day}"
 
 
-def _time_of_day(us: _Ints, special: npt.NDArray[np.int8] | None, *, start: str, end: str) -> list[Piece]:
+def _time_of_day(us: _Ints, special: _Ints | None, *, start: str, end: str) -> list[Piece]:
     """Return *start*, hours, minutes, seconds, the fraction without trailing zeros and *end*; nothing where special."""
     seconds = us // 1_000_000
     fraction = us - seconds * 1_000_000

@@ -57,16 +57,14 @@ def _float(array: pa.Array) -> list[Piece]:
 
 def _decimal(array: pa.Array) -> list[Piece]:
     texts = series(array)
-    data = text_bytes(array)
-    if (data > ord("9")).any() or (data < ord("-")).any() or (data == ord("/")).any():
-        special = texts.is_in(_SPECIAL_DECIMALS)
-        wrong = (~(special | texts.str.contains(_NUMBER))).fill_null(value=False)
-        if wrong.any():
-            row = wrong.arg_max() or 0
-            raise NotANumberError(row, texts[row])
-        quoted = pl.Series(_SPECIAL_DECIMALS)
-        texts = texts.replace(quoted, '"' + quoted + '"')
-    return [or_null(texts)]
+    if texts.str.contains(_NUMBER).all():
+        return [or_null(texts)]
+    wrong = ~(texts.str.contains(_NUMBER) | texts.is_in(_SPECIAL_DECIMALS))
+    row = wrong.arg_max()
+    if wrong.any() and row is not None:
+        raise NotANumberError(row, texts[row])
+    special = pl.Series(_SPECIAL_DECIMALS)
+    return [or_null(texts.replace(special, '"' + special + '"'))]
 
 
 def _bytes(array: pa.Array) -> list[Piece]:
