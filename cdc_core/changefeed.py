@@ -82,6 +82,7 @@ class ChangefeedOptions:
     resolved: Duration | None = option(
         None,
         doc="Emit resolved timestamps: whenever progress is saved, or not more often than the duration says.",
+        flag=True,
     )
     min_checkpoint_frequency: Duration | None = option(
         None, doc="Least time between two steps, so also between two saved positions. Without it the sink decides."
@@ -97,7 +98,8 @@ class ChangefeedOptions:
     def __post_init__(self) -> None:
         if self.initial_scan == "only":
             for name in ("resolved", "diff", "mvcc_timestamp", "updated"):
-                if getattr(self, name) not in (None, False):
+                wanted = getattr(self, name)
+                if wanted is not None and wanted is not False:
                     raise ValueError(f"initial_scan='only' cannot be combined with '{name}': a scan has only one time")
         if self.diff and self.envelope not in ("wrapped", "enriched"):
             raise ValueError(f"envelope '{self.envelope}' has no place for 'diff'; use 'wrapped' or 'enriched'")

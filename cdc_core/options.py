@@ -51,12 +51,13 @@ _SIZES = {"": 1, "B": 1, "K": 1024, "M": MB, "G": 1024 * MB, "T": 1024 * 1024 * 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def option(default: Any = dataclasses.MISSING, *, doc: str, secret: bool = False, unit: str = "") -> Any:
+def option(default: Any = dataclasses.MISSING, *, doc: str, secret: bool = False, flag: bool = False) -> Any:
     """Declare one option as the default of a dataclass field. Without *default* the option must be given.
 
-    *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen.
+    *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen. A `Duration
+    | None` may be a *flag* as well: true is zero seconds, false is None.
     """
-    metadata = {"doc": doc, "secret": secret, "unit": unit}
+    metadata = {"doc": doc, "secret": secret, "flag": flag}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -92,7 +93,7 @@ def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
         if name in values:
             shown = "***" if field.metadata.get("secret") else repr(values[name])
             try:
-                parsed[name] = _parse(hints[name], values[name])
+                parsed[name] = _parse(hints[name], values[name], flag=field.metadata.get("flag", False))
             except ValueError as error:
                 raise OptionError(f"{owner}: option '{name}' is {shown}: {error}") from None
         elif field.default is dataclasses.MISSING:
@@ -131,7 +132,7 @@ def describe(cls: type) -> list[OptionDoc]:
         rows.append(
             OptionDoc(
                 name=field.name,
-                type=_type_text(hint),
+                type=("flag or " if field.metadata.get("flag") else "") + _type_text(hint),
                 default="(required)" if field.default is dataclasses.MISSING else _value_text(hint, field.default),
                 doc=field.metadata.get("doc", ""),
                 secret=bool(field.metadata.get("secret")),
@@ -142,9 +143,11 @@ def describe(cls: type) -> list[OptionDoc]:
 
 def format_duration(seconds: float) -> str:
     """Return *seconds* in the form that `Duration` is written in."""
+    micros = round(seconds * 1_000_000)
     for unit in ("d", "h", "m", "s", "ms", "us"):
-        if seconds and seconds % _UNITS[unit] == 0:
-            return f"{int(seconds / _UNITS[unit])}{unit}"
+        unit_micros = round(_UNITS[unit] * 1_000_000)
+        if micros and micros % unit_micros == 0:
+            return f"{micros // unit_micros}{unit}"
     return f"{seconds:g}s"
 
 
@@ -156,7 +159,9 @@ def format_bytes(size: int) -> str:
     return str(size)
 
 
-def _parse(hint: Any, value: Any) -> Any:
+def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:
+    if flag and isinstance(value, bool | str) and str(value).lower() in ("true", "false", ""):
+        return None if str(value).lower() == "false" else Duration(0.0)
     if hint is Duration:
         return _parse_duration(value)
     if hint is ByteSize:
@@ -169,8 +174,6 @@ def _parse(hint: Any, value: Any) -> Any:
         return text
     if origin in (typing.Union, types.UnionType):
         (inner,) = [argument for argument in arguments if argument is not type(None)]
-        if inner is Duration and isinstance(value, bool | str) and str(value).lower() in ("true", "false", ""):
-            return None if str(value).lower() == "false" else Duration(0.0)  # a flag that may carry a duration
         return _parse(inner, value)
     if origin is tuple:
         items = value if isinstance(value, list | tuple) else [part.strip() for part in str(value).split(",")]
@@ -235,7 +238,7 @@ def _type_text(hint: Any) -> str:
         return " | ".join(arguments)
     if origin in (typing.Union, types.UnionType):
         (inner,) = [argument for argument in arguments if argument is not type(None)]
-        return "flag or duration" if inner is Duration else _type_text(inner)
+        return _type_text(inner)
     if origin is tuple:
         return f"list of {_type_text(arguments[0])}"
     return {bool: "flag", int: "integer", float: "number", str: "text", dict: "table"}.get(origin or hint, str(hint))

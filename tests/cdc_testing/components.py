@@ -1,0 +1,98 @@
+"""Registrations and options of a source, encoders and sinks that exist nowhere, for tests of names and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from cdc_core import EncoderRegistration, RangefeedRegistration, SinkRegistration, hookimpl
+from cdc_core.options import option
+from cdc_core.plugin_host import PluginHost
+from cdc_core.plugin_loading import PluginSource
+
+__all__ = ["encoder", "host", "plugin", "rangefeed", "sink", "source_of"]
+
+HERE = "cdc_testing.components"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    scan_workers: int = option(2, doc="How many scan at a time.")
+    source_key: str | None = option(None, doc="Key of the source.", secret=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderOptions:
+    null_text: str = option("null", doc="What null looks like.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    topic_prefix: str = option("", doc="Put before topics.")
+    pin: str | None = option(None, doc="Opens the sink.", secret=True)
+
+
+def rangefeed(name: str = "paper", *, schemes: tuple[str, ...] = ("paper",), **changes: Any) -> RangefeedRegistration:
+    fields: dict[str, Any] = {
+        "target": "cdc_testing.scripted:CounterRangefeed",
+        "options": f"{HERE}:SourceOptions",
+        "summary": "Rows on paper",
+    }
+    return RangefeedRegistration(name=name, schemes=schemes, **(fields | changes))
+
+
+def encoder(name: str = "json", **changes: Any) -> EncoderRegistration:
+    fields: dict[str, Any] = {
+        "target": "cdc_testing.scripted:PlainEncoder",
+        "options": f"{HERE}:EncoderOptions",
+        "summary": "Plain text",
+        "envelopes": frozenset({"wrapped"}),
+        "outputs": frozenset({"messages", "files"}),
+    }
+    return EncoderRegistration(name=name, **(fields | changes))
+
+
+def sink(name: str = "shelf", *, schemes: tuple[str, ...] = ("shelf",), **changes: Any) -> SinkRegistration:
+    fields: dict[str, Any] = {
+        "target": "cdc_testing.scripted:JournalSink",
+        "options": f"{HERE}:SinkOptions",
+        "summary": "A shelf",
+        "output": "files",
+    }
+    return SinkRegistration(name=name, schemes=schemes, **(fields | changes))
+
+
+def plugin(
+    *registrations: RangefeedRegistration | EncoderRegistration | SinkRegistration,
+) -> SimpleNamespace:
+    """Return an object with the hooks that register *registrations*."""
+
+    @hookimpl
+    def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
+        return (registration for registration in registrations if isinstance(registration, RangefeedRegistration))
+
+    @hookimpl
+    def cdc_register_encoders() -> Iterator[EncoderRegistration]:
+        return (registration for registration in registrations if isinstance(registration, EncoderRegistration))
+
+    @hookimpl
+    def cdc_register_sinks() -> Iterator[SinkRegistration]:
+        return (registration for registration in registrations if isinstance(registration, SinkRegistration))
+
+    return SimpleNamespace(
+        cdc_register_rangefeeds=cdc_register_rangefeeds,
+        cdc_register_encoders=cdc_register_encoders,
+        cdc_register_sinks=cdc_register_sinks,
+    )
+
+
+def source_of(plugin: object, distribution: str, version: str = "1.0") -> PluginSource:
+    """Return *plugin* as if *distribution* had published it."""
+    return PluginSource.of(plugin, name=distribution.replace("-", "_"), distribution=distribution, version=version)
+
+
+def host(*registrations: RangefeedRegistration | EncoderRegistration | SinkRegistration) -> PluginHost:
+    """Return a host with *registrations*, by default one source, one encoder and one sink."""
+    return PluginHost([source_of(plugin(*(registrations or (rangefeed(), encoder(), sink()))), "cdc-paper")])

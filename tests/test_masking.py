@@ -1,0 +1,107 @@
+"""Masking: no secret survives, whatever form it takes, and everything else stays readable."""
+
+import logging
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_core.masking import MaskingFilter, is_secret_name, mask, masked_uri, secret_forms, uri_secrets
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown", "secrets"),
+    [
+        ("postgresql://user:hunter2@host:5432/shop", "postgresql://user:***@host:5432/shop", {"hunter2"}),
+        ("postgresql://user@host:5432/shop", "postgresql://user@host:5432/shop", set()),
+        ("postgresql://host:5432/shop", "postgresql://host:5432/shop", set()),
+        ("postgresql://u:p%40ss@h/d", "postgresql://u:***@h/d", {"p%40ss", "p@ss"}),
+        ("postgresql://u:p@ss@h/d", "postgresql://u:***@h/d", {"p@ss"}),
+        ("postgresql://u:pa/ss@h/d", "postgresql://u:***@h/d", {"pa/ss"}),
+        ("postgresql://u:pa?ss@h/d", "postgresql://u:***@h/d", {"pa?ss"}),
+        ("postgresql://u:pa#ss@h/d", "postgresql://u:***@h/d", {"pa#ss"}),
+        ("postgresql://u:a:b@h/d", "postgresql://u:***@h/d", {"a:b"}),
+        ("postgresql:///d?password=hunter2&user=u", "postgresql:///d?password=***&user=u", {"hunter2"}),
+        ("postgresql://h/d?sslpassword=x%2By", "postgresql://h/d?sslpassword=***", {"x%2By", "x+y"}),
+        (
+            "s3://bucket/p?AWS_ACCESS_KEY_ID=AKIA&AWS_SECRET_ACCESS_KEY=abc%2Fdef",
+            "s3://bucket/p?AWS_ACCESS_KEY_ID=AKIA&AWS_SECRET_ACCESS_KEY=***",
+            {"abc%2Fdef", "abc/def"},
+        ),
+        ("file:///data/out?file_size=1MB", "file:///data/out?file_size=1MB", set()),
+        ("s3://bucket/a@b", "s3://bucket/a@b", set()),
+        ("no uri at all", "no uri at all", set()),
+        ("", "", set()),
+    ],
+)
+def test_passwords_and_secret_parameters_are_found(uri: str, shown: str, secrets: set[str]) -> None:
+    assert masked_uri(uri) == shown
+    assert uri_secrets(uri) == secrets
+
+
+@given(st.text(min_size=4), st.sampled_from(["user:{}@h/d", "u@h/d?password={}", "h:1/d?token={}&x=y"]))
+def test_no_encoded_password_is_in_the_masked_uri(secret: str, shape: str) -> None:
+    encoded = quote(secret.encode("utf-8", "surrogatepass"), safe="")
+    uri = f"db://{shape.format(encoded)}"
+    assert masked_uri(uri) == f"db://{shape.format('***')}"
+    assert encoded in uri_secrets(uri)
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=4), st.text(st.characters(codec="utf-8")))
+def test_no_form_of_a_secret_survives(secret: str, text: str) -> None:
+    forms = secret_forms([secret])
+    shown = mask(f"{text} {secret} {secret!r} {quote(secret)} {text}", forms)
+    if not any(form in "*** ***" for form in forms):
+        assert all(form not in shown for form in forms if form not in text.replace(secret, ""))
+
+
+def test_longer_secrets_go_first() -> None:
+    assert mask("abcdef abcd", ["abcd", "abcdef"]) == "*** ***"
+
+
+def test_a_short_secret_is_masked_only_where_it_stands_alone() -> None:
+    assert mask("password=pg at pgsql, 'pg'", ["pg"]) == "password=*** at pgsql, '***'"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "PGPASSWORD", "sasl_password", "api_key", "AWS_SECRET_ACCESS_KEY", "webhook_auth_header", "sas"],
+)
+def test_names_of_secrets_are_known(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["key_in_value", "AWS_ACCESS_KEY_ID", "topic_prefix", "key_column", "user", "author"])
+def test_other_names_are_no_secrets(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_the_filter_masks_message_arguments_and_causes(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("test.masking")
+    masking = MaskingFilter(["hunter2"])
+    caplog.handler.addFilter(masking)
+    try:
+        raise_nested()
+    except RuntimeError:
+        logger.exception("connecting with %s", {"password": "hunter2"})
+    caplog.handler.removeFilter(masking)
+    assert "hunter2" not in caplog.text
+    assert "connecting with {'password': '***'}" in caplog.text
+    assert "ValueError: bad password ***" in caplog.text
+    assert "RuntimeError: cannot connect" in caplog.text
+
+
+def test_the_filter_learns_more_secrets() -> None:
+    masking = MaskingFilter()
+    masking.add(["hunter2"])
+    record = logging.LogRecord("x", logging.INFO, "x.py", 1, "a hunter2 %d", (5,), None)
+    assert masking.filter(record)
+    assert record.getMessage() == "a *** 5"
+
+
+def raise_nested() -> None:
+    try:
+        raise ValueError("bad password hunter2")
+    except ValueError as error:
+        raise RuntimeError("cannot connect") from error
