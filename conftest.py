@@ -1,0 +1,3 @@
+"""What every test of the tree may use."""
+
+pytest_plugins = ["cdc_testing.fixtures"]

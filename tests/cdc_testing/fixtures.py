@@ -1,0 +1,36 @@
+"""Real servers for tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL for the whole session. Tests take a `database` of it; those that kill a server start their own."""
+    with EmbeddedPostgres(settings={"fsync": "off", "max_connections": "200"}) as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """URI of a fresh database, dropped with its slots at the end."""
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(postgres_server.uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield postgres_server.uri(name)
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
+            [name],
+        )
+        slots = "SELECT slot_name FROM pg_replication_slots WHERE database = %s"
+        for (slot,) in connection.execute(slots, [name]).fetchall():
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
