@@ -1,0 +1,291 @@
+"""The progress store: durable, fenced by epochs, shared by processes, and free of secrets."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from cdc_core import Frontier, Span, Timestamp
+from cdc_core.errors import ConfigError, FencedError, RetryableError
+from cdc_core.progress import Progress, ProgressStore, store_url
+
+DEFINITION: dict[str, Any] = {
+    "source": "postgresql://user:***@host:5432/shop",
+    "tables": ["public.orders", "public.users"],
+    "sink": "file:///data/out",
+    "format": "json",
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ProgressStore]:
+    store = ProgressStore(store_url(tmp_path / "state"))
+    yield store
+    store.close()
+
+
+def progress(n: int = 1) -> Progress:
+    frontier = Frontier([Span("shop.public.orders"), Span("shop.public.users")])
+    frontier.forward(Span("shop.public.orders"), Timestamp(n + 5))
+    frontier.forward(Span("shop.public.users"), Timestamp(n, 3))
+    return Progress(token={"lsn": n}, frontier=frontier, latest=Timestamp(n + 5), counters={"rows": 10.0 * n})
+
+
+def test_what_was_saved_is_what_is_loaded(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    store.save("orders", store.begin_run("orders"), progress())
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, loaded.frontier, loaded.latest, loaded.counters) == (
+        {"lsn": 1},
+        progress().frontier,
+        Timestamp(6),
+        {"rows": 10.0},
+    )
+    assert loaded.saved_at is not None
+    assert loaded.saved_at.tzinfo is not None
+
+
+def test_nothing_is_loaded_before_anything_was_saved(store: ProgressStore) -> None:
+    assert store.load("orders") is None
+    store.register("orders", DEFINITION)
+    assert store.load("orders") is None
+
+
+def test_the_identity_is_chosen_once(store: ProgressStore) -> None:
+    first = store.register("orders", DEFINITION)
+    assert re.fullmatch("[0-9a-f]{12}", first.feed_id)
+    assert store.register("orders", DEFINITION).feed_id == first.feed_id
+    assert store.register("users", DEFINITION).feed_id != first.feed_id
+
+
+def test_each_run_has_a_greater_epoch(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    assert [store.begin_run("orders") for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_run_that_was_overtaken_saves_nothing(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    old, new = store.begin_run("orders"), store.begin_run("orders")
+    store.save("orders", new, progress(5))
+    with pytest.raises(FencedError, match="another run of changefeed 'orders' took over"):
+        store.save("orders", old, progress(9))
+    with pytest.raises(FencedError):
+        store.save_intent("orders", old, {"lsn": 9})
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert loaded.token == {"lsn": 5}
+
+
+def test_an_intent_comes_back_as_the_token_and_keeps_the_rest(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.save_intent("orders", epoch, {"intent": "slot"})
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, list(loaded.frontier), loaded.latest) == ({"intent": "slot"}, [], Timestamp())
+    store.save("orders", epoch, progress())
+    store.save_intent("orders", epoch, {"intent": "other"})
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, loaded.frontier) == ({"intent": "other"}, progress().frontier)
+
+
+def test_a_forgotten_changefeed_is_gone_and_fences_its_run(store: ProgressStore) -> None:
+    feed = store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.forget("orders")
+    store.forget("orders")
+    assert store.load("orders") is None
+    assert store.list() == []
+    with pytest.raises(FencedError):
+        store.save("orders", epoch, progress())
+    assert store.register("orders", DEFINITION).feed_id != feed.feed_id
+
+
+def test_a_run_of_a_changefeed_that_nobody_registered_is_refused(store: ProgressStore) -> None:
+    with pytest.raises(ConfigError, match="changefeed 'orders' is not registered"):
+        store.begin_run("orders")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"source": "postgresql://host2/shop"},
+            "'orders' was started on the source postgresql://user:\\*\\*\\*@host:5432/shop",
+        ),
+        ({"source": "postgresql://user@host:5432/other"}, "not postgresql://user@host:5432/other; give the new one"),
+        (
+            {"tables": ["public.orders"]},
+            "on the tables public.orders, public.users, not public.orders; give the new one",
+        ),
+    ],
+)
+def test_a_name_keeps_its_source_and_tables(store: ProgressStore, changes: dict[str, Any], complaint: str) -> None:
+    store.register("orders", DEFINITION)
+    with pytest.raises(ConfigError, match=complaint):
+        store.register("orders", DEFINITION | changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": "postgresql://other@host:5432/shop?sslmode=require"},
+        {"tables": ["public.users", "public.orders"]},
+        {"sink": "file:///elsewhere"},
+    ],
+)
+def test_user_order_of_tables_and_sink_may_change(store: ProgressStore, changes: dict[str, Any]) -> None:
+    store.register("orders", DEFINITION)
+    assert store.register("orders", DEFINITION | changes).definition == DEFINITION | changes
+
+
+def test_the_listing_has_every_changefeed_by_name(store: ProgressStore) -> None:
+    for name in ("users", "orders"):
+        store.register(name, DEFINITION)
+    store.save("orders", store.begin_run("orders"), progress())
+    rows = store.list()
+    assert [(row.name, row.epoch, row.high_water) for row in rows] == [
+        ("orders", 1, Timestamp(1, 3)),
+        ("users", 0, Timestamp()),
+    ]
+
+
+def test_a_store_survives_pickling_and_reopening(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    store.save("orders", store.begin_run("orders"), progress())
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy.load("orders").token == {"lsn": 1}
+    copy.close()
+    copy.close()
+    assert copy.load("orders").token == {"lsn": 1}
+    copy.close()
+
+
+def test_a_commit_is_on_disk_when_save_returns(store: ProgressStore) -> None:
+    store.open()
+    assert store._engine is not None
+    with store._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+
+
+def test_reading_does_not_wait_for_a_writer(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    store.save("orders", store.begin_run("orders"), progress())
+    writer = sqlite3.connect(sa.make_url(store.url).database or "", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    loaded = store.load("orders")
+    writer.execute("ROLLBACK")
+    writer.close()
+    assert loaded is not None
+
+
+def begin_runs(url: str, count: int, results: Any) -> None:
+    store = ProgressStore(url)
+    results.put([store.begin_run("orders") for _ in range(count)])
+    store.close()
+
+
+def test_processes_never_get_the_same_epoch(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [context.Process(target=begin_runs, args=(store.url, 25, results)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    epochs = [epoch for _ in processes for epoch in results.get(timeout=60)]
+    for process in processes:
+        process.join()
+    results.close()
+    results.join_thread()
+    assert sorted(epochs) == list(range(1, 76))
+
+
+def test_threads_that_open_an_empty_store_at_once_agree_on_one_identity(tmp_path: Path) -> None:
+    url = store_url(tmp_path)
+    found: list[str] = []
+
+    def register() -> None:
+        store = ProgressStore(url)
+        found.append(store.register("orders", DEFINITION).feed_id)
+        store.close()
+
+    threads = [threading.Thread(target=register) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def test_a_fork_opens_connections_of_its_own(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if store.begin_run("orders") == 1 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.begin_run("orders") == 2
+
+
+def test_a_directory_with_odd_characters_will_do(tmp_path: Path) -> None:
+    store = ProgressStore(store_url(tmp_path / "a b?c%20d#e:@ü"))
+    store.register("orders", DEFINITION)
+    store.close()
+    assert (tmp_path / "a b?c%20d#e:@ü" / "progress.sqlite").exists()
+
+
+def test_a_newer_store_is_refused(store: ProgressStore) -> None:
+    store.open()
+    store.close()
+    with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
+        connection.execute("UPDATE cdc_store SET version = 99")
+    connection.close()
+    with pytest.raises(
+        ConfigError, match=r"was written by a newer cdc-core \(its version is 99, this one knows 1\); upgrade"
+    ):
+        store.open()
+
+
+def test_a_state_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"'.*/file' cannot be the state directory: File exists"):
+        ProgressStore(store_url(tmp_path / "file")).open()
+    with pytest.raises(ConfigError, match="'/proc/nowhere' cannot be the state directory"):
+        ProgressStore(store_url(Path("/proc/nowhere"))).open()
+
+
+def test_a_damaged_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "progress.sqlite").write_text("x" * 5000)
+    with pytest.raises(ConfigError, match=r"progress\.sqlite cannot be used: file is not a database"):
+        ProgressStore(store_url(tmp_path)).open()
+
+
+def test_a_server_out_of_reach_is_refused_at_the_start_and_retried_later_without_its_password() -> None:
+    store = ProgressStore("postgresql://cdc:hunter2@127.0.0.1:1/cdc")
+    with pytest.raises(ConfigError, match=r"progress store .*cdc:\*\*\*@127\.0\.0\.1:1/cdc cannot be used") as opened:
+        store.open()
+    with pytest.raises(RetryableError) as loaded:
+        store.load("orders")
+    assert "hunter2" not in f"{opened.value} {loaded.value} {store!r}"
+
+
+@pytest.mark.parametrize("url", ["nonsense", "nosuchdialect://host/db"])
+def test_a_url_of_no_database_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="the progress store's URL cannot be used"):
+        ProgressStore(url).open()
