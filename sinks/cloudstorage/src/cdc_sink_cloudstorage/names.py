@@ -1,0 +1,153 @@
+"""The names of files: pure functions of what a file holds, and the parser that reads them back.
+
+    <partition>/<timestamp>-<epoch>-<step>-<slice>-<file>-<topic>-<schema version><extension>
+    2020-04-02/202004022058072107140000000000000-0000000000000007-0000000003-00000-00000000-orders-1.ndjson
+    <partition>/<timestamp>.RESOLVED
+
+part            form                what it is
+timestamp       33 digits           UTC date and time, 9 digits of nanoseconds, 10 of the logical counter
+epoch           16 hex digits       run of the changefeed; a later run has the greater one
+step, slice     10 and 5 digits     which slice of which step of that run
+file            8 hex digits        counts the files of the slice from 0
+topic           escaped             see `escape_topic`
+schema version  hex                 of the table
+extension       starts with a dot   the encoder's, then `.gz` or `.zst`
+
+Every part before the topic has a fixed width, so names sort as text exactly as (timestamp, epoch, step, slice, file)
+sort as values. `-` sorts before `.`, so data files sort before the resolved file of the same timestamp. The partition
+is cut out of the same timestamp, so whole paths sort like names as long as partition_format stays the same.
+
+A topic may hold `-` and `.`: everything before it has a fixed width, and after it comes the last `-` of the name,
+because neither a schema version nor an extension has one. So parsing is unambiguous.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+from urllib.parse import unquote
+
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["DataFile", "ResolvedFile", "escape_topic", "parse_name", "partition_of", "timestamp_text"]
+
+PartitionFormat = Literal["daily", "hourly", "flat"]
+
+_DATA = re.compile(
+    r"(?P<ts>\d{33})-(?P<epoch>[0-9a-f]{16})-(?P<step>\d{10})-(?P<index>\d{5})-(?P<file>[0-9a-f]{8})"
+    r"-(?P<topic>[^/]+)-(?P<schema>[0-9a-f]+)(?P<ext>\.[^-/]+)",
+    re.ASCII,
+)
+_RESOLVED = re.compile(r"(?P<ts>\d{33})\.RESOLVED", re.ASCII)
+_EXTENSION = re.compile(r"(\.[A-Za-z0-9_]+)+", re.ASCII)
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\*?\[\]{}:\"<>|#]")
+_LIMITS = {"epoch": 16**16, "step": 10**10, "slice_index": 10**5, "counter": 16**8}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """Which rows a data file holds. Raises: ValueError for a value that its place in the name cannot hold."""
+
+    timestamp: Timestamp
+    """No row of the file has `updated` below this."""
+    epoch: int
+    step: int
+    slice_index: int
+    counter: int
+    topic: str
+    schema_version: int
+    extension: str
+
+    def __post_init__(self) -> None:
+        for name, limit in _LIMITS.items():
+            if not 0 <= getattr(self, name) < limit:
+                raise ValueError(f"{name} {getattr(self, name)} does not fit into a file name")
+        if not self.topic or self.schema_version < 0:
+            raise ValueError(f"topic {self.topic!r} version {self.schema_version} cannot be part of a file name")
+        if not _EXTENSION.fullmatch(self.extension):
+            raise ValueError(f"{self.extension!r} is no file extension (expected letters and digits after each dot)")
+
+    @property
+    def name(self) -> str:
+        """The file's name without its directory."""
+        return (
+            f"{timestamp_text(self.timestamp)}-{self.epoch:016x}-{self.step:010d}-{self.slice_index:05d}"
+            f"-{self.counter:08x}-{escape_topic(self.topic)}-{self.schema_version:x}{self.extension}"
+        )
+
+    def path(self, partition_format: PartitionFormat) -> str:
+        """Return the file's path below the root."""
+        return partition_of(self.timestamp, partition_format) + self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedFile:
+    """Says that every row with `updated` up to *timestamp* is in a file whose path sorts before this one's."""
+
+    timestamp: Timestamp
+
+    @property
+    def name(self) -> str:
+        """The file's name without its directory."""
+        return f"{timestamp_text(self.timestamp)}.RESOLVED"
+
+    def path(self, partition_format: PartitionFormat) -> str:
+        """Return the file's path below the root."""
+        return partition_of(self.timestamp, partition_format) + self.name
+
+
+def parse_name(path: str) -> DataFile | ResolvedFile | None:
+    """Return what the name at the end of *path* says, or None when the file is not one of ours."""
+    name = path.rpartition("/")[2]
+    try:
+        if found := _RESOLVED.fullmatch(name):
+            return ResolvedFile(timestamp=_parse_timestamp(found["ts"]))
+        if found := _DATA.fullmatch(name):
+            return DataFile(
+                timestamp=_parse_timestamp(found["ts"]),
+                epoch=int(found["epoch"], 16),
+                step=int(found["step"]),
+                slice_index=int(found["index"]),
+                counter=int(found["file"], 16),
+                topic=unquote(found["topic"]),
+                schema_version=int(found["schema"], 16),
+                extension=found["ext"],
+            )
+    except ValueError:  # the digits are no date
+        return None
+    return None
+
+
+def escape_topic(topic: str) -> str:
+    """Return *topic* with every character that paths, globs or URIs give a meaning written as `%` and two hex digits.
+
+    These are control characters and ``% / \\ * ? [ ] { } : " < > | #``. All else stays as it is, other alphabets too.
+    Two topics never become one.
+    """
+    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
+
+
+def partition_of(timestamp: Timestamp, partition_format: PartitionFormat) -> str:
+    """Return the directory of files named after *timestamp*, with the slash at its end; empty for flat."""
+    if partition_format == "flat":
+        return ""
+    return _datetime(timestamp).strftime("%Y-%m-%d/" if partition_format == "daily" else "%Y-%m-%d/%H/")
+
+
+def timestamp_text(timestamp: Timestamp) -> str:
+    """Return *timestamp* in 33 digits that sort as it does. Raises: ValueError after the year 9999."""
+    return f"{_datetime(timestamp):%Y%m%d%H%M%S}{timestamp.wall % 10**9:09d}{timestamp.logical:010d}"
+
+
+def _datetime(timestamp: Timestamp) -> datetime:
+    try:
+        return datetime.fromtimestamp(timestamp.wall // 10**9, UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"timestamp {timestamp} is beyond the year 9999 and cannot be part of a file name") from None
+
+
+def _parse_timestamp(text: str) -> Timestamp:
+    moment = datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    return Timestamp(int(moment.timestamp()) * 10**9 + int(text[14:23]), int(text[23:]))

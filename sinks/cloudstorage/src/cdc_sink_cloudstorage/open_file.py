@@ -1,0 +1,56 @@
+"""A file that is being filled, in memory."""
+
+from __future__ import annotations
+
+from cdc_core.encoder import FileBody
+from cdc_core.rows import RowBatch
+from cdc_core.schema import TableSchema
+from cdc_sink_cloudstorage.compression import new_compressor
+from cdc_sink_cloudstorage.store import Chunk
+
+__all__ = ["OpenFile"]
+
+
+class OpenFile:
+    """Collects the final bytes of one file: the encoder's own buffers, uncopied, or what the compressor returns.
+
+    The list is what a publisher needs and all that this holds: bodies are compressed as they come.
+    """
+
+    def __init__(self, topic: str, schema: TableSchema, *, body: FileBody, compression: str) -> None:
+        self.topic = topic
+        self.schema = schema
+        self.messages = 0
+        self.nbytes = 0
+        """Bytes collected, after compression."""
+        self._body = body
+        self._compressor = new_compressor(compression)
+        self._chunks: list[Chunk] = []
+
+    def takes(self, rows: RowBatch) -> bool:
+        """Whether *rows* may go into this file: they are of its table and of its schema version."""
+        return rows.schema.name == self.schema.name and rows.schema.version == self.schema.version
+
+    def write(self, rows: RowBatch) -> int:
+        """Add *rows* and return by how many bytes the file has grown."""
+        before = self.nbytes
+        data = self._body.write(rows)
+        self.messages += len(rows)
+        self._append(data if self._compressor is None else self._compressor.compress(data))
+        return self.nbytes - before
+
+    def finish(self) -> list[Chunk]:
+        """Return the whole body, in pieces. Called once, after the last `write`."""
+        rest = self._body.finish()
+        if self._compressor is None:
+            self._append(rest)
+        else:
+            self._append(self._compressor.compress(rest))
+            self._append(self._compressor.flush())
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+    def _append(self, data: Chunk) -> None:
+        if len(data):
+            self._chunks.append(data)
+            self.nbytes += len(data)

@@ -1,0 +1,34 @@
+"""Options of the cloud-storage sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cdc_core.options import MB, ByteSize, option
+
+__all__ = ["CloudStorageOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudStorageOptions:
+    """What a user may say about the files; as options of the changefeed or as parameters of the sink's URI."""
+
+    partition_format: Literal["daily", "hourly", "flat"] = option(
+        "daily",
+        doc="Directories that files are sorted into by their timestamp (UTC): `2020-04-02/`, `2020-04-02/15/`, or none."
+        " Choose it once: files of two formats under one root do not sort together.",
+    )
+    file_size: ByteSize = option(
+        ByteSize(16 * MB),
+        doc="Size at which a file is closed, compared with its bytes after compression. Files may exceed it by one"
+        " batch of rows.",
+    )
+    compression: Literal["none", "gzip", "zstd"] = option(
+        "none", doc="How data files are compressed; adds `.gz` or `.zst` to their names. Resolved files never are."
+    )
+    topic_prefix: str = option("", doc="Text put before every topic, and so before the table's name in file names.")
+
+    def __post_init__(self) -> None:
+        if self.file_size < 1:
+            raise ValueError("option 'file_size' must be at least 1 byte")

@@ -1,0 +1,179 @@
+"""The cloud-storage sink."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from cdc_core.errors import ConfigError, TerminalSinkError
+from cdc_core.rows import RowBatch
+from cdc_core.schema import TableName
+from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
+from cdc_core.timestamp import Timestamp
+from cdc_sink_cloudstorage.compression import EXTENSIONS, STATE_BYTES
+from cdc_sink_cloudstorage.destination import open_store
+from cdc_sink_cloudstorage.names import DataFile, ResolvedFile
+from cdc_sink_cloudstorage.open_file import OpenFile
+from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.store import Store
+from cdc_sink_cloudstorage.temporaries import Temporaries
+
+__all__ = ["CloudStorageSink"]
+
+_OPEN_BYTES_IN_FILE_SIZES = 4
+_MAX_COMPRESSOR_BYTES = 64 * 1024 * 1024
+
+
+class CloudStorageSink(Sink):
+    """Writes rows to files under a directory or bucket, named so that their order is the order of the changefeed.
+
+    A topic has one open file at a time. It is published when it has `file_size` bytes, when rows of another schema
+    version come, and at `flush`. So the files of a topic become visible in the order of their rows, and all rows of a
+    file have one schema version. Memory: the open files of all topics together hold at most 4 * file_size bytes and
+    64 MB of compressor state; beyond that the largest is published early. What is published when depends on the rows
+    alone, so the same slice gives the same files, byte for byte.
+    """
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        if not isinstance(context.options, CloudStorageOptions):
+            raise TypeError(f"options must be CloudStorageOptions, not {type(context.options).__name__}")
+        self._options: CloudStorageOptions = context.options
+        self._topics = context.topics(self._options.topic_prefix)
+        self._open: dict[str, OpenFile] = {}
+        self._slice: SliceInfo | None = None
+        self._counter = 0
+        self._buffered = 0
+        self._flushed = Flushed()
+        self._swept = False
+        self._closed = False
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that wait in memory to be published."""
+        return self._buffered
+
+    def check(self) -> None:
+        """Return when the destination is reachable and writable. Changes nothing. Raises: ConfigError.
+
+        Also refuses tables that would share a topic, and names that the store cannot take.
+        """
+        self._check_names()
+        self._store.check()
+
+    def begin(self, slice_: SliceInfo) -> None:
+        """Throw away what was not flushed and count files from 0. The first call removes leftovers of dead runs."""
+        self._require_open()
+        self._discard()
+        self._slice = slice_
+        self._counter = 0
+        if not self._swept:
+            self._store.sweep()
+            self._swept = True
+
+    def emit(self, rows: RowBatch) -> None:
+        """Add *rows* to the open file of their topic. Files that are full become visible."""
+        self._require_open()
+        if self._slice is None:
+            raise TerminalSinkError("the cloud-storage sink was given rows before begin")
+        if len(rows) == 0:
+            return
+        topic = self._topics.of(rows.schema.name)
+        file = self._open.get(topic)
+        if file is not None and not file.takes(rows):
+            self._publish(file)
+            file = None
+        if file is None:
+            body = self.context.encoder.open_body(topic)
+            file = self._open[topic] = OpenFile(topic, rows.schema, body=body, compression=self._options.compression)
+        self._buffered += file.write(rows)
+        if file.nbytes >= self._options.file_size:
+            self._publish(file)
+        while self._holds_too_much:
+            self._publish(max(self._open.values(), key=lambda candidate: candidate.nbytes))
+
+    def flush(self) -> Flushed:
+        """Publish every open file, in the order of their first rows, and return what became durable since `begin`."""
+        self._require_open()
+        for file in list(self._open.values()):
+            self._publish(file)
+        flushed, self._flushed = self._flushed, Flushed()
+        return flushed
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        """Return when the resolved file of *timestamp* is durable. The same timestamp gives the same file again."""
+        self._require_open()
+        payload = self.context.encoder.encode_resolved("", timestamp)  # one file speaks for all topics
+        self._store.put(ResolvedFile(timestamp=timestamp).path(self._options.partition_format), [payload])
+
+    def close(self) -> None:
+        """Throw away what was not flushed. May be called twice."""
+        self._discard()
+        self._closed = True
+
+    @cached_property
+    def _store(self) -> Store:
+        temporaries = Temporaries(changefeed=self.context.changefeed, epoch=self.context.epoch)
+        return open_store(self.context.uri, temporaries=temporaries)
+
+    @property
+    def _extension(self) -> str:
+        return self.context.encoder.file_extension + EXTENSIONS[self._options.compression]
+
+    @property
+    def _holds_too_much(self) -> bool:
+        state = len(self._open) * STATE_BYTES[self._options.compression]
+        return self._buffered > _OPEN_BYTES_IN_FILE_SIZES * self._options.file_size or state > _MAX_COMPRESSOR_BYTES
+
+    def _publish(self, file: OpenFile) -> None:
+        """Close *file* and make it visible under the slice's next name."""
+        assert self._slice is not None
+        del self._open[file.topic]
+        self._buffered -= file.nbytes
+        name = self._name(file.topic, file.schema.version, slice_=self._slice, counter=self._counter)
+        chunks = file.finish()
+        self._store.put(name.path(self._options.partition_format), chunks)
+        self._counter += 1
+        self._flushed = Flushed(
+            messages=self._flushed.messages + file.messages,
+            bytes=self._flushed.bytes + file.nbytes,
+            files=self._flushed.files + 1,
+        )
+
+    def _name(self, topic: str, version: int, *, slice_: SliceInfo, counter: int) -> DataFile:
+        return DataFile(
+            timestamp=slice_.lower,
+            epoch=self.context.epoch,
+            step=slice_.step,
+            slice_index=slice_.index,
+            counter=counter,
+            topic=topic,
+            schema_version=version,
+            extension=self._extension,
+        )
+
+    def _check_names(self) -> None:
+        first = SliceInfo(step=0, index=0, lower=Timestamp())
+        owners: dict[str, TableName] = {}
+        for table in sorted(set(self.context.tables)):
+            topic = self._topics.of(table)
+            if topic in owners:
+                raise ConfigError(
+                    f"tables {owners[topic]} and {table} would both be written as topic '{topic}': set the option"
+                    " full_table_name, or put them into changefeeds of their own"
+                )
+            owners[topic] = table
+            size = len(self._name(topic, 0xFFFF_FFFF, slice_=first, counter=0).name.encode())
+            if size > self._store.name_limit:
+                raise ConfigError(
+                    f"file names of topic '{topic}' would have {size} bytes, the sink takes {self._store.name_limit}:"
+                    " shorten topic_prefix, or do without full_table_name"
+                )
+
+    def _discard(self) -> None:
+        self._open.clear()
+        self._buffered = 0
+        self._flushed = Flushed()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TerminalSinkError("the cloud-storage sink is closed")
