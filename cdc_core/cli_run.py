@@ -49,7 +49,7 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: Pat
     job = _resolved(session, changefeed)
     state_dir = (beside / STATE_DIRECTORY) if state is None else state
     try:
-        from cdc_core.spark import runner
+        from cdc_core.spark.runner import run as run_job
     except ImportError as error:
         if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
             raise ConfigError("running a changefeed needs Spark: pip install 'cdc-core[spark]'") from error
@@ -58,7 +58,7 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: Pat
     store.open()
     try:
         with session.status_view() as status:
-            return runner.run(job, store=store, state_dir=state_dir.absolute(), once=once, status=status)
+            return run_job(job, store=store, state_dir=state_dir.absolute(), once=once, status=status)
     finally:
         store.close()
 

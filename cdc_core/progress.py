@@ -95,7 +95,7 @@ class ProgressStore:
     def register(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
         """Make the changefeed known, or find it again, and return it. *definition* is `Job.definition`.
 
-        Raises: ConfigError when the name belongs to a changefeed with another source or other tables.
+        Raises: ConfigError when the name belongs to a changefeed that has begun with another source or other tables.
         """
         with self._transaction() as connection:
             known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
@@ -110,7 +110,8 @@ class ProgressStore:
                     )
                 )
             else:
-                _refuse_other(name, json.loads(known.definition), definition)
+                if known.token is not None:
+                    _refuse_other(name, json.loads(known.definition), definition)
                 connection.execute(_update(name).values(definition=_dump(definition)))
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         return _feed_row(row)

@@ -134,8 +134,15 @@ def test_a_run_of_a_changefeed_that_nobody_registered_is_refused(store: Progress
 )
 def test_a_name_keeps_its_source_and_tables(store: ProgressStore, changes: dict[str, Any], complaint: str) -> None:
     store.register("orders", DEFINITION)
+    store.save_intent("orders", store.begin_run("orders"), {"intent": "slot"})
     with pytest.raises(ConfigError, match=complaint):
         store.register("orders", DEFINITION | changes)
+
+
+def test_a_changefeed_that_never_began_may_change_altogether(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION | {"tables": ["public.ordrs"]})
+    store.begin_run("orders")
+    assert store.register("orders", DEFINITION).definition == DEFINITION
 
 
 @pytest.mark.parametrize(
@@ -148,6 +155,7 @@ def test_a_name_keeps_its_source_and_tables(store: ProgressStore, changes: dict[
 )
 def test_user_order_of_tables_and_sink_may_change(store: ProgressStore, changes: dict[str, Any]) -> None:
     store.register("orders", DEFINITION)
+    store.save("orders", store.begin_run("orders"), progress())
     assert store.register("orders", DEFINITION | changes).definition == DEFINITION | changes
 
 
