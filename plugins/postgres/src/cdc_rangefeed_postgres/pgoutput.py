@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from cdc_core import RowBatch, Timestamp
+from cdc_core import (
+    ContractError,
+    Op,
+    RowBatch,
+    TableName,
+    TableSchema,
+    TerminalRangefeedError,
+    Timestamp,
+)
+from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
+from cdc_rangefeed_postgres.fields import Ints, Messages
+from cdc_rangefeed_postgres.keys import fold
 from cdc_rangefeed_postgres.relations import Relation, relation_columns
+from cdc_rangefeed_postgres.shapes import Shapes
+from cdc_rangefeed_postgres.toast import Lookup, fill_unchanged
+from cdc_rangefeed_postgres.transactions import Stamps, TransactionClock
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["LogCounters", "LogDecoder", "Lookup", "Relation", "TableVersion", "relation_columns"]
 
-Lookup = Callable[[int, TableVersion, pa.StructArray, tuple[str, ...]], tuple[npt.NDArray[np.bool_], pa.StructArray]]
-"""`(relid, version, keys, columns)`: read the present values of *columns* in the rows with these *keys*.
-
-*keys* has `version.schema.key_type`. Returns, aligned with *keys*, whether each row exists, and a struct of the columns
-in `version.schema`'s types (anything where the row does not exist). A column that the table no longer has counts as a
-row that does not exist.
-"""
+_logger = logging.getLogger(__name__)
+_ROW_KINDS = np.frombuffer(b"IUD", np.uint8)
+_TRUNCATE = ord("T")
+_KNOWN_KINDS = np.frombuffer(b"IUDBCRTYOM", np.uint8)
 
 
 @dataclass(slots=True)
@@ -46,11 +58,11 @@ class LogDecoder:
     of `decode`: each later call's rows take the next logical value. So *until* must lie at least a microsecond after
     *after*.
 
-    *versions* lists, for each relation id, the versions that its rows may have in this slice, in log order.
-    *binary* says which form the log was asked for. *lookup* fills unchanged TOAST values that the log does not have.
+    *versions* lists, for each relation id, the versions that its rows may have in this slice, in log order. *lookup*
+    fills unchanged TOAST values that the log does not have.
 
     Raises: RetryableRangefeedError when the log shows a version that is not listed; TerminalRangefeedError for a
-    TRUNCATE, and for a value that no Arrow type of ours can hold.
+    TRUNCATE, for a value that no Arrow type of ours can hold, and when *diff* finds no old rows.
     """
 
     def __init__(
@@ -61,20 +73,106 @@ class LogDecoder:
         end_lsn: int,
         after: Timestamp,
         until: Timestamp | None = None,
-        binary: bool,
         diff: bool = False,
         mvcc: bool = False,
         lookup: Lookup | None = None,
         target_bytes: int = 2 << 20,
     ) -> None:
-        self._slice = (versions, start_lsn, end_lsn, until, binary, diff, mvcc, lookup, target_bytes)
-        self.latest = after
-        """The greatest `updated` given so far; *after* before there is any."""
         self.counters = LogCounters()
+        self._clock = TransactionClock(start_lsn=start_lsn, end_lsn=end_lsn, after=after, until=until)
+        self._shapes = Shapes(versions)
+        self._diff = diff
+        self._mvcc = mvcc
+        self._lookup = lookup
+        self._target_bytes = target_bytes
+        self._warned: set[TableName] = set()
+
+    @property
+    def latest(self) -> Timestamp:
+        """The timestamp of the last transaction met; *after* before there is any."""
+        return self._clock.latest
 
     def decode(self, messages: pa.Array) -> list[RowBatch]:
         """Return the rows of *messages*, a binary array of whole pgoutput messages that follow those given before.
 
         Rows of one table and version come together, in batches of about `target_bytes`; rows of a key come in order.
         """
-        raise NotImplementedError
+        log = Messages(messages)
+        if not np.isin(log.kinds, _KNOWN_KINDS).all():
+            raise ContractError("plugin 'postgres': a message of the log is of a kind that pgoutput does not have")
+        stamps = self._clock.stamp(log)
+        self.counters.transactions = self._clock.count
+        kept = stamps.kept[stamps.transactions]
+        self._refuse_truncate(log, np.flatnonzero(kept & (log.kinds == _TRUNCATE)))
+        rows = np.flatnonzero(kept & np.isin(log.kinds, _ROW_KINDS))
+        batches: list[RowBatch] = []
+        for relid, version, indices in self._shapes.groups(log, rows):
+            changes = read_changes(log, indices, version, diff=self._diff)
+            batches.extend(self._slices(self._batch(changes, stamps, relid)))
+        return batches
+
+    def _batch(self, changes: Changes, stamps: Stamps, relid: int) -> RowBatch:
+        rows, ops, before = np.arange(len(changes.ops)), changes.ops, changes.before
+        folded = fold(changes.keys, stamps.transactions[changes.messages], ops)
+        if folded is not None:
+            self.counters.superseded += len(rows) - len(folded.rows)
+            rows, ops, before = folded.rows, folded.ops, before[folded.firsts]
+        missing = fill_unchanged(changes, rows, relid=relid, lookup=self._lookup)
+        if missing is not None:
+            self._report_incomplete(changes.version.schema.name, int(missing.sum()))
+            rows, ops, before = rows[~missing], ops[~missing], before[~missing]
+        self.counters.rows += len(rows)
+
+        schema = changes.version.schema
+        transactions = stamps.transactions[changes.messages[rows]]
+        wall, logical = stamps.wall[transactions], pa.array(stamps.logical[transactions].astype(np.int32))
+        mvcc = None
+        if self._mvcc:
+            mvcc = RowBatch.timestamps(pa.array(stamps.commit[transactions]), pa.array(np.zeros(len(rows), np.int32)))
+        key = [column if len(rows) == len(column) else column.take(pa.array(rows)) for column in changes.keys]
+        return RowBatch.of(
+            schema,
+            op=pa.array(ops),
+            updated=RowBatch.timestamps(pa.array(wall), logical),
+            mvcc=mvcc,
+            key=RowBatch.struct(schema.key_type, key),
+            after=_images(schema, changes.new, np.where(ops == Op.DELETE, NONE, changes.after[rows])),
+            before=_images(schema, changes.old, before) if self._diff else None,
+        )
+
+    def _slices(self, batch: RowBatch) -> Iterator[RowBatch]:
+        if len(batch):
+            count = max(1, round(batch.nbytes / self._target_bytes))
+            step = -(-len(batch) // count)
+            for offset in range(0, len(batch), step):
+                yield batch.slice(offset, step)
+
+    def _refuse_truncate(self, log: Messages, indices: Ints) -> None:
+        for index in indices.tolist():
+            (count,) = struct.unpack_from(">I", message := log.message(index), 1)
+            names = ", ".join(self._shapes.name(relid) for relid in struct.unpack_from(f">{count}I", message, 6))
+            raise TerminalRangefeedError(
+                f"table {names} was truncated, which a changefeed cannot tell as row changes: create the changefeed"
+                " anew, with an initial scan if the rows of now are wanted"
+            )
+
+    def _report_incomplete(self, table: TableName, count: int) -> None:
+        self.counters.incomplete += count
+        if table not in self._warned:
+            self._warned.add(table)
+            _logger.warning(
+                "left out versions of rows of table %s that are deleted by now, because the log lacks their unchanged"
+                " large values; to have every version run ALTER TABLE %s REPLICA IDENTITY FULL",
+                table,
+                table,
+            )
+
+
+def _images(schema: TableSchema, tuples: Tuples, which: Ints) -> pa.StructArray:
+    """Return the rows of the tuples *which* as a column `after` or `before`, null where there is none."""
+    columns = [tuples.column(index) for index in range(len(schema.columns))]
+    none = which == NONE
+    if len(which) == len(tuples) and not none.any():
+        return RowBatch.struct(schema.after_type, columns)
+    place = pa.array(which, mask=none)
+    return RowBatch.struct(schema.after_type, [column.take(place) for column in columns], mask=pa.array(none))

@@ -4,12 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cdc_core import ColumnType
+from cdc_core import ColumnType, Kind, TerminalRangefeedError
+from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS
+from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
+from cdc_rangefeed_postgres.limits import (
+    DATE_EPOCH_DAYS,
+    FIRST_DAY,
+    FIRST_TIMESTAMP_US,
+    TIMESTAMP_EPOCH_US,
+    OutOfRangeError,
+)
+from cdc_rangefeed_postgres.moments import sql_date, sql_time, sql_timestamp
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["select_list", "sql_texts", "to_struct"]
+
+_DIRECT_KINDS = {
+    Kind.BOOL,
+    Kind.INT,
+    Kind.FLOAT,
+    Kind.BYTES,
+    Kind.DATE,
+    Kind.TIME,
+    Kind.TIMESTAMP,
+    Kind.TIMESTAMPTZ,
+    Kind.JSON,
+    Kind.ENUM,
+}
+_DIRECT_TEXTS = {25, 1043, 1042, 19}
+"""text, varchar, bpchar, name"""
+_OUTPUT_FUNCTIONS = {18: "charout", 869: "inet_out", 650: "cidr_out", 142: "xml_out"}
+"""Types that a cast to text writes differently from their output function, which the log uses."""
 
 
 def select_list(version: TableVersion, columns: Sequence[str] | None = None) -> str:
@@ -17,7 +46,7 @@ def select_list(version: TableVersion, columns: Sequence[str] | None = None) -> 
 
     The session must have IntervalStyle postgres, DateStyle ISO, TimeZone UTC, bytea_output hex, extra_float_digits 1.
     """
-    raise NotImplementedError(version)
+    return ", ".join(_expression(reader) for reader in _readers(version, columns))
 
 
 def to_struct(batch: pa.RecordBatch, version: TableVersion, columns: Sequence[str] | None = None) -> pa.StructArray:
@@ -25,9 +54,89 @@ def to_struct(batch: pa.RecordBatch, version: TableVersion, columns: Sequence[st
 
     Raises: TerminalRangefeedError for a timestamp out of range.
     """
-    raise NotImplementedError(version)
+    readers = _readers(version, columns)
+    arrays = [_values(reader, batch.column(index)) for index, reader in enumerate(readers)]
+    fields = [pa.field(reader.column.name, reader.type_.arrow) for reader in readers]
+    return pa.StructArray.from_arrays(arrays, fields=fields)
 
 
 def sql_texts(array: pa.Array, type_: ColumnType) -> list[str | None]:
-    """Return values of ours as texts that the type's input function takes, as in `$1::text[]::date[]`."""
-    raise NotImplementedError(array)
+    """Return values of ours as texts that the type's input function takes, as in `$1::text[]::date[]`.
+
+    Raises: TerminalRangefeedError for arrays and composites.
+    """
+    if type_.kind in (Kind.ARRAY, Kind.COMPOSITE):
+        raise TerminalRangefeedError(
+            f"rows cannot be looked up by a key of type {type_.source}: run ALTER TABLE … REPLICA IDENTITY FULL on the"
+            " table, then create the changefeed anew"
+        )
+    if type_.kind is Kind.BYTES:
+        return [None if value is None else "\\x" + value.hex() for value in array.to_pylist()]
+    if type_.kind is Kind.DATE:
+        return [None if value is None else sql_date(value) for value in array.view(pa.int32()).to_pylist()]
+    if type_.kind is Kind.TIME:
+        return [None if value is None else sql_time(value) for value in array.view(pa.int64()).to_pylist()]
+    if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+        zone = "+00" if type_.kind is Kind.TIMESTAMPTZ else ""
+        return [None if value is None else sql_timestamp(value, zone) for value in array.view(pa.int64()).to_pylist()]
+    if type_.kind is Kind.FLOAT and type_.bits == 32:
+        return [None if value is None else str(np.float32(value)) for value in array.to_pylist()]
+    return [None if value is None else str(value) for value in array.to_pylist()]
+
+
+def _readers(version: TableVersion, columns: Sequence[str] | None) -> Sequence[ColumnReader]:
+    readers = column_readers(version)
+    if columns is None:
+        return readers
+    by_name = {reader.column.name: reader for reader in readers}
+    return [by_name[name] for name in columns]
+
+
+def _direct(reader: ColumnReader) -> bool:
+    """Return whether ADBC reads the type right, and at least as fast as its text."""
+    kind = reader.type_.kind
+    return kind in _DIRECT_KINDS or (kind is Kind.STRING and reader.base_oid in _DIRECT_TEXTS)
+
+
+def _expression(reader: ColumnReader) -> str:
+    name = '"' + reader.column.name.replace('"', '""') + '"'
+    base = reader.base_oid
+    if _direct(reader):
+        return name
+    if base in _OUTPUT_FUNCTIONS:
+        return f"pg_catalog.{_OUTPUT_FUNCTIONS[base]}({name})::text AS {name}"
+    if base in BUILTIN or base in BUILTIN_ARRAYS:
+        return f"{name}::text AS {name}"
+    # People may define a cast of their types to text; format uses the output function, as the log does.
+    return f"CASE pg_catalog.num_nulls({name}) WHEN 0 THEN pg_catalog.format('%s', {name}) END AS {name}"
+
+
+def _values(reader: ColumnReader, array: pa.Array) -> pa.Array:
+    array = array.storage if isinstance(array, pa.ExtensionArray) else array
+    type_ = reader.type_.arrow
+    if not _direct(reader):
+        return reader.from_texts(array)
+    if reader.type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+        whole = array.view(pa.int64())
+        return reader.guarded(lambda: _unwrapped(whole, TIMESTAMP_EPOCH_US, FIRST_TIMESTAMP_US).view(type_))
+    if reader.type_.kind is Kind.DATE:
+        return reader.guarded(lambda: _unwrapped(array.view(pa.int32()), DATE_EPOCH_DAYS, FIRST_DAY).view(type_))
+    return array if array.type == type_ else array.cast(type_)
+
+
+def _unwrapped(array: pa.Array, epoch: int, first: int) -> pa.Array:
+    """Return integers since 1970 with infinities put right.
+
+    ADBC moves the epoch from 2000 to 1970 without a look at overflow. So infinity (the greatest integer), -infinity
+    (the least) and what is too late for our epoch come out below the first day that PostgreSQL knows.
+    """
+    if len(array) == array.null_count or pc.min(array).as_py() >= first:
+        return array
+    limits = np.iinfo(array.type.to_pandas_dtype())
+    infinite, minus_infinite = limits.min + epoch - 1, limits.min + epoch
+    wrapped = pc.less(array, first)
+    known = pc.or_(pc.equal(array, infinite), pc.equal(array, minus_infinite))
+    if pc.any(pc.and_not(wrapped, known)).as_py():
+        raise OutOfRangeError("timestamp")
+    values = pc.if_else(pc.equal(array, infinite), pa.scalar(limits.max, array.type), array)
+    return pc.if_else(pc.equal(array, minus_infinite), pa.scalar(limits.min, array.type), values)

@@ -25,7 +25,8 @@ _BINARY_KINDS = {
     Kind.JSON,
     Kind.ENUM,
 }
-_BINARY_TEXTS = {"text", "character varying", "character", "name", "oid"}
+_BINARY_TEXTS = {25, 1043, 1042, 19, 26}
+"""text, varchar, bpchar, name, oid"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +188,6 @@ def binary_safe(columns: Iterable[PgColumn], catalog: TypeCatalog) -> bool:
     def safe(column: PgColumn) -> bool:
         info, _ = catalog.base(column.oid)
         type_ = column_type(column, catalog)
-        return type_.kind in _BINARY_KINDS or (type_.kind is Kind.STRING and info.name in _BINARY_TEXTS)
+        return type_.kind in _BINARY_KINDS or (type_.kind is Kind.STRING and info.oid in _BINARY_TEXTS)
 
     return all(safe(column) for column in columns)

@@ -1,0 +1,145 @@
+"""The changes of one table version in an array of messages, in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core import Op, TerminalRangefeedError
+from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
+from cdc_rangefeed_postgres.fields import Fields, Ints, Mask, Messages, walk
+from cdc_rangefeed_postgres.types import TableVersion
+
+__all__ = ["NONE", "Changes", "Tuples", "read_changes"]
+
+NONE = -1
+"""In place of the index of a tuple: there is none."""
+_INSERT, _DELETE = ord("I"), ord("D")
+_KEY, _OLD = ord("K"), ord("O")
+_TUPLE_AT = 6
+"""Where the first tuple of a change begins: after the kind, the relation id and the mark of the tuple."""
+
+
+class Tuples:
+    """New or old tuples of changes. A column is decoded when it is first asked for."""
+
+    def __init__(self, fields: Sequence[Fields], readers: Sequence[ColumnReader]) -> None:
+        self.fields = fields
+        self._readers = readers
+        self._columns: dict[int, pa.Array] = {}
+        self.unchanged: dict[int, Mask] = {
+            index: field.unchanged for index, field in enumerate(fields) if field.unchanged is not None
+        }
+        """By column: in which tuples the value is an unchanged TOAST value that is not known yet; null stands there."""
+
+    def __len__(self) -> int:
+        return len(self.fields[0])
+
+    def column(self, index: int) -> pa.Array:
+        if index not in self._columns:
+            self._columns[index] = self._readers[index].from_fields(self.fields[index])
+        return self._columns[index]
+
+    def fill(self, index: int, values: pa.Array, *, into: Ints) -> None:
+        """Take *values* for the unchanged ones of a column in the tuples *into*."""
+        sources = np.arange(len(self))
+        sources[into] = len(self) + np.arange(len(into))
+        self._columns[index] = pa.concat_arrays([self.column(index), values]).take(pa.array(sources))
+        left = self.unchanged[index].copy()
+        left[into] = False
+        if left.any():
+            self.unchanged[index] = left
+        else:
+            del self.unchanged[index]
+
+
+@dataclass(slots=True)
+class Changes:
+    """Rows in log order. A key change is two of them: the old key's delete and the new key's insert."""
+
+    version: TableVersion
+    new: Tuples
+    old: Tuples
+    messages: Ints
+    """For each row, the message that it comes from."""
+    ops: npt.NDArray[np.uint8]
+    after: Ints
+    """For each row, its new tuple."""
+    before: Ints
+    """For each row, the old tuple that the log has of it; a key alone counts."""
+    keys: tuple[pa.Array, ...]
+    """The key columns, in key order."""
+
+
+def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, diff: bool) -> Changes:
+    """Return the changes at *indices* of *messages*, all of one table and *version*.
+
+    Raises: TerminalRangefeedError when *diff* asks for old rows and the log has only their keys.
+    """
+    starts, kinds = messages.starts[indices], messages.kinds[indices]
+    marks = messages.bytes[starts + (_TUPLE_AT - 1)]
+    has_old = (kinds != _INSERT) & ((marks == _OLD) | (marks == _KEY))
+    if diff and ((kinds != _INSERT) & (marks != _OLD)).any():
+        raise TerminalRangefeedError(
+            f"the log has no old rows of table {version.schema.name}, which the option diff needs: run"
+            f" ALTER TABLE {version.schema.name} REPLICA IDENTITY FULL, then create the changefeed anew"
+        )
+    readers, count = column_readers(version), len(version.columns)
+    positions = starts + _TUPLE_AT
+    old_fields, old_ends = walk(messages, positions[has_old], count)
+    positions[has_old] = old_ends + 1
+    has_new = kinds != _DELETE
+    new_fields, _ = walk(messages, positions[has_new], count)
+    new, old = Tuples(new_fields, readers), Tuples(old_fields, readers)
+    new_of, old_of = _numbered(has_new), _numbered(has_old)
+
+    updated = np.flatnonzero(has_new & has_old)
+    for index in list(new.unchanged):
+        _fill_from_old(new, old, index, new_of[updated], old_of[updated])
+    names = [column.name for column in version.columns]
+    key = [names.index(name) for name in version.schema.primary_key]
+    moved = np.zeros(len(indices), np.bool_)
+    for index in key:
+        if len(updated):
+            left, right = old.column(index).take(old_of[updated]), new.column(index).take(new_of[updated])
+            moved[updated] |= pc.not_equal(left, right).to_numpy(zero_copy_only=False)
+
+    each = np.repeat(np.arange(len(indices)), 1 + moved)
+    second = np.append(False, each[1:] == each[:-1])
+    gone = ~has_new[each] | (moved[each] & ~second)
+    ops = np.where(gone, Op.DELETE, np.where(second | (kinds[each] == _INSERT), Op.INSERT, Op.UPDATE)).astype(np.uint8)
+    keys = tuple(new.column(index) for index in key)
+    if gone.any():
+        place = pa.array(np.where(gone, len(new) + old_of[each], new_of[each]))
+        keys = tuple(
+            pa.concat_arrays([column, old.column(index)]).take(place) for index, column in zip(key, keys, strict=True)
+        )
+    return Changes(
+        version=version,
+        new=new,
+        old=old,
+        messages=indices[each],
+        ops=ops,
+        after=np.where(gone, NONE, new_of[each]),
+        before=np.where(ops == Op.INSERT, NONE, old_of[each]),
+        keys=keys,
+    )
+
+
+def _numbered(there: Mask) -> Ints:
+    return np.where(there, np.cumsum(there) - 1, NONE)
+
+
+def _fill_from_old(new: Tuples, old: Tuples, index: int, new_of: Ints, old_of: Ints) -> None:
+    """Fill a column's unchanged values from the old tuples that have it; a key-only tuple has null there."""
+    null = old.fields[index].null
+    known = new.unchanged[index][new_of]
+    if null is not None:
+        known &= ~null[old_of]
+    if known.any():
+        new.fill(index, old.column(index).take(pa.array(old_of[known])), into=new_of[known])

@@ -1,0 +1,72 @@
+"""The columns of one table version, each with the way to read its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cdc_core import ColumnType, Kind, TableName, TerminalRangefeedError
+from cdc_rangefeed_postgres.binary import decode_binary
+from cdc_rangefeed_postgres.fields import Fields
+from cdc_rangefeed_postgres.limits import OutOfRangeError
+from cdc_rangefeed_postgres.nested import json_texts
+from cdc_rangefeed_postgres.text import decode_text
+from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
+
+__all__ = ["ColumnReader", "column_readers"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReader:
+    """Reads the values of one column into its Arrow type. Raises: TerminalRangefeedError, naming the column."""
+
+    table: TableName
+    column: PgColumn
+    type_: ColumnType
+    types: TypeCatalog
+    base_oid: int
+
+    def from_fields(self, fields: Fields) -> pa.Array:
+        """Return the values of the log's fields in either form."""
+        if fields.binary:
+            return self.guarded(lambda: decode_binary(fields, self.type_, self.base_oid))
+        return self.guarded(lambda: self._from_texts(fields.texts()))
+
+    def from_texts(self, texts: pa.StringArray) -> pa.Array:
+        """Return the values of text forms."""
+        return self.guarded(lambda: self._from_texts(texts))
+
+    def guarded(self, read: Callable[[], pa.Array]) -> pa.Array:
+        try:
+            return read()
+        except OutOfRangeError as err:
+            raise TerminalRangefeedError(
+                f"column {self.column.name!r} of table {self.table} holds {err}, which a changefeed cannot carry:"
+                " change the value, then create the changefeed anew"
+            ) from err
+        except pa.ArrowInvalid as err:
+            raise TerminalRangefeedError(
+                f"column {self.column.name!r} of table {self.table} holds text that is not UTF-8: use a database with"
+                " the encoding UTF8"
+            ) from err
+
+    def _from_texts(self, texts: pa.StringArray) -> pa.Array:
+        if self.type_.kind in (Kind.ARRAY, Kind.COMPOSITE):
+            return json_texts(texts, self.column.oid, self.types)
+        return decode_text(texts, self.type_)
+
+
+def column_readers(version: TableVersion) -> tuple[ColumnReader, ...]:
+    """Return a reader for each column of *version*, in their order."""
+    return tuple(
+        ColumnReader(
+            version.schema.name,
+            column,
+            version.schema.columns[index].type,
+            version.types,
+            version.types.base(column.oid)[0].oid,
+        )
+        for index, column in enumerate(version.columns)
+    )

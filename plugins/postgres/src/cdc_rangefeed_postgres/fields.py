@@ -1,0 +1,144 @@
+"""Walks the tuples of many messages in lockstep: one step per column, not per row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cdc_core import ContractError
+
+__all__ = ["Fields", "Ints", "Mask", "Messages", "walk"]
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_NULL, _UNCHANGED, _TEXT, _BINARY = b"nutb"
+_PADDING = 16
+
+
+class Messages:
+    """Whole messages behind one another in one buffer: `starts[i]` to `ends[i]` is the message i.
+
+    The bytes of the buffer are a copy with some padding, so that a fixed number of bytes may be read at any position
+    inside a message.
+    """
+
+    def __init__(self, array: pa.Array) -> None:
+        if pa.types.is_large_binary(array.type):
+            array = array.cast(pa.binary())
+        if array.null_count:
+            raise ContractError("plugin 'postgres': a message of the log is null")
+        _, offsets, data = array.buffers()
+        bounds = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4) if len(array) else np.zeros(1, "i4")
+        first, last = int(bounds[0]), int(bounds[-1])
+        self.bytes = np.zeros(last - first + _PADDING, np.uint8)
+        if last > first:
+            self.bytes[: last - first] = np.frombuffer(data, np.uint8, last - first, first)
+        bounds = bounds.astype(np.int64) - first
+        self.starts, self.ends = bounds[:-1], bounds[1:]
+        self.buffer = pa.py_buffer(self.bytes)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """The first byte of each message."""
+        return self.bytes[self.starts]
+
+    def message(self, index: int) -> bytes:
+        return self.bytes[self.starts[index] : self.ends[index]].tobytes()
+
+    def numbers(self, type_: str, positions: Ints) -> npt.NDArray[np.int64]:
+        """Return the big-endian integers of a type such as `>i4` at *positions*, widened to 64 bits.
+
+        Unsigned 64-bit integers come out as the signed ones with the same bits.
+        """
+        return self.values(type_, positions).astype(np.int64)
+
+    def values(self, type_: str, positions: Ints) -> npt.NDArray[np.generic]:
+        """Return the values of a fixed-width type at *positions*, which need no alignment; still in that byte order."""
+        width = np.dtype(type_).itemsize
+        everywhere = np.ndarray((len(self.bytes) - width + 1,), type_, self.bytes, strides=(1,))
+        return everywhere[positions]
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """One column's fields in many tuples: where the bytes of each value are, in rising order."""
+
+    messages: Messages
+    starts: Ints
+    lengths: Ints
+    null: Mask | None
+    """True where the field holds no value: null, or unchanged. None when all hold one."""
+    unchanged: Mask | None
+    """True where the field is an unchanged TOAST value that the log does not repeat. None when none is."""
+    binary: bool
+    """Whether values are in binary form; text form otherwise."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def validity(self) -> pa.Buffer | None:
+        """Return the Arrow validity bitmap."""
+        return None if self.null is None else pa.array(~self.null).buffers()[1]
+
+    def texts(self, *, skip: int = 0) -> pa.StringArray:
+        """Return the values as UTF-8 text, without their first *skip* bytes. Raises: pa.ArrowInvalid for other text."""
+        return self.raw(skip=skip).cast(pa.string())
+
+    def raw(self, *, skip: int = 0) -> pa.BinaryArray:
+        """Return the bytes of the values, without their first *skip* bytes.
+
+        The fields and the gaps between them are seen as one array over the messages' buffer, of which every second
+        element is taken: Arrow copies the bytes, no index per byte is needed.
+        """
+        count = len(self)
+        if count == 0:
+            return pa.array([], pa.binary())
+        bounds = np.empty(2 * count, np.int32)
+        bounds[0::2] = self.starts if skip == 0 else self.starts + (skip if self.null is None else skip * ~self.null)
+        bounds[1::2] = self.starts + self.lengths
+        every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), self.messages.buffer])
+        return every.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=self.null))
+
+    def numbers(self, type_: str) -> npt.NDArray[np.generic]:
+        """Return the values of a fixed-width type; anything where there is none."""
+        return self.messages.values(type_, self.starts)
+
+
+def walk(messages: Messages, positions: Ints, count: int) -> tuple[list[Fields], Ints]:
+    """Return the fields of *count* columns in the tuples that start at *positions*, and where each tuple ends.
+
+    Raises: ContractError when the tuples are not of *count* columns or mix forms within a column.
+    """
+    data = messages.bytes
+    if (messages.numbers(">i2", positions) != count).any():
+        raise ContractError(f"plugin 'postgres': a tuple of the log does not have the {count} columns of its table")
+    positions = positions + 2
+    columns = []
+    for index in range(count):
+        kinds = data[positions]
+        lengths = messages.numbers(">i4", positions + 1)
+        first = kinds[0] if len(kinds) else _TEXT
+        if first in (_TEXT, _BINARY) and (kinds == first).all():
+            starts = positions + 5
+            columns.append(Fields(messages, starts, lengths, None, None, bool(first == _BINARY)))
+            positions = starts + lengths
+            continue
+        null = (kinds == _NULL) | (kinds == _UNCHANGED)
+        unchanged = kinds == _UNCHANGED
+        binary = kinds == _BINARY
+        if not (null | binary | (kinds == _TEXT)).all() or (binary.any() and not (null | binary).all()):
+            raise ContractError(f"plugin 'postgres': column {index + 1} of a tuple of the log has an unknown form")
+        lengths[null] = 0
+        starts = positions + np.where(null, 1, 5)
+        columns.append(
+            Fields(messages, starts, lengths, null, unchanged if unchanged.any() else None, bool(binary.any()))
+        )
+        positions = starts + lengths
+    return columns, positions

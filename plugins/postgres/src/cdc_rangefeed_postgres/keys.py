@@ -1,0 +1,74 @@
+"""Keys as small integers, and the several writes of one key in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cdc_core import Op
+from cdc_rangefeed_postgres.fields import Ints
+
+__all__ = ["Folded", "fold", "key_codes"]
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+def key_codes(columns: Sequence[pa.Array]) -> Ints:
+    """Return an integer for each key, the same for equal keys and different for different ones."""
+    codes = _codes(columns[0])
+    for column in columns[1:]:
+        more = _codes(column)
+        _, codes = np.unique(codes * (int(more.max(initial=0)) + 1) + more, return_inverse=True)
+    return codes
+
+
+def _codes(column: pa.Array) -> Ints:
+    codes: Ints = column.dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What is left of the rows when of several writes of a key in a transaction only the last one stays."""
+
+    rows: Ints
+    """Which rows stay, rising."""
+    firsts: Ints
+    """For each of them the first write of its key in its transaction: `before` is that one's."""
+    ops: npt.NDArray[np.uint8]
+
+
+def fold(columns: Sequence[pa.Array], transactions: Ints, ops: npt.NDArray[np.uint8]) -> Folded | None:
+    """Fold rows with the given keys, transactions (rising) and ops; None when every row stays as it is."""
+    if len(ops) == 0 or _surely_distinct(columns, transactions):
+        return None
+    codes = key_codes(columns)
+    writes = transactions * (int(codes.max()) + 1) + codes
+    order = np.argsort(writes, kind="stable")
+    changes = writes[order][1:] != writes[order][:-1]
+    if changes.all():
+        return None
+    lasts = order[np.append(changes, True)]
+    firsts = order[np.append(True, changes)]
+    by_place = np.argsort(lasts)
+    lasts, firsts = lasts[by_place], firsts[by_place]
+    folded = ops[lasts].copy()
+    folded[(folded != Op.DELETE) & (ops[firsts] != Op.INSERT)] = Op.UPDATE
+    folded[(folded != Op.DELETE) & (ops[firsts] == Op.INSERT)] = Op.INSERT
+    return Folded(lasts, firsts, folded)
+
+
+def _surely_distinct(columns: Sequence[pa.Array], transactions: Ints) -> bool:
+    """Return whether no key comes twice in a transaction; False only means that one may."""
+    if len(transactions) == transactions[-1] - transactions[0] + 1 and (np.diff(transactions) == 1).all():
+        return True
+    if len(columns) > 1 or not pa.types.is_integer(columns[0].type):
+        return False
+    hashes = columns[0].to_numpy(zero_copy_only=False).astype(np.uint64) * _MULTIPLIER
+    hashes ^= transactions.astype(np.uint64)
+    hashes.sort()
+    return bool((hashes[1:] != hashes[:-1]).all())

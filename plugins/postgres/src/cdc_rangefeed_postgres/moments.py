@@ -1,0 +1,116 @@
+"""Dates and timestamps one by one, for what lies outside the years that Arrow reads, and inside arrays."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+from cdc_rangefeed_postgres.limits import OutOfRangeError
+
+__all__ = [
+    "days_since_1970",
+    "json_date",
+    "json_timestamp",
+    "sql_date",
+    "sql_time",
+    "sql_timestamp",
+    "us_since_1970",
+]
+
+_MOMENT = re.compile(
+    r"(?P<year>\d+)-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"(?: (?P<clock>(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6}))?)(?P<zone>\+00)?)?"
+    r"(?P<bc> BC)?"
+)
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+"""After so many years the calendar repeats."""
+_EPOCH = date(1970, 1, 1)
+_SECOND_US = 1_000_000
+_LAST_US = 2**63 - 1
+_FIRST_OF_CYCLE = 1 - _EPOCH.toordinal()
+"""0001-01-01 in days since 1970."""
+_INFINITE_DAYS = {2**31 - 1: "infinity", -(2**31): "-infinity"}
+_INFINITE_US = {_LAST_US: "infinity", -(2**63): "-infinity"}
+
+
+def days_since_1970(text: str) -> int:
+    """Return the day of a date that is not infinite, or of a timestamp."""
+    return _days(_parts(text))
+
+
+def us_since_1970(text: str) -> int:
+    """Return the microsecond of a timestamp that is not infinite. Raises: OutOfRangeError."""
+    parts = _parts(text)
+    seconds = (int(parts["hour"]) * 60 + int(parts["minute"])) * 60 + int(parts["second"])
+    value = (_days(parts) * 86_400 + seconds) * _SECOND_US + int((parts["fraction"] or "").ljust(6, "0"))
+    if value >= _LAST_US:
+        raise OutOfRangeError("timestamp")
+    return value
+
+
+def json_date(text: str) -> str:
+    """Return the JSON string of a date: years before Christ are counted as ISO 8601 does."""
+    if text[-1] != "C":
+        return f'"{text}"'
+    parts = _parts(text)
+    return f'"{_year(parts)}-{parts["month"]}-{parts["day"]}"'
+
+
+def json_timestamp(text: str) -> str:
+    """Return the JSON string of a timestamp, with `Z` when it has a time zone."""
+    if text[-1] == "y":
+        return f'"{text}"'
+    if text[-1] != "C":
+        return f'"{text.replace(" ", "T").replace("+00", "Z")}"'
+    parts = _parts(text)
+    zone = "Z" if parts["zone"] else ""
+    return f'"{_year(parts)}-{parts["month"]}-{parts["day"]}T{parts["clock"]}{zone}"'
+
+
+def _parts(text: str) -> re.Match[str]:
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is neither a date nor a timestamp of a session with DateStyle ISO in UTC")
+    return found
+
+
+def _astronomical(parts: re.Match[str]) -> int:
+    return 1 - int(parts["year"]) if parts["bc"] else int(parts["year"])
+
+
+def _days(parts: re.Match[str]) -> int:
+    year = _astronomical(parts)
+    cycles = (year - 1) // _CYCLE_YEARS
+    within = date(year - cycles * _CYCLE_YEARS, int(parts["month"]), int(parts["day"]))
+    return (within - _EPOCH).days + cycles * _CYCLE_DAYS
+
+
+def _year(parts: re.Match[str]) -> str:
+    year = _astronomical(parts)
+    return f"-{-year:04d}" if year < 0 else f"{year:04d}"
+
+
+def sql_date(days: int) -> str:
+    """Return the SQL text of days since 1970, the greatest and least int32 being infinite."""
+    if days in _INFINITE_DAYS:
+        return _INFINITE_DAYS[days]
+    cycles, day = divmod(days - _FIRST_OF_CYCLE, _CYCLE_DAYS)
+    within = date.fromordinal(day + 1)
+    year = within.year + cycles * _CYCLE_YEARS
+    text = f"{year if year > 0 else 1 - year:04d}-{within.month:02d}-{within.day:02d}"
+    return text if year > 0 else f"{text} BC"
+
+
+def sql_time(us: int) -> str:
+    """Return the SQL text of microseconds since midnight."""
+    seconds, fraction = divmod(us, _SECOND_US)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}"
+
+
+def sql_timestamp(us: int, zone: str) -> str:
+    """Return the SQL text of microseconds since 1970 and *zone*, the greatest and least int64 being infinite."""
+    if us in _INFINITE_US:
+        return _INFINITE_US[us]
+    days, clock = divmod(us, 86_400 * _SECOND_US)
+    day, christ, _ = sql_date(days).partition(" BC")
+    return f"{day} {sql_time(clock)}{zone}{christ}"

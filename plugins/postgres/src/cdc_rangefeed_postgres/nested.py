@@ -1,0 +1,155 @@
+"""Arrays and composites: PostgreSQL's text form turned into JSON text.
+
+Elements look as the JSON encoder writes columns of their types: numbers and booleans bare, NaN and infinities quoted,
+timestamps with a T, everything else a string. Separators are `, ` and `: `; the fields of a composite are sorted by
+name. Lower bounds of arrays (`[0:1]={…}`) have no place in JSON and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core import Kind
+from cdc_rangefeed_postgres.moments import json_date, json_timestamp
+from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, column_type
+
+__all__ = ["ToJson", "json_texts", "to_json"]
+
+ToJson = Callable[[str], str]
+"""Turns one value's text form into JSON text."""
+
+_BOUNDS = r"^[^{]*="
+_NUMBER_ARRAY = ((",", ", "), ("{", "["), ("}", "]"), ("NULL", "null"))
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | {
+    ord("\\"): "\\\\",
+    ord('"'): '\\"',
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+_LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
+_UNESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_RECORD_UNESCAPE = re.compile(r'""|\\\\')
+_RECORD_FIELD = re.compile(r'(?P<quoted>"(?:[^"\\]|""|\\\\)*")|(?P<plain>[^,")]*)', re.DOTALL)
+
+
+def json_texts(texts: pa.StringArray, oid: int, catalog: TypeCatalog) -> pa.StringArray:
+    """Return the JSON texts of a column of arrays or composites. Each different value is read once."""
+    info, _ = catalog.base(oid)
+    if info.element and column_type(PgColumn("", info.element), catalog).kind is Kind.INT:
+        texts = pc.replace_substring_regex(texts, _BOUNDS, "")
+        for old, new in _NUMBER_ARRAY:
+            texts = pc.replace_substring(texts, old, new)
+        return texts
+    convert = to_json(oid, catalog)
+    unique = texts.dictionary_encode()
+    converted = pa.array([convert(text) for text in unique.dictionary.to_pylist()], pa.string())
+    return converted.take(unique.indices)
+
+
+def to_json(oid: int, catalog: TypeCatalog) -> ToJson:
+    """Return the function that turns the text form of values of a type into JSON text."""
+    info, _ = catalog.base(oid)
+    if info.element:
+        return _array(to_json(info.element, catalog), catalog.base(info.element)[0].delimiter)
+    if info.typtype == "c":
+        return _composite([(name, to_json(field, catalog)) for name, field, _ in info.fields])
+    type_ = column_type(PgColumn("", oid), catalog)
+    if type_.kind is Kind.FLOAT:
+        return _float32 if type_.bits == 32 else _float64
+    return _SCALARS.get(type_.kind, quoted)
+
+
+def quoted(text: str) -> str:
+    """Return the JSON string of *text*."""
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _array(element: ToJson, delimiter: str) -> ToJson:
+    token = re.compile(
+        rf'(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<brace>[{{}}])|{re.escape(delimiter)}'
+        rf'|(?P<plain>[^{{}}"{re.escape(delimiter)}]+)',
+        re.DOTALL,
+    )
+
+    def convert(text: str) -> str:
+        pieces: list[str] = []
+        for found in token.finditer(text, text.index("{")):
+            kind, value = found.lastgroup, found.group()
+            if kind == "quoted":
+                pieces.append(element(_UNESCAPE.sub(r"\1", value[1:-1])))
+            elif kind == "plain":
+                pieces.append("null" if value == "NULL" else element(value))
+            elif kind == "brace":
+                pieces.append("[" if value == "{" else "]")
+            else:
+                pieces.append(", ")
+        return "".join(pieces)
+
+    return convert
+
+
+def _composite(fields: list[tuple[str, ToJson]]) -> ToJson:
+    names = [f"{quoted(name)}: " for name, _ in fields]
+    order = sorted(range(len(fields)), key=lambda index: fields[index][0])
+
+    def convert(text: str) -> str:
+        values = _record(text, len(fields))
+        return "{" + ", ".join(names[index] + _field(values[index], fields[index][1]) for index in order) + "}"
+
+    return convert
+
+
+def _field(value: str | None, convert: ToJson) -> str:
+    return "null" if value is None else convert(value)
+
+
+def _record(text: str, count: int) -> list[str | None]:
+    """Return the fields of the text form of a row: `(1,"a ""b"",,)`."""
+    values: list[str | None] = []
+    position = 1
+    for _ in range(count):
+        found = _RECORD_FIELD.match(text, position)
+        assert found is not None
+        if found["quoted"] is not None:
+            values.append(_RECORD_UNESCAPE.sub(lambda pair: pair.group()[0], found["quoted"][1:-1]))
+        else:
+            values.append(found["plain"] or None)
+        position = found.end() + 1
+    if count and position != len(text):
+        raise ValueError(f"a row of {count} fields cannot be read from {text!r}")
+    return values
+
+
+def _number(text: str) -> str:
+    return text if text[-1].isdigit() else f'"{text}"'
+
+
+def _float64(text: str) -> str:
+    return _shortest(repr(float(text)), text)
+
+
+def _float32(text: str) -> str:
+    return _shortest(str(np.float32(text)), text)
+
+
+def _shortest(digits: str, text: str) -> str:
+    if not digits[-1].isdigit():
+        return f'"{text}"'
+    return digits.removesuffix(".0")
+
+
+_SCALARS: dict[Kind, ToJson] = {
+    Kind.BOOL: lambda text: "true" if text == "t" else "false",
+    Kind.INT: str,
+    Kind.DECIMAL: _number,
+    Kind.JSON: lambda text: text.translate(_LINE_ENDS),
+    Kind.DATE: json_date,
+    Kind.TIMESTAMP: json_timestamp,
+    Kind.TIMESTAMPTZ: json_timestamp,
+}

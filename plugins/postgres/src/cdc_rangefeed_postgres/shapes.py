@@ -1,0 +1,85 @@
+"""Which version of which table each row of the log has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from cdc_core import RetryableRangefeedError
+from cdc_rangefeed_postgres.fields import Ints, Messages
+from cdc_rangefeed_postgres.relations import Relation, relation_columns, shape
+from cdc_rangefeed_postgres.types import TableVersion
+
+__all__ = ["Shapes"]
+
+_RELATION = ord("R")
+
+
+class Shapes:
+    """Follows the Relation messages of a slice through the versions that each table may have, forward only.
+
+    A Relation message is matched when the first row that the slice has follows it: those of transactions before the
+    slice may show versions that are not listed.
+    """
+
+    def __init__(self, versions: Mapping[int, Sequence[TableVersion]]) -> None:
+        self._versions = versions
+        self._current = dict.fromkeys(versions, 0)
+        self._announced: dict[int, Relation] = {}
+        self._matched: dict[int, Relation] = {}
+
+    def groups(self, messages: Messages, rows: Ints) -> Iterator[tuple[int, TableVersion, Ints]]:
+        """Yield relation id, version and messages of *rows*, grouped; a table's versions in the order of the log.
+
+        Must be exhausted before the next call. Raises: RetryableRangefeedError.
+        """
+        at = np.flatnonzero(messages.kinds == _RELATION)
+        announced: dict[int, list[tuple[int, Relation]]] = {}
+        for index in at.tolist():
+            relation = relation_columns(messages.message(index))
+            announced.setdefault(relation.relid, []).append((index, relation))
+        relids = messages.numbers(">u4", messages.starts[rows] + 1)
+        for relid in np.unique(relids).tolist():
+            group: list[Ints] = []
+            version = None
+            for shown, part in self._parts(relid, announced.get(relid, []), rows[relids == relid]):
+                following = self._match(relid, shown)
+                if version is not None and following is not version:
+                    yield relid, version, np.concatenate(group)
+                    group = []
+                version = following
+                group.append(part)
+            if version is not None:
+                yield relid, version, np.concatenate(group)
+        for relid, relations in announced.items():
+            self._announced[relid] = relations[-1][1]
+
+    def name(self, relid: int) -> str:
+        """Return the name of a table, for people."""
+        if relid in self._versions:
+            return str(self._versions[relid][0].schema.name)
+        relation = self._announced.get(relid)
+        return f"with the oid {relid}" if relation is None else f"{relation.namespace}.{relation.name}"
+
+    def _parts(
+        self, relid: int, announced: Sequence[tuple[int, Relation]], rows: Ints
+    ) -> Iterator[tuple[Relation | None, Ints]]:
+        """Yield the rows of one table after each announcement, where there are any."""
+        relations = [self._announced.get(relid), *(relation for _, relation in announced)]
+        bounds = np.searchsorted(rows, [index for index, _ in announced])
+        for relation, part in zip(relations, np.split(rows, bounds), strict=True):
+            if len(part):
+                yield relation, part
+
+    def _match(self, relid: int, relation: Relation | None) -> TableVersion:
+        versions = self._versions.get(relid, ())
+        if relation is not None:
+            if self._matched.get(relid) is relation:
+                return versions[self._current[relid]]
+            for number in range(self._current.get(relid, 0), len(versions)):
+                if shape(versions[number].columns) == relation.shape:
+                    self._current[relid] = number
+                    self._matched[relid] = relation
+                    return versions[number]
+        raise RetryableRangefeedError(f"the schema of table {self.name(relid)} changed while its log was read")

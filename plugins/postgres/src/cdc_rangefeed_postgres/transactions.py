@@ -1,0 +1,78 @@
+"""Which transactions of the log belong to a slice, and what `updated` their rows get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdc_core import Timestamp
+from cdc_rangefeed_postgres.fields import Ints, Mask, Messages
+from cdc_rangefeed_postgres.limits import TIMESTAMP_EPOCH_US
+
+__all__ = ["Stamps", "TransactionClock"]
+
+_BEGIN, _COMMIT = ord("B"), ord("C")
+_BELOW_UNTIL_NS = 999
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """The transactions of one array of messages."""
+
+    transactions: Ints
+    """For each message, which transaction it belongs to."""
+    kept: Mask
+    """For each transaction, whether the slice has it. What follows means something only where it is true."""
+    wall: Ints
+    logical: Ints
+    commit: Ints
+    """Wall of the commit time as the log has it, but never above `wall`."""
+
+
+class TransactionClock:
+    """Gives strictly rising timestamps to transactions in log order. See `LogDecoder` for the rules."""
+
+    def __init__(self, *, start_lsn: int, end_lsn: int, after: Timestamp, until: Timestamp | None) -> None:
+        if until is not None and until.wall - _BELOW_UNTIL_NS < after.wall:
+            raise ValueError(f"a slice until {until} cannot have rows after {after}")
+        self._lsns = (start_lsn, end_lsn)
+        self._last_wall = np.iinfo(np.int64).max if until is None else until.wall - _BELOW_UNTIL_NS
+        self._open: tuple[int, bool] | None = None
+        """Commit wall of the transaction that the last array left open, and whether the slice has it."""
+        self.latest = after
+        self.count = 0
+        """Transactions that the slice has had so far."""
+
+    def stamp(self, messages: Messages) -> Stamps:
+        """Return the transactions of *messages*, which follow those given before."""
+        begins = np.flatnonzero(messages.kinds == _BEGIN)
+        heads = messages.starts[begins]
+        lsns = messages.numbers(">i8", heads + 1)
+        open_wall, open_kept = self._open or (0, False)
+        goes_on = open_kept and len(messages) > 0 and (len(begins) == 0 or begins[0] > 0)
+        first, end = self._lsns
+        commit = np.concatenate([[open_wall], (messages.numbers(">i8", heads + 9) + TIMESTAMP_EPOCH_US) * 1000])
+        kept = np.concatenate([[goes_on], (lsns >= first) & (lsns < end)])
+        wall, logical = np.zeros(len(kept), np.int64), np.zeros(len(kept), np.int64)
+        wall[kept], logical[kept] = self._rise(np.minimum(commit[kept], self._last_wall))
+        self.count += int(kept[1:].sum())
+        commits = np.flatnonzero(messages.kinds == _COMMIT)
+        if len(commits) and (len(begins) == 0 or commits[-1] > begins[-1]):
+            self._open = None
+        elif len(begins):
+            self._open = int(commit[-1]), bool(kept[-1])
+        transactions = np.cumsum(messages.kinds == _BEGIN)
+        return Stamps(transactions, kept, wall, logical, np.minimum(commit, wall))
+
+    def _rise(self, walls: Ints) -> tuple[Ints, Ints]:
+        """Return strictly rising timestamps, greater than the latest and with a wall of at least *walls*."""
+        if len(walls) == 0:
+            return walls, walls
+        latest = self.latest
+        risen = np.maximum.accumulate(np.concatenate([[latest.wall], walls]))
+        order = np.arange(1, len(risen))
+        begun = np.maximum.accumulate(np.where(risen[1:] > risen[:-1], order, 0))  # where the run of equal walls begins
+        logical = np.where(begun > 0, order - begun, latest.logical + order)
+        self.latest = Timestamp(int(risen[-1]), int(logical[-1]))
+        return risen[1:], logical
