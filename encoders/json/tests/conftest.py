@@ -78,7 +78,7 @@ def make_rows() -> MakeRows:
             key=structs(schema.key_type, keys),
             after=structs(schema.after_type, [row.after for row in rows]),
             before=structs(schema.after_type, [row.before for row in rows]) if diff else None,
-            mvcc=timestamps([row.mvcc or row.updated for row in rows]) if mvcc else None,
+            mvcc=timestamps([row.updated if row.mvcc is None else row.mvcc for row in rows]) if mvcc else None,
         )
 
     return make

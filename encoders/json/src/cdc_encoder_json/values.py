@@ -1,7 +1,6 @@
 """One Arrow column becomes one column of JSON texts, by the kind of its type.
 
-The forms are CockroachDB's. Where it leaves a choice: floats have the fewest digits that read back as the same number,
-without `.0`, with an exponent from 1e+16 and below 1e-5; a `float` of 32 bits is written as such.
+The forms are CockroachDB's; of floats only the digits are, see `floats`.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import pyarrow as pa
 from cdc_core import ColumnType, Kind
 from cdc_encoder_json.clock import date_pieces, time_pieces, timestamp_pieces
 from cdc_encoder_json.escape import quoted_column, text_bytes
+from cdc_encoder_json.floats import float_pieces
 from cdc_encoder_json.pieces import NULL, Piece, joined, or_null, series
 
 __all__ = ["JSON_NULL_OBJECT", "NotANumberError", "value_pieces"]
 
 JSON_NULL_OBJECT = '{"__crdb_json_null__": true}'
-_SPECIAL_FLOATS = {"NaN": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 _SPECIAL_DECIMALS = ["NaN", "Infinity", "-Infinity"]
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _BLANKS = " \t\n\r"
@@ -45,14 +44,6 @@ def value_pieces(array: pa.Array, type_: ColumnType, *, null_as_object: bool = F
 
 def _plain(array: pa.Array) -> list[Piece]:
     return [or_null(series(array).cast(pl.String))]
-
-
-def _float(array: pa.Array) -> list[Piece]:
-    values = series(array)
-    texts = values.cast(pl.String).str.strip_suffix(".0")
-    if not values.is_finite().all():
-        texts = texts.replace(_SPECIAL_FLOATS)
-    return [or_null(texts)]
 
 
 def _decimal(array: pa.Array) -> list[Piece]:
@@ -94,7 +85,7 @@ def _nested(array: pa.Array) -> list[Piece]:
 _PIECES: dict[Kind, Callable[[pa.Array], list[Piece]]] = {
     Kind.BOOL: _plain,
     Kind.INT: _plain,
-    Kind.FLOAT: _float,
+    Kind.FLOAT: float_pieces,
     Kind.DECIMAL: _decimal,
     Kind.STRING: quoted_column,
     Kind.BYTES: _bytes,

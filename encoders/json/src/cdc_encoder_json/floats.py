@@ -1,0 +1,55 @@
+"""Texts of floats, written as JavaScript writes numbers.
+
+They have the fewest digits that read back as the same value, without a fraction of `.0`, and an exponent from 1e+21 on
+and below 1e-6: `1`, `0.1`, `1e+300`, `1.5e-7`, `-0`. Floats of 32 bits have the digits that 32 bits need. The form is
+fixed here and not left to a library, because it decides the bytes of message keys.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from cdc_encoder_json.pieces import Piece, or_null, series
+
+__all__ = ["float_pieces"]
+
+_SPECIAL = {"NaN": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+_LEAST_PLAIN = 1e-4
+_MOST_PLAIN = 1e12
+"""From the least to below the most, Polars writes values without an exponent, whatever their width."""
+
+
+def float_pieces(array: pa.Array) -> list[Piece]:
+    """Return the JSON texts of a float *array*; the values that are no numbers are strings."""
+    values = series(array)
+    texts = values.cast(pl.String).str.strip_suffix(".0")
+    finite = values.is_finite()
+    if not finite.all():
+        texts = texts.replace(_SPECIAL)
+    size = values.abs()
+    odd = finite & ((size >= _MOST_PLAIN) | ((size < _LEAST_PLAIN) & (size > 0)))
+    return [or_null(_rewritten(texts, values, odd) if odd.any() else texts)]
+
+
+def _rewritten(texts: pl.Series, values: pl.Series, odd: pl.Series) -> pl.Series:
+    """Return *texts* with those of *odd* values, very large and very small ones, written anew, one by one."""
+    places = odd.arg_true().to_numpy()
+    numbers = values.gather(places).to_numpy()
+    shortest = map(str, numbers.tolist() if values.dtype == pl.Float64 else numbers)
+    written = [_written(text) for text in shortest]
+    rows = np.arange(len(texts), dtype=np.uint32)
+    rows[places] = len(texts) + np.arange(len(places))
+    return pl.concat([texts, pl.Series(written, dtype=pl.String)]).gather(pl.Series(rows))
+
+
+def _written(shortest: str) -> str:
+    """Return as JavaScript writes it what Python writes as *shortest*."""
+    digits, _, power = shortest.partition("e")
+    if not power:
+        return shortest.removesuffix(".0")
+    exponent = int(power)
+    return f"{Decimal(shortest):f}" if -6 <= exponent < 21 else f"{digits}e{exponent:+d}"

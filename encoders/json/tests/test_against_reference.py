@@ -1,0 +1,232 @@
+"""The encoder against a second one that writes row by row, value by value, with nothing but Python."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from cdc_encoder_json.decoder import decode_key, decode_value
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_encoder_json.options import JsonOptions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_core import ColumnType, EncoderContext, EnvelopeOptions, Kind, Op, RowBatch, Timestamp
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_DAY = 86_400_000_000
+_OPTIONS = ("updated", "diff", "mvcc_timestamp", "key_in_value", "topic_in_value")
+_CYCLE_DAYS = 146_097
+"""400 years, after which the calendar repeats itself."""
+
+
+def string(text: str) -> str:
+    return '"' + "".join(_ESCAPES.get(c, f"\\u{ord(c):04x}" if c < " " else c) for c in text) + '"'
+
+
+def number(value: float, shortest: str) -> str:
+    if math.isnan(value):
+        return '"NaN"'
+    if math.isinf(value):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    exact = Decimal(shortest).normalize()
+    sign, digits, _ = exact.as_tuple()
+    if value == 0 or -6 <= exact.adjusted() < 21:
+        return f"{exact:f}"
+    text = "".join(map(str, digits))
+    return f"{'-' * sign}{text[0]}{'.' * (len(text) > 1)}{text[1:]}e{exact.adjusted():+d}"
+
+
+def date(days: int) -> str:
+    cycles = (days + 719_162) // _CYCLE_DAYS
+    day = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=days - cycles * _CYCLE_DAYS)
+    year = day.year + 400 * cycles
+    return f"{'-' * (year < 0)}{abs(year):04d}-{day.month:02d}-{day.day:02d}"
+
+
+def clock(us: int) -> str:
+    seconds, fraction = divmod(us, 1_000_000)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return (text + f".{fraction:06d}".rstrip("0")) if fraction else text
+
+
+def moment(us: int, zone: str) -> str:
+    if us in (-(2**63), 2**63 - 1):
+        return '"infinity"' if us > 0 else '"-infinity"'
+    return f'"{date(us // _DAY)}T{clock(us % _DAY)}{zone}"'
+
+
+def day(days: int) -> str:
+    if days in (-(2**31), 2**31 - 1):
+        return '"infinity"' if days > 0 else '"-infinity"'
+    return f'"{date(days)}"'
+
+
+def decimal(text: str) -> str:
+    return text if Decimal(text).is_finite() else f'"{text}"'
+
+
+def one_line(text: str) -> str:
+    return text.replace("\n", " ").replace("\r", " ")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A type with values to try and how each is written."""
+
+    type: ColumnType
+    values: st.SearchStrategy[Any]
+    write: Callable[[Any], str]
+
+
+def _type(kind: Kind, bits: int | None = None) -> ColumnType:
+    return ColumnType(kind=kind, source=str(kind), bits=bits)
+
+
+def _ints(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+_text = st.text(st.characters(codec="utf-8"), max_size=12) | st.text('"\\\n\r\t\b\f\x00\x1f\x7f\u2028 é😀n', max_size=8)
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | _text, lambda inner: st.lists(inner) | st.dictionaries(_text, inner)
+).map(lambda value: json.dumps(value, ensure_ascii=False, indent=len(str(value)) % 3 or None))
+_decimals = st.decimals(allow_nan=False, allow_infinity=False).map(lambda value: f"{value:f}") | st.sampled_from(
+    ["NaN", "Infinity", "-Infinity", "1E+1", "-0.00"]
+)
+_moments = _ints(64) | st.integers(0, 2**51) | st.integers(0, 2**31).map(lambda s: s * 10**6) | st.integers(-3, 3)
+
+SAMPLES = [
+    Sample(_type(Kind.BOOL), st.booleans(), lambda value: "true" if value else "false"),
+    *(Sample(_type(Kind.INT, bits), _ints(bits), str) for bits in (16, 32, 64)),
+    Sample(_type(Kind.FLOAT, 64), st.floats(), lambda value: number(value, repr(value))),
+    Sample(_type(Kind.FLOAT, 32), st.floats(width=32), lambda value: number(value, str(np.float32(value)))),
+    Sample(_type(Kind.DECIMAL), _decimals, decimal),
+    *(Sample(_type(kind), _text, string) for kind in (Kind.STRING, Kind.ENUM, Kind.INTERVAL, Kind.TIMETZ)),
+    Sample(_type(Kind.BYTES), st.binary(max_size=20), lambda value: f'"\\\\x{value.hex()}"'),
+    Sample(_type(Kind.UUID), st.uuids().map(str), string),
+    Sample(_type(Kind.DATE), _ints(32) | st.integers(-1_000_000, 4_000_000) | st.integers(19_000, 19_050), day),
+    Sample(_type(Kind.TIME), st.integers(0, _DAY) | st.just(_DAY), lambda value: f'"{clock(value)}"'),
+    Sample(_type(Kind.TIMESTAMP), _moments, lambda value: moment(value, "")),
+    Sample(_type(Kind.TIMESTAMPTZ), _moments, lambda value: moment(value, "Z")),
+    Sample(_type(Kind.JSON), _json, one_line),
+    Sample(_type(Kind.ARRAY), st.lists(st.none() | st.integers()).map(json.dumps), one_line),
+    Sample(_type(Kind.COMPOSITE), st.dictionaries(_text, st.integers()).map(json.dumps), one_line),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    columns: dict[str, Sample]
+    primary_key: list[str]
+    rows: list[dict[str, Any]]
+    envelope: EnvelopeOptions
+
+    def reference(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """Return key and value of the message of *row*."""
+        key = "[" + ", ".join(self.columns[name].write(row["key"][name]) for name in self.primary_key) + "]"
+        fields = {"after": self._object(row["after"])}
+        if self.envelope.diff:
+            fields["before"] = self._object(row["before"])
+        if self.envelope.key_in_value:
+            fields["key"] = key
+        if self.envelope.mvcc_timestamp:
+            fields["mvcc_timestamp"] = f'"{row["mvcc"].wall}.{row["mvcc"].logical:010d}"'
+        if self.envelope.topic_in_value:
+            fields["topic"] = '"the \\"topic\\""'
+        if self.envelope.updated:
+            fields["updated"] = f'"{row["updated"].wall}.{row["updated"].logical:010d}"'
+        return key, "{" + ", ".join(f'"{name}": {fields[name]}' for name in sorted(fields)) + "}"
+
+    def _object(self, values: Mapping[str, Any] | None) -> str:
+        if values is None:
+            return "null"
+        texts = {name: "null" if values[name] is None else self.columns[name].write(values[name]) for name in values}
+        return "{" + ", ".join(f"{string(name)}: {texts[name]}" for name in sorted(texts)) + "}"
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    columns = draw(st.dictionaries(_text, st.sampled_from(SAMPLES), min_size=1, max_size=6))
+    primary_key = draw(st.lists(st.sampled_from(sorted(columns)), min_size=1, max_size=3, unique=True))
+    options = draw(st.builds(EnvelopeOptions, **{name: st.booleans() for name in _OPTIONS}))
+    nullable = {name for name in columns if name not in primary_key and draw(st.booleans())}
+    image = st.fixed_dictionaries(
+        {name: st.none() | one.values if name in nullable else one.values for name, one in columns.items()}
+    )
+    stamps = st.builds(Timestamp, st.integers(0, 2**63 - 1), st.just(0) | st.integers(0, 2**31 - 1))
+    changes = st.fixed_dictionaries(
+        {
+            "key": st.fixed_dictionaries({name: columns[name].values for name in primary_key}),
+            "after": image if draw(st.booleans()) else st.none() | image,
+            "before": st.none() | image,
+            "updated": stamps if draw(st.booleans()) else st.just(draw(stamps)),
+            "mvcc": stamps,
+        }
+    )
+    return Case(columns, primary_key, draw(st.lists(changes, max_size=8)), options)
+
+
+def batch_of(case: Case, make_rows: Any, row: Any) -> RowBatch:
+    rows: RowBatch = make_rows(
+        {name: sample.type for name, sample in case.columns.items()},
+        [
+            row(
+                op=Op.UPDATE if one["after"] else Op.DELETE,
+                after=one["after"],
+                before=one["before"],
+                key=tuple(one["key"][name] for name in case.primary_key),
+                updated=one["updated"],
+                mvcc=one["mvcc"],
+            )
+            for one in case.rows
+        ],
+        primary_key=case.primary_key,
+        diff=case.envelope.diff,
+        mvcc=True,
+    )
+    return rows
+
+
+@settings(max_examples=300, deadline=None)
+@given(case=cases(), data=st.data())
+def test_messages_of_random_rows_are_those_of_the_reference(
+    case: Case, data: st.DataObject, make_rows: Any, row: Any
+) -> None:
+    start = data.draw(st.integers(0, len(case.rows)))
+    length = data.draw(st.integers(0, len(case.rows)))
+    rows = batch_of(case, make_rows, row).slice(start, length)
+    encoder = JsonEncoder(EncoderContext(changefeed="feed", envelope=case.envelope, options=JsonOptions()))
+    batch = encoder.encode(rows, topic='the "topic"')
+    wanted = [case.reference(one) for one in case.rows[start : start + length]]
+    assert [key.decode() for key in batch.key.to_pylist()] == [key for key, _ in wanted]
+    assert [value.decode() for value in batch.value.to_pylist()] == [value for _, value in wanted]
+    lines = encoder.open_body('the "topic"').write(rows)
+    assert bytes(lines).decode() == "".join(value + "\n" for _, value in wanted)
+    assert not any(b"\n" in value or b"\r" in value for value in batch.value.to_pylist())
+    for key, value in zip(batch.key.to_pylist(), batch.value.to_pylist(), strict=True):
+        decoded = decode_value(value)
+        assert len(decode_key(key)) == len(case.primary_key)
+        assert decoded["after"] is None or decoded["after"].keys() == case.columns.keys()
+
+
+@settings(max_examples=200, deadline=None)
+@given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_floats_read_back_as_the_same_value(values: list[float], make_rows: Any, row: Any) -> None:
+    wide, narrow = _type(Kind.FLOAT, 64), _type(Kind.FLOAT, 32)
+    with np.errstate(over="ignore"):
+        small = [float(np.float32(value)) for value in values]
+    images = [{"w": value, "n": 0.0 if math.isinf(low) else low} for value, low in zip(values, small, strict=True)]
+    rows = make_rows({"w": wide, "n": narrow}, [row(after=image) for image in images], primary_key=["w"])
+    context = EncoderContext(changefeed="feed", envelope=EnvelopeOptions(), options=JsonOptions())
+    for message, image in zip(JsonEncoder(context).encode(rows, topic="t").value.to_pylist(), images, strict=True):
+        after = decode_value(message)["after"]
+        assert math.copysign(1, float(after["w"])) == math.copysign(1, image["w"])
+        assert float(after["w"]) == image["w"]
+        assert float(np.float32(str(after["n"]))) == image["n"]
