@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core import (
+    Column,
     ContractError,
     EncodeError,
     Encoder,
@@ -19,6 +20,7 @@ from cdc_core import (
     MessageBatch,
     Op,
     RowBatch,
+    TableName,
     TableSchema,
     Timestamp,
 )
@@ -60,9 +62,9 @@ class JsonEncoder(Encoder):
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
-        options = context.options
-        self._null_as_object = isinstance(options, JsonOptions) and options.encode_json_value_null_as_object
-        self._layouts: dict[object, _Layout] = {}
+        options: JsonOptions = context.options
+        self._null_as_object = options.encode_json_value_null_as_object
+        self._layouts: dict[TableName, _Layout] = {}
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = joined(self._key(rows), len(rows))
@@ -84,7 +86,8 @@ class JsonEncoder(Encoder):
         key = rows.column("key")
         pieces: list[Piece] = ["["]
         for index, name in enumerate(rows.schema.primary_key):
-            pieces += [", " if index else "", *self._column(rows, name, key.field(index), None)]
+            column = rows.schema.column(name)
+            pieces += [", " if index else "", *self._column(rows, column, key.field(index), None)]
         return [*pieces, "]"]
 
     def _value(self, rows: RowBatch, topic: str, key: list[Piece]) -> list[Piece]:
@@ -130,18 +133,18 @@ class JsonEncoder(Encoder):
         pieces: list[Piece] = []
         for index, start in self._layout(rows.schema).fields:
             column = rows.schema.columns[index]
-            pieces += [start, *self._column(rows, column.name, structs.field(index), places)]
+            pieces += [start, *self._column(rows, column, structs.field(index), places)]
         return [*pieces, "}"]
 
-    def _column(self, rows: RowBatch, name: str, array: pa.Array, places: np.ndarray | None) -> list[Piece]:
+    def _column(self, rows: RowBatch, column: Column, array: pa.Array, places: np.ndarray | None) -> list[Piece]:
         """Return the JSON texts of one column; *places* are the rows that *array* has, None when it has all."""
         try:
-            return value_pieces(array, rows.schema.column(name).type, null_as_object=self._null_as_object)
+            return value_pieces(array, column.type, null_as_object=self._null_as_object)
         except NotANumberError as error:
             row = error.row if places is None else int(places[error.row])
             key = rows.column("key")[row].as_py()
             raise EncodeError(
-                f"column {name} of table {rows.schema.name} cannot become JSON in the row with key {key}: {error}"
+                f"column {column.name} of table {rows.schema.name} cannot become JSON in the row with key {key}: {error}"
             ) from error
 
     def _layout(self, schema: TableSchema) -> _Layout:
