@@ -143,9 +143,8 @@ class JsonEncoder(Encoder):
         except NotANumberError as error:
             row = error.row if places is None else int(places[error.row])
             key = rows.column("key")[row].as_py()
-            raise EncodeError(
-                f"column {column.name} of table {rows.schema.name} cannot become JSON in the row with key {key}: {error}"
-            ) from error
+            place = f"column {column.name} of table {rows.schema.name}"
+            raise EncodeError(f"{place} cannot become JSON in the row with key {key}: {error}") from error
 
     def _layout(self, schema: TableSchema) -> _Layout:
         layout = self._layouts.get(schema.name)
