@@ -1,0 +1,91 @@
+"""Build the wheel of every distribution and check that it holds exactly its package and declares what it imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    problems = []
+    for project in sorted([ROOT / "pyproject.toml", *ROOT.glob("*/*/pyproject.toml")]):
+        with tempfile.TemporaryDirectory() as out:
+            command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, str(project.parent)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            (wheel,) = Path(out).glob("*.whl")
+            found = list(check(project, wheel))
+        print(f"{wheel.name}: {'; '.join(found) or 'ok'}")
+        problems += found
+    return 1 if problems else 0
+
+
+def check(project: Path, wheel: Path) -> Iterator[str]:
+    """Yield what is wrong with *wheel*, the build of the distribution that *project* declares."""
+    declared = tomllib.loads(project.read_text())
+    (source,) = declared["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    package = project.parent / source
+    expected = {
+        str(path.relative_to(package.parent))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        metadata = {Path(name).name for name in archive.namelist() if ".dist-info/" in name}
+    if held - expected:
+        yield f"holds what is not its package's: {sorted(held - expected)}"
+    if expected - held:
+        yield f"lacks {sorted(expected - held)}"
+    if f"{package.name}/py.typed" not in held:
+        yield "lacks py.typed"
+    wants_entry_points = {"scripts", "entry-points"} & set(declared["project"])
+    if wants_entry_points and "entry_points.txt" not in metadata:
+        yield "lacks its entry points"
+    allowed = set(distributions_of(declared["project"])) | {canonical(declared["project"]["name"])}
+    for module, names in imports(package):
+        if not {canonical(name) for name in [module, *packages_distributions().get(module, ())]} & allowed:
+            yield f"imports {module} without declaring it ({names})"
+
+
+def distributions_of(project: dict[str, object]) -> Iterator[str]:
+    extras = project.get("optional-dependencies", {})
+    assert isinstance(extras, dict)
+    dependencies = project.get("dependencies", [])
+    assert isinstance(dependencies, list)
+    for requirement in [*dependencies, *(line for lines in extras.values() for line in lines)]:
+        yield canonical(re.split(r"[\[<>=!~; ]", requirement)[0])
+
+
+def imports(package: Path) -> list[tuple[str, str]]:
+    """Return the third-party top-level modules that *package* imports, each with a file that does."""
+    found: dict[str, str] = {}
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            for name in names:
+                top = name.partition(".")[0]
+                if top not in sys.stdlib_module_names and top != package.name:
+                    found.setdefault(top, path.name)
+    return sorted(found.items())
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

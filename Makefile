@@ -1,0 +1,32 @@
+# The README's commands. Each sets up what it needs: a virtual environment in .venv, and Java where it may install one.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+PACKAGES := cdc_core encoders/json/src sinks/cloudstorage/src plugins/postgres/src
+
+.PHONY: demo test bench lint java clean
+
+demo: $(READY) java
+	$(PYTHON) -m cdc_core demo --directory build/demo
+
+test: $(READY) java
+	$(PYTHON) -m pytest
+
+bench: $(READY) java
+	$(PYTHON) tests/benchmarks/run.py
+
+lint: $(READY)
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy $(PACKAGES)
+
+java:
+	@.ci/java
+
+$(READY): requirements-dev.txt pyproject.toml $(wildcard */*/pyproject.toml)
+	@.ci/venv $(VENV)
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build
