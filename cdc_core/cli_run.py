@@ -29,13 +29,12 @@ STATE_DIRECTORY = ".cdc"
 @click.option("--once", is_flag=True, help="Stop when everything committed before the start is delivered.")
 @click.option(
     "--state",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Where progress is kept. Default: the directory .cdc beside FILE.",
+    metavar="DIR|URL",
+    help="Where progress is kept: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
 @debug_option
 @click.pass_obj
-def run(session: CliSession, file: str, name: str | None, once: bool, state: Path | None) -> int:
+def run(session: CliSession, file: str, name: str | None, once: bool, state: str | None) -> int:
     """Run the changefeed NAME of the TOML file FILE until Ctrl-C.
 
     NAME may be left out when the file has only one. FILE may also be the name of a pipeline that an installed package
@@ -47,18 +46,20 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: Pat
     changefeed, beside = _find(file, name)
     session.start_logging()
     job = _resolved(session, changefeed)
-    state_dir = (beside / STATE_DIRECTORY) if state is None else state
+    state_dir, url = _state(beside, state)
+    session.add_secrets(secret_forms(uri_secrets(url)))
     try:
         from cdc_core.spark.runner import run as run_job
     except ImportError as error:
         if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
             raise ConfigError("running a changefeed needs Spark: pip install 'cdc-core[spark]'") from error
         raise
-    store = ProgressStore(store_url(state_dir))
+    store = ProgressStore(url)
     store.open()
+    state_dir.mkdir(parents=True, exist_ok=True)
     try:
         with session.status_view() as status:
-            return run_job(job, store=store, state_dir=state_dir.absolute(), once=once, status=status)
+            return run_job(job, store=store, state_dir=state_dir, once=once, status=status)
     finally:
         store.close()
 
@@ -101,6 +102,14 @@ def _find(file: str, name: str | None) -> tuple[Changefeed, Path]:
     if file not in pipeline_names():
         raise ConfigError(f"there is no file '{file}', and no installed package publishes a pipeline of that name")
     return pipeline(file), Path()
+
+
+def _state(beside: Path, state: str | None) -> tuple[Path, str]:
+    """Return the directory for a run's own files and the URL of the progress store."""
+    if state is not None and "://" in state:
+        return (beside / STATE_DIRECTORY).absolute(), state
+    directory = (beside / STATE_DIRECTORY if state is None else Path(state)).absolute()
+    return directory, store_url(directory)
 
 
 def _resolved(session: CliSession, changefeed: Changefeed) -> Job:

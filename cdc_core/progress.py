@@ -97,24 +97,12 @@ class ProgressStore:
 
         Raises: ConfigError when the name belongs to a changefeed that has begun with another source or other tables.
         """
-        with self._transaction() as connection:
-            known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
-            if known is None:
-                connection.execute(
-                    sa.insert(CHANGEFEEDS).values(
-                        name=name,
-                        feed_id=secrets.token_hex(6),
-                        epoch=0,
-                        definition=_dump(definition),
-                        created_at=_now(),
-                    )
-                )
-            else:
-                if known.token is not None:
-                    _refuse_other(name, json.loads(known.definition), definition)
-                connection.execute(_update(name).values(definition=_dump(definition)))
-            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
-        return _feed_row(row)
+        try:
+            return self._registered(name, definition)
+        except RetryableError as error:
+            if not isinstance(error.__cause__, sa.exc.IntegrityError):
+                raise
+        return self._registered(name, definition)  # another process was faster
 
     def begin_run(self, name: str) -> int:
         """Return the epoch of a new run, greater than any before it. From now on runs with a smaller one are fenced."""
@@ -172,6 +160,26 @@ class ProgressStore:
         if self._engine is not None:
             self._engine.dispose(close=self._pid == os.getpid())
         self._engine = None
+
+    def _registered(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
+        with self._transaction() as connection:
+            known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+            if known is None:
+                connection.execute(
+                    sa.insert(CHANGEFEEDS).values(
+                        name=name,
+                        feed_id=secrets.token_hex(6),
+                        epoch=0,
+                        definition=_dump(definition),
+                        created_at=_now(),
+                    )
+                )
+            else:
+                if known.token is not None:
+                    _refuse_other(name, json.loads(known.definition), definition)
+                connection.execute(_update(name).values(definition=_dump(definition)))
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+        return _feed_row(row)
 
     def _write(self, name: str, epoch: int, **values: Any) -> None:
         with self._transaction() as connection:

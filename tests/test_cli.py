@@ -96,6 +96,25 @@ def test_the_state_directory_may_be_given(file: Path, tmp_path: Path, engine: Ca
     assert (got["state_dir"], got["once"]) == (tmp_path / "state", False)
 
 
+def test_progress_may_be_kept_in_a_database(file: Path, tmp_path: Path, engine: Callable[[Run], None]) -> None:
+    got: dict[str, Any] = {}
+    engine(lambda _job, **rest: got.update(rest) or 0)
+    assert main(["run", str(file), "--state", f"sqlite:///{tmp_path}/shared.sqlite"]) == 0
+    assert got["store"].url == f"sqlite:///{tmp_path}/shared.sqlite"
+    assert got["state_dir"] == file.parent / ".cdc"
+    assert got["state_dir"].is_dir()
+
+
+def test_a_progress_store_out_of_reach_exits_with_2_without_its_password(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine(lambda _job, **_rest: 0)
+    assert main(["run", str(file), "--state", "postgresql://cdc:swordfish@127.0.0.1:1/cdc"]) == 2
+    shown = capsys.readouterr().err
+    assert "progress store postgresql://cdc:***@127.0.0.1:1/cdc cannot be used" in shown
+    assert "swordfish" not in shown
+
+
 def test_without_a_terminal_run_logs_the_status(
     file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

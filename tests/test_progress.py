@@ -297,3 +297,40 @@ def test_a_server_out_of_reach_is_refused_at_the_start_and_retried_later_without
 def test_a_url_of_no_database_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="the progress store's URL cannot be used"):
         ProgressStore(url).open()
+
+
+def test_postgresql_keeps_the_same_promises(database: str) -> None:
+    store = ProgressStore(database)
+    store.open()
+    feed = store.register("orders", DEFINITION)
+    assert store.register("orders", DEFINITION).feed_id == feed.feed_id
+    old, new = store.begin_run("orders"), store.begin_run("orders")
+    assert (old, new) == (1, 2)
+    store.save_intent("orders", new, {"intent": "slot"})
+    store.save("orders", new, progress())
+    with pytest.raises(FencedError):
+        store.save("orders", old, progress(9))
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, loaded.frontier, loaded.latest) == ({"lsn": 1}, progress().frontier, Timestamp(6))
+    assert [row.high_water for row in store.list()] == [Timestamp(1, 3)]
+    store.forget("orders")
+    assert store.list() == []
+    store.close()
+
+
+def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: str) -> None:
+    found: list[int] = []
+
+    def begin() -> None:
+        store = ProgressStore(database)
+        store.register("orders", DEFINITION)
+        found.append(store.begin_run("orders"))
+        store.close()
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [1, 2, 3, 4]
