@@ -31,7 +31,7 @@ def open_store(uri: str, *, temporaries: Temporaries) -> Store:
     if parts.scheme == "file":
         return LocalStore(_local_path(uri, parts), temporaries=temporaries)
     protocol = _ALIASES.get(parts.scheme, parts.scheme)
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
     if not parts.netloc:
         raise ConfigError(f"sink URI '{shown}' names no bucket or host: write {parts.scheme}://name/path")
     try:

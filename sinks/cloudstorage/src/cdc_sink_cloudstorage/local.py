@@ -44,7 +44,7 @@ class LocalStore(Store):
                     raise ConfigError(self._refusal(nearest, "is a symbolic link to nothing", "point it at")) from None
                 nearest = nearest.parent
             except OSError as error:
-                raise ConfigError(self._refusal(nearest, f"gives '{error.strerror}'", "choose")) from error
+                raise ConfigError(self._refusal(nearest, f"cannot be reached ({error.strerror})", "choose")) from error
         if not stat.S_ISDIR(mode):
             raise ConfigError(self._refusal(nearest, "is not a directory", "choose"))
         if os.access(nearest, os.R_OK | os.W_OK | os.X_OK):

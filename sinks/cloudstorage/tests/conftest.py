@@ -1,0 +1,163 @@
+"""A line encoder, rows, and sinks to give them to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cdc_sink_cloudstorage.names import DataFile, parse_name
+from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.sink import CloudStorageSink
+
+from cdc_core import (
+    Column,
+    ColumnType,
+    Encoder,
+    EncoderContext,
+    EnvelopeOptions,
+    Kind,
+    MessageBatch,
+    Op,
+    RowBatch,
+    SinkContext,
+    SliceInfo,
+    TableName,
+    TableSchema,
+    Timestamp,
+)
+from cdc_core.options import parse_options
+
+START = Timestamp(1_585_861_087_210_714_000)  # 2020-04-02 20:58:07.210714 UTC
+
+
+class LineEncoder(Encoder):
+    """One JSON array a row: topic, key, schema version, wall time."""
+
+    file_extension = ".lines"
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        keys = rows.column("key").field("id").to_pylist()
+        walls = rows.column("updated").field("wall").to_pylist()
+        lines = [
+            json.dumps([topic, key, rows.schema.version, wall]).encode() for key, wall in zip(keys, walls, strict=True)
+        ]
+        return MessageBatch(
+            topic=topic,
+            key=pa.array([b""] * len(rows), pa.binary()),
+            value=pa.array(lines, pa.binary()),
+            updated=rows.column("updated"),
+        )
+
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
+        assert topic == ""
+        return f'{{"resolved":"{timestamp}"}}'.encode()
+
+
+def make_rows(
+    keys: Sequence[int], *, table: str = "orders", schema: str = "public", version: int = 1, wall: int = START.wall
+) -> RowBatch:
+    """Return inserts of *keys*, all at *wall*."""
+    shape = TableSchema(
+        name=TableName("shop", schema, table),
+        version=version,
+        columns=(Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64)),),
+        primary_key=("id",),
+    )
+    ids = pa.array(keys, pa.int64())
+    return RowBatch.of(
+        shape,
+        op=pa.array([Op.INSERT] * len(ids), pa.uint8()),
+        updated=RowBatch.timestamps(pa.array([wall] * len(ids), pa.int64()), pa.array([0] * len(ids), pa.int32())),
+        key=RowBatch.struct(shape.key_type, [ids]),
+        after=RowBatch.struct(shape.after_type, [ids]),
+    )
+
+
+@pytest.fixture
+def rows() -> Callable[..., RowBatch]:
+    return make_rows
+
+
+@pytest.fixture
+def start() -> Timestamp:
+    return START
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def context(root: Path) -> Callable[..., SinkContext]:
+    """Make the context of a sink from options and, by keyword, what else it should differ in."""
+
+    def make(options: dict[str, Any] | None = None, /, **changes: Any) -> SinkContext:
+        encoder = LineEncoder(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(), options=None))
+        fields: dict[str, Any] = {
+            "changefeed": "feed",
+            "epoch": 7,
+            "uri": f"file://{root}",
+            "options": parse_options(CloudStorageOptions, options or {}, owner="sink 'cloudstorage'"),
+            "encoder": encoder,
+        }
+        return SinkContext(**(fields | changes))
+
+    return make
+
+
+@pytest.fixture
+def open_sink(context: Callable[..., SinkContext]) -> Iterator[Callable[..., CloudStorageSink]]:
+    """Make a sink from options and changes of its context; closed at the end of the test."""
+    opened: list[CloudStorageSink] = []
+
+    def make(options: dict[str, Any] | None = None, /, **changes: Any) -> CloudStorageSink:
+        opened.append(CloudStorageSink(context(options, **changes)))
+        return opened[-1]
+
+    yield make
+    for sink in opened:
+        sink.close()
+
+
+@pytest.fixture
+def slice_of() -> Callable[..., SliceInfo]:
+    def make(step: int = 0, index: int = 0, lower: Timestamp = START) -> SliceInfo:
+        return SliceInfo(step=step, index=index, lower=lower)
+
+    return make
+
+
+@pytest.fixture
+def visible(root: Path) -> Callable[[], list[str]]:
+    """List what a reader sees: the paths of all files below the root, in their order, without what is in progress."""
+
+    def read() -> list[str]:
+        paths = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
+        return sorted(path.as_posix() for path in paths if path.parts[0] != ".inprogress")
+
+    return read
+
+
+@pytest.fixture
+def data_files(visible: Callable[[], list[str]]) -> Callable[[], list[DataFile]]:
+    """Parse the names of all visible data files, in their order."""
+
+    def read() -> list[DataFile]:
+        return [name for path in visible() if isinstance(name := parse_name(path), DataFile)]
+
+    return read
+
+
+@pytest.fixture
+def keys_of(root: Path) -> Callable[[str], list[int]]:
+    """Return the keys of the rows of an uncompressed file, in their order."""
+
+    def read(path: str) -> list[int]:
+        return [json.loads(line)[1] for line in (root / path).read_text().splitlines()]
+
+    return read

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_sink_cloudstorage.options import CloudStorageOptions
+
+from cdc_core import OptionError, SinkContext
+from cdc_core.options import MB, describe, parse_options
+
+README = Path(__file__).parents[1] / "README.md"
+OWNER = "sink 'cloudstorage'"
+
+
+def test_the_defaults_are_cockroachdbs() -> None:
+    options = parse_options(CloudStorageOptions, {}, owner=OWNER)
+    assert options == CloudStorageOptions()
+    assert (options.partition_format, options.file_size, options.compression) == ("daily", 16 * MB, "none")
+    assert options.topic_prefix == ""
+
+
+def test_options_may_come_as_text_from_the_uri() -> None:
+    texts = {"partition_format": "flat", "file_size": "64KB", "compression": "GZIP", "topic_prefix": "eu-"}
+    options = parse_options(CloudStorageOptions, texts, owner=OWNER)
+    assert options.partition_format == "flat"
+    assert options.file_size == 65536
+    assert options.compression == "gzip"
+    assert options.topic_prefix == "eu-"
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"file_sise": "1MB"},
+            "sink 'cloudstorage' does not know option 'file_sise'; did you mean 'file_size'?",
+        ),
+        (
+            {"partition_format": "weekly"},
+            "sink 'cloudstorage': option 'partition_format' is 'weekly': must be one of daily, hourly, flat",
+        ),
+        (
+            {"compression": "lz4"},
+            "sink 'cloudstorage': option 'compression' is 'lz4': must be one of none, gzip, zstd",
+        ),
+        ({"file_size": "0"}, "sink 'cloudstorage': option 'file_size' must be at least 1 byte"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_sentence(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        parse_options(CloudStorageOptions, values, owner=OWNER)
+    assert str(refused.value) == sentence
+
+
+def test_the_options_table_of_the_readme_is_the_generated_one() -> None:
+    cells = [
+        (f"`{row.name}`", row.type.replace("|", "\\|"), row.default, row.doc) for row in describe(CloudStorageOptions)
+    ]
+    rows = [f"| {' | '.join(row)} |" for row in cells]
+    table = "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows])
+    text = README.read_text(encoding="utf-8")
+    assert f"<!-- options: begin -->\n{table}\n<!-- options: end -->" in text
+
+
+def test_what_a_sink_is_built_from_survives_pickling(context: Callable[..., SinkContext]) -> None:
+    made = context({"compression": "zstd"}, encoder=None)
+    assert pickle.loads(pickle.dumps(made)) == made

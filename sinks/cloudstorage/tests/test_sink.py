@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_sink_cloudstorage.names import DataFile
+from cdc_sink_cloudstorage.sink import CloudStorageSink
+
+from cdc_core import (
+    ConfigError,
+    Flushed,
+    RowBatch,
+    SinkContext,
+    SliceInfo,
+    TableName,
+    TerminalSinkError,
+    Timestamp,
+)
+
+OpenSink = Callable[..., CloudStorageSink]
+Rows = Callable[..., RowBatch]
+SliceOf = Callable[..., SliceInfo]
+DataFiles = Callable[[], list[DataFile]]
+Visible = Callable[[], list[str]]
+
+
+def test_rows_are_in_a_file_named_after_their_slice_once_flushed(
+    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, root: Path
+) -> None:
+    sink = open_sink()
+    sink.begin(slice_of(step=3, index=2))
+    sink.emit(rows([1, 2], version=10))
+    sink.emit(rows([3], version=10))
+    assert visible() == []
+    flushed = sink.flush()
+    (path,) = visible()
+    assert path == (
+        "2020-04-02/202004022058072107140000000000000-0000000000000007-0000000003-00002-00000000-orders-a.lines"
+    )
+    body = (root / path).read_bytes()
+    assert [json.loads(line)[:3] for line in body.splitlines()] == [["orders", key, 10] for key in (1, 2, 3)]
+    assert flushed == Flushed(messages=3, bytes=len(body), files=1)
+
+
+def test_flush_counts_only_what_came_since_the_flush_before(open_sink: OpenSink, rows: Rows, slice_of: SliceOf) -> None:
+    sink = open_sink()
+    sink.begin(slice_of())
+    sink.emit(rows([1, 2]))
+    assert sink.flush().messages == 2
+    sink.emit(rows([3]))
+    sink.emit(rows([3], table="users"))
+    second = sink.flush()
+    assert (second.messages, second.files) == (2, 2)
+    assert sink.flush() == Flushed()
+
+
+def test_a_slice_without_rows_makes_no_file(open_sink: OpenSink, rows: Rows, slice_of: SliceOf, root: Path) -> None:
+    sink = open_sink()
+    sink.begin(slice_of())
+    sink.emit(rows([]))
+    assert sink.flush() == Flushed()
+    assert not root.exists()
+
+
+def test_a_full_file_is_visible_before_flush(
+    open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
+) -> None:
+    sink = open_sink({"file_size": "200"})
+    sink.begin(slice_of())
+    for key in range(20):
+        sink.emit(rows([key]))
+    before = len(data_files())
+    assert before > 2
+    flushed = sink.flush()
+    assert [file.counter for file in data_files()] == list(range(flushed.files))
+    assert flushed.messages == 20
+
+
+def test_every_row_is_in_exactly_one_file_in_the_order_it_came(
+    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, keys_of: Callable[[str], list[int]]
+) -> None:
+    sink = open_sink({"file_size": "100"})
+    sink.begin(slice_of())
+    for key in range(0, 60, 3):
+        sink.emit(rows(range(key, key + 3)))
+    sink.flush()
+    assert [key for path in visible() for key in keys_of(path)] == list(range(60))
+
+
+def test_a_newer_schema_version_closes_the_file_of_the_older_first(
+    open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
+) -> None:
+    sink = open_sink()
+    sink.begin(slice_of())
+    sink.emit(rows([1], version=1))
+    sink.emit(rows([1], table="users", version=1))
+    sink.emit(rows([2], version=2))
+    assert [(file.topic, file.schema_version) for file in data_files()] == [("orders", 1)]
+    sink.emit(rows([3], version=3))
+    sink.flush()
+    orders = [(file.counter, file.schema_version) for file in data_files() if file.topic == "orders"]
+    assert orders == [(0, 1), (1, 2), (3, 3)]
+
+
+def test_a_returning_older_version_gets_a_later_file(
+    open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
+) -> None:
+    sink = open_sink({"file_size": "100"})
+    sink.begin(slice_of())
+    sink.emit(rows([1], version=2))
+    sink.emit(rows(range(10), version=1))
+    sink.flush()
+    assert [file.schema_version for file in data_files()] == [2, 1]
+
+
+def test_all_rows_of_a_file_have_one_topic_and_one_schema_version(
+    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, root: Path
+) -> None:
+    sink = open_sink({"file_size": "150"})
+    sink.begin(slice_of())
+    for number in range(60):
+        sink.emit(rows([number], table=("orders", "users")[number % 2], version=1 + number // 20))
+    sink.flush()
+    for path in visible():
+        kinds = {(line[0], line[2]) for line in map(json.loads, (root / path).read_text().splitlines())}
+        assert len(kinds) == 1
+
+
+def test_files_become_visible_in_the_order_of_their_names(
+    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf
+) -> None:
+    sink = open_sink({"file_size": "150"})
+    sink.begin(slice_of())
+    seen: list[str] = []
+    for number in range(80):
+        sink.emit(rows([number], table=f"t{number % 7}", version=1 + number // 30))
+        new = sorted(set(visible()) - set(seen))
+        assert not seen or not new or max(seen) < min(new)
+        seen += new
+    sink.flush()
+    assert visible()[: len(seen)] == seen
+
+
+def test_flush_publishes_in_the_order_of_first_rows(
+    open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
+) -> None:
+    sink = open_sink()
+    sink.begin(slice_of())
+    for table in ("b", "a", "c", "a"):
+        sink.emit(rows([1], table=table))
+    sink.flush()
+    assert [file.topic for file in data_files()] == ["b", "a", "c"]
+
+
+def test_the_counter_starts_again_with_every_slice(
+    open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf, start: Timestamp
+) -> None:
+    sink = open_sink()
+    for step in range(3):
+        sink.begin(slice_of(step=step, lower=Timestamp(start.wall + step)))
+        sink.emit(rows([1]))
+        sink.flush()
+    assert [(file.step, file.counter) for file in data_files()] == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_begin_forgets_what_an_abandoned_slice_left(
+    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, keys_of: Callable[[str], list[int]]
+) -> None:
+    sink = open_sink({"file_size": "100"})
+    sink.begin(slice_of(step=0))
+    sink.emit(rows(range(10)))
+    sink.emit(rows([10]))
+    abandoned = visible()
+    sink.begin(slice_of(step=1))
+    assert sink.buffered_bytes == 0
+    sink.emit(rows([11]))
+    assert sink.flush().messages == 1
+    assert [keys_of(path) for path in visible() if path not in abandoned] == [[11]]
+
+
+def test_the_same_slice_gives_the_same_files_again(
+    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, root: Path
+) -> None:
+    def write() -> dict[str, bytes]:
+        sink = open_sink({"file_size": "300", "compression": "gzip"})
+        sink.begin(slice_of())
+        for number in range(50):
+            sink.emit(rows(range(number, number + 10), table=f"t{number % 3}"))
+        sink.flush()
+        return {path: (root / path).read_bytes() for path in visible()}
+
+    assert write() == write()
+
+
+@pytest.mark.parametrize(
+    ("partition_format", "directory"), [("daily", "2020-04-02/"), ("hourly", "2020-04-02/20/"), ("flat", "")]
+)
+def test_files_and_resolved_files_are_in_the_partition_of_their_timestamp(
+    open_sink: OpenSink,
+    rows: Rows,
+    visible: Visible,
+    slice_of: SliceOf,
+    start: Timestamp,
+    partition_format: str,
+    directory: str,
+) -> None:
+    sink = open_sink({"partition_format": partition_format})
+    sink.begin(slice_of())
+    sink.emit(rows([1]))
+    sink.flush()
+    sink.emit_resolved(start)
+    data, resolved = visible()
+    assert data.startswith(f"{directory}{'202004022058072107140000000000000-'}")
+    assert resolved == f"{directory}202004022058072107140000000000000.RESOLVED"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "full", "topic"),
+    [("", False, "orders"), ("eu-", False, "eu-orders"), ("eu/", True, "eu/shop.public.orders")],
+)
+def test_topics_carry_prefix_and_full_name(
+    open_sink: OpenSink,
+    rows: Rows,
+    data_files: DataFiles,
+    visible: Visible,
+    slice_of: SliceOf,
+    root: Path,
+    prefix: str,
+    full: bool,
+    topic: str,
+) -> None:
+    sink = open_sink({"topic_prefix": prefix}, full_table_name=full)
+    sink.begin(slice_of())
+    sink.emit(rows([1]))
+    sink.flush()
+    assert [file.topic for file in data_files()] == [topic]
+    assert json.loads((root / visible()[0]).read_text())[0] == topic
+
+
+def test_a_resolved_file_holds_the_encoders_payload_and_may_be_written_twice(
+    open_sink: OpenSink, visible: Visible, root: Path, start: Timestamp
+) -> None:
+    sink = open_sink({"compression": "gzip"})
+    sink.emit_resolved(start)
+    once = visible(), (root / visible()[0]).read_bytes()
+    sink.emit_resolved(start)
+    open_sink().emit_resolved(start)
+    assert (visible(), (root / visible()[0]).read_bytes()) == once
+    assert once[1] == f'{{"resolved":"{start}"}}'.encode()
+
+
+def test_a_closed_sink_refuses_everything_and_may_be_closed_again(
+    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, start: Timestamp
+) -> None:
+    sink = open_sink()
+    sink.begin(slice_of())
+    sink.emit(rows([1]))
+    sink.close()
+    sink.close()
+    calls: list[Callable[[], Any]] = [
+        lambda: sink.begin(slice_of()),
+        lambda: sink.emit(rows([1])),
+        sink.flush,
+        lambda: sink.emit_resolved(start),
+    ]
+    for call in calls:
+        with pytest.raises(TerminalSinkError, match="closed"):
+            call()
+    assert visible() == []
+
+
+def test_rows_before_begin_are_refused(open_sink: OpenSink, rows: Rows) -> None:
+    with pytest.raises(TerminalSinkError, match="before begin"):
+        open_sink().emit(rows([1]))
+
+
+def test_a_sink_does_nothing_until_it_is_used(context: Callable[..., SinkContext], root: Path) -> None:
+    sink = CloudStorageSink(context(uri="file://relative"))
+    sink.close()
+    assert not root.exists()
+
+
+def test_the_open_files_of_all_topics_together_are_bounded(
+    open_sink: OpenSink, rows: Rows, slice_of: SliceOf, data_files: DataFiles
+) -> None:
+    sink = open_sink({"file_size": "2KB"})
+    sink.begin(slice_of())
+    most = 0
+    for number in range(600):
+        sink.emit(rows([number], table=f"table{number % 50}"))
+        most = max(most, sink.buffered_bytes)
+    assert 4 * 2048 - 100 < most <= 4 * 2048
+    assert sink.flush().messages == 600
+    assert sink.buffered_bytes == 0
+    assert [file.counter for file in data_files()] == list(range(len(data_files())))
+
+
+def test_open_compressors_are_bounded_too(
+    open_sink: OpenSink, rows: Rows, slice_of: SliceOf, data_files: DataFiles
+) -> None:
+    sink = open_sink({"compression": "zstd"})
+    sink.begin(slice_of())
+    for number in range(40):
+        sink.emit(rows([number], table=f"table{number}"))
+    assert len(data_files()) >= 40 - 16
+    assert sink.flush().messages == 40
+
+
+def test_two_tables_of_one_topic_are_refused(open_sink: OpenSink) -> None:
+    tables = (TableName("shop", "public", "orders"), TableName("shop", "eu", "orders"))
+    with pytest.raises(ConfigError) as refused:
+        open_sink(tables=tables).check()
+    assert str(refused.value) == (
+        "tables eu.orders and public.orders would both be written as topic 'orders': set the option full_table_name, or"
+        " put them into changefeeds of their own"
+    )
+    open_sink(tables=tables, full_table_name=True).check()
+
+
+def test_names_that_are_too_long_are_refused_before_the_start(open_sink: OpenSink) -> None:
+    tables = (TableName("d" * 63, "s" * 63, "t" * 63),)
+    with pytest.raises(ConfigError) as refused:
+        open_sink(tables=tables, full_table_name=True).check()
+    assert str(refused.value) == (
+        f"file names of topic '{tables[0].full}' would have 283 bytes, the sink takes 255:"
+        " shorten topic_prefix, or do without full_table_name"
+    )
+    open_sink(tables=tables).check()
