@@ -1,0 +1,85 @@
+"""From commit to durable file at 1,000 changes a second."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from benchmarks.context import Bench
+from benchmarks.feed import Feed
+from benchmarks.report import Figure, Target, percentile
+from benchmarks.workload import TABLE, connect, create_table
+
+__all__ = ["run"]
+
+_KEYS = 10_000
+_CHANGES_PER_S = 1000
+_ROWS = 10
+"""Rows of a transaction: 100 transactions a second."""
+_WARM_UP_S = 4.0
+
+
+def run(bench: Bench) -> Iterator[Figure]:
+    """Measure, for each change, from just before its commit to when its file was renamed into place.
+
+    Each transaction is one statement that writes the database's clock into its rows, so the time in a row lies a little
+    before its commit: the latency shown is never too small by that. A file is renamed after its data was synced; the
+    kernel notes when (`ctime`), so nothing needs to watch the directory and take time from what is measured.
+    """
+    options = {"min_checkpoint_frequency": "0s", "partition_format": "flat"}
+    with bench.database("bench_latency") as uri, bench.scratch("latency") as scratch:
+        create_table(uri, _KEYS)
+        feed = Feed(scratch, uri, options=options)
+        feed.run_once()
+        with feed.running() as peaks:
+            _commit(uri, _WARM_UP_S)
+            began = time.time()
+            _commit(uri, bench.sizes.latency_s)
+            ended = time.time()
+            time.sleep(3.0)
+        files = [path for path in feed.data_files() if path.stat().st_ctime >= began]
+        latencies = [latency for path in files for latency in _latencies(path, since=began)]
+    details = {
+        "changes": len(latencies),
+        "changes_per_s": len(latencies) / (ended - began),
+        "files": len(files),
+        "greatest_s": max(latencies),
+        "peak_rss_by_role": peaks.by_role(),
+    }
+    for share, limit in ((0.5, 0.5), (0.99, 1.5)):
+        yield Figure(
+            name=f"latency from commit to durable file, p{share * 100:.0f}",
+            value=percentile(latencies, share),
+            unit="s",
+            target=Target(below=limit),
+            peak_rss=peaks.largest,
+            details=details,
+        )
+
+
+def _commit(uri: str, seconds: float) -> None:
+    """Commit transactions at an even pace for *seconds*; one that comes late does not move those after it."""
+    pause = threading.Event()
+    interval_s = _ROWS / _CHANGES_PER_S
+    with connect(uri) as connection:
+        began = time.monotonic()
+        for number in range(int(seconds / interval_s)):
+            pause.wait(max(0.0, began + number * interval_s - time.monotonic()))
+            first = number * _ROWS % _KEYS
+            connection.execute(
+                f"UPDATE {TABLE} SET amount = (amount + 1) %% 100, created = clock_timestamp()"
+                " WHERE id > %s AND id <= %s",
+                (first, first + _ROWS),
+            )
+
+
+def _latencies(path: Path, *, since: float) -> Iterator[float]:
+    visible = path.stat().st_ctime
+    for line in path.read_bytes().splitlines():
+        created = datetime.fromisoformat(json.loads(line)["after"]["created"]).timestamp()
+        if created >= since:
+            yield visible - created

