@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cdc_core.errors import ConfigError
-from cdc_core.masking import is_secret_name, masked_uri
+from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.options import MB, ByteSize, Duration, format_duration, option
 
 __all__ = ["Changefeed", "ChangefeedOptions"]
@@ -54,6 +54,11 @@ class Changefeed:
             if "://" not in uri:
                 raise ConfigError(
                     f"changefeed '{self.name}': {key} is '{masked_uri(uri)}', which is no URI such as {example}"
+                )
+            if has_unencoded_password(uri):
+                raise ConfigError(
+                    f"changefeed '{self.name}': the password in {key} must be percent-encoded: / is %2F, ? is %3F, "
+                    "# is %23, @ is %40, % is %25"
                 )
 
     def __repr__(self) -> str:

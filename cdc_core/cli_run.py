@@ -56,7 +56,10 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
         raise
     store = ProgressStore(url)
     store.open()
-    state_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"'{state_dir}' cannot be the state directory: {error.strerror}") from error
     try:
         with session.status_view() as status:
             return run_job(job, store=store, state_dir=state_dir, once=once, status=status)
@@ -97,7 +100,7 @@ def check(session: CliSession, file: str, name: str | None) -> int:
 def _find(file: str, name: str | None) -> tuple[Changefeed, Path]:
     """Return the changefeed asked for and the directory that its state belongs to."""
     path = Path(file)
-    if path.exists() or path.suffix == ".toml" or len(path.parts) > 1:
+    if path.is_file() or path.suffix == ".toml" or len(path.parts) > 1:
         return read_changefeed(path, name), path.parent
     if file not in pipeline_names():
         raise ConfigError(f"there is no file '{file}', and no installed package publishes a pipeline of that name")

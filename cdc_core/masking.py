@@ -9,7 +9,15 @@ import traceback
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
-__all__ = ["MaskingFilter", "is_secret_name", "mask", "masked_uri", "secret_forms", "uri_secrets"]
+__all__ = [
+    "MaskingFilter",
+    "has_unencoded_password",
+    "is_secret_name",
+    "mask",
+    "masked_uri",
+    "secret_forms",
+    "uri_secrets",
+]
 
 MASK = "***"
 
@@ -18,6 +26,8 @@ _SECRET_NAME = re.compile(
     r"|(access|account|api|private|encryption|shared)_?key(?!_?id)",
     re.IGNORECASE,
 )
+_HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")
+"""Hosts with ports, as they may follow `://`."""
 _SHORT = 4
 """Below this length a secret is replaced only where it stands alone, so that the password 'a' leaves readable text."""
 
@@ -57,6 +67,12 @@ def uri_secrets(uri: str) -> frozenset[str]:
             found.add(raw)
             found.update(value for _, value in parse_qsl(parameter))
     return frozenset(found - {""})
+
+
+def has_unencoded_password(uri: str) -> bool:
+    """Return whether *uri* can only be read as one whose password has an unencoded `/`, `?` or `#`."""
+    _, password, _ = _split_password(uri)
+    return re.search(r"[/?#]", password) is not None
 
 
 def secret_forms(secrets: Iterable[str]) -> frozenset[str]:
@@ -100,11 +116,11 @@ def _split_password(uri: str) -> tuple[str, str, str]:
     user, colon, password = authority.rpartition("@")[0].partition(":")
     if colon:
         return f"{scheme}://{user}:", password, rest[len(user) + 1 + len(password) :]
-    host, colon, port = authority.partition(":")
-    if "@" in rest[len(authority) :] and "@" not in authority and colon and not port.isdigit():
+    if "@" in rest and "@" not in authority and not _HOSTS.fullmatch(authority):
         # a password with an unencoded '/', '?' or '#': the URI is wrong, but the password must not show
-        password = rest[len(host) + 1 :].rpartition("@")[0]
-        return f"{scheme}://{host}:", password, rest[len(host) + 1 + len(password) :]
+        user = authority.partition(":")[0]
+        password = rest[len(user) + 1 :].rpartition("@")[0]
+        return f"{scheme}://{user}:", password, rest[len(user) + 1 + len(password) :]
     return f"{scheme}://{authority}", "", rest[len(authority) :]
 
 

@@ -76,7 +76,7 @@ def load_plugin(manager: pluggy.PluginManager, source: PluginSource) -> Loaded:
     """
     try:
         plugin = source.load()
-    except Exception as error:  # whatever a stranger's module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
         return Loaded(source=source, problem=f"cannot be imported: {_reason(error)}")
     problem = _misspelled(plugin)
     try:
@@ -173,5 +173,5 @@ def _shown(value: object) -> str:
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -126,7 +126,15 @@ def _secrets(changefeed: Changefeed, parsed: list[Any]) -> frozenset[str]:
     found = set(uri_secrets(changefeed.source) | uri_secrets(changefeed.sink))
     for options in parsed:
         found.update(secret_values(options))
-    found.update(
-        value for name, value in changefeed.options.items() if isinstance(value, str) and value and is_secret_name(name)
-    )
+    found.update(_secret_texts(changefeed.options))
+    found.update(_secret_texts(changefeed.spark))
     return frozenset(found)
+
+
+def _secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts under names that look secret, in tables within tables too."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _secret_texts(value)
+        elif isinstance(value, str) and value and is_secret_name(name):
+            yield value

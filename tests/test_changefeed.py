@@ -48,6 +48,7 @@ def test_names_that_could_not_name_files_and_slots_are_refused(name: str) -> Non
         ({"tables": "public.orders"}, "tables must be a list"),
         ({"tables": ("a", "b", "a")}, "lists table 'a' twice"),
         ({"source": "host/shop"}, "source is 'host/shop', which is no URI such as postgresql://"),
+        ({"source": "postgresql://u:pa/ss@h/d"}, "the password in source must be percent-encoded: / is %2F"),
         ({"sink": "/data/out"}, "sink is '/data/out', which is no URI such as file://"),
     ],
 )

@@ -105,6 +105,16 @@ def test_progress_may_be_kept_in_a_database(file: Path, tmp_path: Path, engine: 
     assert got["state_dir"].is_dir()
 
 
+@pytest.mark.parametrize("state", ["{file}/state", "sqlite:///{directory}/shared.sqlite"])
+def test_a_state_directory_that_cannot_be_exits_with_2(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str], state: str
+) -> None:
+    engine(lambda _job, **_rest: 0)
+    (file.parent / ".cdc").write_text("in the way")
+    assert main(["run", str(file), "--state", state.format(file=file, directory=file.parent)]) == 2
+    assert "cannot be the state directory: " in capsys.readouterr().err
+
+
 def test_a_progress_store_out_of_reach_exits_with_2_without_its_password(
     file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,6 +161,10 @@ def test_every_secret_is_known_to_the_mask() -> None:
     assert secretive().secrets() >= {*SECRETS, "store-pw"}
 
 
+def test_what_looks_secret_among_the_options_of_spark_is_known_too() -> None:
+    assert "s3-key" in job(spark={"spark.hadoop.fs.s3a.secret.key": "s3-key"}).secrets()
+
+
 def test_a_secret_is_known_in_its_encoded_and_its_decoded_form() -> None:
     forms = job(source="paper://user:p%40ss%2Fword@desk/db").secrets()
     assert {"p%40ss%2Fword", "p@ss/word"} <= forms

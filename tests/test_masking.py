@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_core.masking import MaskingFilter, is_secret_name, mask, masked_uri, secret_forms, uri_secrets
+from cdc_core.masking import (
+    MaskingFilter,
+    has_unencoded_password,
+    is_secret_name,
+    mask,
+    masked_uri,
+    secret_forms,
+    uri_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +39,9 @@ from cdc_core.masking import MaskingFilter, is_secret_name, mask, masked_uri, se
         ),
         ("file:///data/out?file_size=1MB", "file:///data/out?file_size=1MB", set()),
         ("s3://bucket/a@b", "s3://bucket/a@b", set()),
+        ("postgresql://a:1,b:2/d?user=x@y", "postgresql://a:1,b:2/d?user=x@y", set()),
+        ("postgresql://[::1]:5432/d?user=x@y", "postgresql://[::1]:5432/d?user=x@y", set()),
+        ("postgresql:///d?user=x@y", "postgresql:///d?user=x@y", set()),
         ("no uri at all", "no uri at all", set()),
         ("", "", set()),
     ],
@@ -38,6 +49,12 @@ from cdc_core.masking import MaskingFilter, is_secret_name, mask, masked_uri, se
 def test_passwords_and_secret_parameters_are_found(uri: str, shown: str, secrets: set[str]) -> None:
     assert masked_uri(uri) == shown
     assert uri_secrets(uri) == secrets
+
+
+def test_a_password_that_is_not_encoded_is_recognized() -> None:
+    assert has_unencoded_password("postgresql://u:pa/ss@h/d")
+    assert not has_unencoded_password("postgresql://u:pa%2Fss@h/d")
+    assert not has_unencoded_password("postgresql://h:5432/d@x")
 
 
 @given(st.text(min_size=4), st.sampled_from(["user:{}@h/d", "u@h/d?password={}", "h:1/d?token={}&x=y"]))

@@ -39,7 +39,7 @@ WRONG_TYPE = """
 """
 
 
-def failing(error: Exception, distribution: str = "cdc-broken") -> PluginSource:
+def failing(error: BaseException, distribution: str = "cdc-broken") -> PluginSource:
     def load() -> object:
         raise error
 
@@ -73,6 +73,11 @@ def test_a_plugin_that_fails_to_import_stops_no_other() -> None:
     broken = [listed for listed in found.listing() if listed.problem]
     assert [(row.distribution, row.version) for row in broken] == [("cdc-broken", "0.3")]
     assert broken[0].problem == "cannot be imported: ImportError: No module named 'x'"
+
+
+def test_a_plugin_that_tries_to_exit_stops_no_other() -> None:
+    found = PluginHost([failing(SystemExit(3)), source_of(plugin(sink()), "cdc-shelf")])
+    assert found.sink_for("shelf://x").name == "shelf"
 
 
 def test_a_misspelled_hook_is_named_with_the_right_spelling() -> None:
