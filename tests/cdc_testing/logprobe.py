@@ -1,0 +1,156 @@
+"""Tables of a real PostgreSQL as the decoders of the log and of the scan see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import adbc_driver_postgresql.dbapi as adbc
+import psycopg
+import pyarrow as pa
+from cdc_rangefeed_postgres.pgoutput import LogDecoder, Lookup
+from cdc_rangefeed_postgres.scanvalues import select_list, to_struct
+from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
+
+from cdc_core import Column, RowBatch, TableName, TableSchema, Timestamp
+
+__all__ = ["LogProbe"]
+
+_SETTINGS = {
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+_TYPES = """
+    SELECT t.oid, format_type(t.oid, NULL), t.typtype::text, t.typbasetype, t.typtypmod,
+           CASE WHEN t.typoutput = 'array_out'::regproc THEN t.typelem ELSE 0 END, t.typdelim::text,
+           ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder),
+           ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = t.typrelid AND attnum > 0
+                 AND NOT attisdropped AND t.typtype = 'c' ORDER BY attnum),
+           ARRAY(SELECT atttypid FROM pg_attribute WHERE attrelid = t.typrelid AND attnum > 0
+                 AND NOT attisdropped AND t.typtype = 'c' ORDER BY attnum),
+           ARRAY(SELECT atttypmod FROM pg_attribute WHERE attrelid = t.typrelid AND attnum > 0
+                 AND NOT attisdropped AND t.typtype = 'c' ORDER BY attnum)
+    FROM pg_type t WHERE t.oid = ANY(%s::oid[])
+"""
+
+
+class LogProbe:
+    """One slot and publication of one database. Everything executed after `__enter__` is in the log."""
+
+    def __init__(self, uri: str) -> None:
+        self._sql = psycopg.connect(uri, autocommit=True)
+        self._arrow = adbc.connect(uri, autocommit=True)
+        self._versions: dict[int, list[TableVersion]] = {}
+
+    def __enter__(self) -> Self:
+        for name, value in _SETTINGS.items():
+            self.execute(f"SET {name} TO '{value}'")
+            self._fetch(f"SET {name} TO '{value}'")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sql.close()
+        self._arrow.close()
+
+    def execute(self, statement: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        cursor = self._sql.execute(statement, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+    def transaction(self, *statements: str) -> None:
+        """Execute *statements* in one transaction."""
+        with self._sql.transaction():
+            for statement in statements:
+                self.execute(statement)
+
+    def watch(self, *tables: str, key: Sequence[str] = ("id",)) -> None:
+        """Create slot and publication of *tables* as they are now."""
+        self.execute(f"CREATE PUBLICATION probe FOR TABLE {', '.join(tables)}")
+        self.execute("SELECT pg_create_logical_replication_slot('probe' || current_database(), 'pgoutput')")
+        for table in tables:
+            self.learn(table, key=key)
+
+    def learn(self, table: str, *, key: Sequence[str] = ("id",)) -> TableVersion:
+        """Add the present version of *table* to those that may occur in the log, and return it."""
+        ((relid,),) = self.execute("SELECT %s::regclass::oid", [table])
+        versions = self._versions.setdefault(relid, [])
+        versions.append(self.version(table, key=key, number=len(versions) + 1))
+        return versions[-1]
+
+    def version(self, table: str, *, key: Sequence[str] = ("id",), number: int = 1) -> TableVersion:
+        rows = self.execute(
+            "SELECT attname, atttypid, atttypmod FROM pg_attribute WHERE attrelid = %s::regclass"
+            " AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            [table],
+        )
+        columns = tuple(PgColumn(name, oid, typmod, name in key) for name, oid, typmod in rows)
+        types = TypeCatalog()
+        while wanted := types.unknown(column.oid for column in columns):
+            found = {row[0]: _info(row) for row in self.execute(_TYPES, [list(wanted)])}
+            assert found.keys() == wanted
+            types = TypeCatalog({**types.types, **found})
+        schema = TableSchema(
+            name=TableName("probe", "public", table),
+            version=number,
+            columns=tuple(Column(name=column.name, type=column_type(column, types)) for column in columns),
+            primary_key=tuple(key),
+        )
+        return TableVersion(schema, columns, types)
+
+    def messages(self, *, binary: bool) -> pa.Array:
+        """Return all messages of the log."""
+        ((slot,),) = self.execute("SELECT 'probe' || current_database()")
+        table = self._fetch(
+            f"SELECT data FROM pg_logical_slot_peek_binary_changes('{slot}', NULL, NULL,"
+            f" 'proto_version', '1', 'publication_names', 'probe', 'binary', '{str(binary).lower()}')"
+        )
+        return table.column(0).combine_chunks()
+
+    def decoder(
+        self,
+        *,
+        after: Timestamp = Timestamp(),
+        until: Timestamp | None = None,
+        diff: bool = False,
+        mvcc: bool = False,
+        lookup: Lookup | None = None,
+    ) -> LogDecoder:
+        return LogDecoder(
+            self._versions, start_lsn=0, end_lsn=1 << 62, after=after, until=until, diff=diff, mvcc=mvcc, lookup=lookup
+        )
+
+    def log(self, *, binary: bool, diff: bool = False, lookup: Lookup | None = None) -> list[RowBatch]:
+        """Return all rows of the log, decoded in one go."""
+        return self.decoder(diff=diff, lookup=lookup).decode(self.messages(binary=binary))
+
+    def scan(self, version: TableVersion, columns: Sequence[str] | None = None, *, where: str = "true") -> pa.Array:
+        """Return the rows of a table in the order of its column id."""
+        chunk = self._fetch(
+            f"SELECT {select_list(version, columns)} FROM {version.schema.name} WHERE {where} ORDER BY id"
+        ).combine_chunks()
+        batches = chunk.to_batches()
+        if not batches:
+            batches = [pa.RecordBatch.from_arrays([pa.array([], f.type) for f in chunk.schema], schema=chunk.schema)]
+        return to_struct(batches[0], version, columns)
+
+    def _fetch(self, query: str) -> pa.Table:
+        with self._arrow.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetch_arrow_table()
+
+
+def _info(row: tuple[Any, ...]) -> TypeInfo:
+    oid, name, typtype, base, typmod, element, delimiter, labels, names, oids, typmods = row
+    return TypeInfo(
+        oid=oid,
+        name=name,
+        typtype=typtype,
+        base=base,
+        typmod=typmod,
+        element=element,
+        delimiter=delimiter,
+        labels=tuple(labels),
+        fields=tuple(zip(names, oids, typmods, strict=True)),
+    )
