@@ -56,7 +56,7 @@ def to_json(oid: int, catalog: TypeCatalog) -> ToJson:
     """Return the function that turns the text form of values of a type into JSON text."""
     info, _ = catalog.base(oid)
     if info.element:
-        return _array(to_json(info.element, catalog), catalog.base(info.element)[0].delimiter)
+        return _array(to_json(info.element, catalog), info.delimiter)
     if info.typtype == "c":
         return _composite([(name, to_json(field, catalog)) for name, field, _ in info.fields])
     type_ = column_type(PgColumn("", oid), catalog)
