@@ -1,0 +1,141 @@
+"""A bank whose books tell what a consumer missed.
+
+Every transaction moves money between two accounts, so the total never changes: a cut through a transaction shows. Every
+write raises the row's `version` by one: a lost version leaves a gap. Accounts are opened and closed with their money
+moved, and now and then an account gets another number (a change of the key).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from cdc_rangefeed_postgres.demo.audit import audit
+from cdc_testing.files import validate
+from cdc_testing.validators import CutValidator, OrderValidator, VersionValidator
+from psycopg import errors
+
+__all__ = ["TABLES", "Bank", "assert_faithful", "open_bank"]
+
+TABLES = ("public.accounts", "public.closed")
+ACCOUNTS = 200
+TOTAL = ACCOUNTS * 1000
+
+
+def open_bank(uri: str, *, filler: int = 0) -> None:
+    """Create the tables, with *filler* more accounts that nobody uses, which make the initial scan last."""
+    with psycopg.connect(uri) as connection:
+        connection.execute(
+            "CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL, version int NOT NULL, note text)"
+        )
+        connection.execute("CREATE TABLE closed (id bigint PRIMARY KEY, balance bigint NOT NULL)")
+        connection.execute(
+            "INSERT INTO accounts SELECT n, 1000, 1, 'account ' || n FROM generate_series(1, %s) n", [ACCOUNTS]
+        )
+        connection.execute(
+            "INSERT INTO accounts SELECT -n, 0, 1, repeat('x', 100) FROM generate_series(1, %s) n", [filler]
+        )
+
+
+class Bank:
+    """Tellers at work on the database at *uri* from entering to leaving; they bear with a server that is restarted."""
+
+    def __init__(self, uri: str, *, tellers: int = 2, seed: int = 0) -> None:
+        self._uri = uri
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self.transactions = 0
+        self._threads = [
+            threading.Thread(target=self._work, args=(random.Random(seed * 100 + number),)) for number in range(tellers)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self._failure is not None and error is None:
+            raise self._failure
+
+    def _work(self, chance: random.Random) -> None:
+        try:
+            while not self._stop.is_set():
+                try:
+                    with psycopg.connect(self._uri, connect_timeout=5) as connection:
+                        while not self._stop.is_set():
+                            self._transact(connection, chance)
+                except psycopg.OperationalError:
+                    self._stop.wait(0.05)
+        except BaseException as error:
+            self._failure = error
+
+    def _transact(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+        try:
+            chance.choices((_transfer, _renumber, _close), weights=(90, 5, 5))[0](connection, chance)
+            connection.commit()
+            self.transactions += 1
+        except (errors.DeadlockDetected, errors.UniqueViolation):
+            connection.rollback()
+
+
+def assert_faithful(directory: Path, uri: str) -> int:
+    """See that the files below *directory* hold all that the bank did, in order; return how many rows they have.
+
+    The bank must be closed and the last resolved mark must cover all it did.
+    """
+    validators = (OrderValidator(), VersionValidator("accounts", "version"), CutValidator(_books))
+    rows, marks = validate(directory, validators)
+    for validator in validators:
+        assert validator.failures() == []
+    assert marks > 0
+    found = audit(directory, uri, [table.partition(".")[2] for table in TABLES])
+    assert (found.missing, found.extra, found.out_of_order) == (0, 0, 0)
+    return rows
+
+
+def _books(state: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str | None:
+    total = sum(row["balance"] for table in ("accounts", "closed") for row in state.get(table, {}).values())
+    return None if total == TOTAL else f"the books say {total}, not {TOTAL}"
+
+
+def _transfer(connection: psycopg.Connection[Any], chance: random.Random) -> None:
+    giver, taker = chance.sample(range(1, ACCOUNTS + 1), 2)
+    amount = chance.randint(1, 100)
+    pay = "UPDATE accounts SET balance = balance + %s, version = version + 1, note = %s WHERE id = %s"
+    for account, change in sorted([(giver, -amount), (taker, amount)]):
+        if connection.execute(pay, [change, f"moved {change}", account]).rowcount != 1:
+            connection.rollback()
+            return
+
+
+def _renumber(connection: psycopg.Connection[Any], chance: random.Random) -> None:
+    """Give an account another number and back, in two transactions; its versions go on under each."""
+    account = chance.randint(1, ACCOUNTS)
+    rename = "UPDATE accounts SET id = %s, version = version + 1 WHERE id = %s"
+    other = account + ACCOUNTS * chance.randint(1, 1_000_000)
+    if connection.execute(rename, [other, account]).rowcount == 1:
+        connection.commit()
+        connection.execute("UPDATE accounts SET id = %s WHERE id = %s", [account, other])
+
+
+def _close(connection: psycopg.Connection[Any], chance: random.Random) -> None:
+    """Move an account's money to the closed ones, and open it again with the same money and its versions kept."""
+    account = chance.randint(1, ACCOUNTS)
+    gone = connection.execute("DELETE FROM accounts WHERE id = %s RETURNING balance, version", [account]).fetchone()
+    if gone is None:
+        return
+    connection.execute("INSERT INTO closed VALUES (%s, %s)", [account, gone[0]])
+    connection.commit()
+    connection.execute("DELETE FROM closed WHERE id = %s", [account])
+    connection.execute("INSERT INTO accounts VALUES (%s, %s, %s, 'again')", [account, gone[0], gone[1] + 1])

@@ -1,0 +1,210 @@
+"""`cdc run` as a process tree that a test can watch and hurt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+__all__ = ["Feed", "eventually"]
+
+LIMIT_S = 120.0
+
+
+def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S) -> None:
+    """Return as soon as *condition* holds. Raises: AssertionError saying *what* did not come."""
+    deadline = time.monotonic() + limit_s
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
+        pause.wait(0.02)
+
+
+class Feed:
+    """A changefeed in a directory of its own: its TOML file, its state, its files, its log.
+
+    Runs are started and ended one after another; the log holds all of them. Leaving the context kills what runs.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        source: str,
+        tables: Sequence[str],
+        *,
+        options: Mapping[str, object] | None = None,
+        spark: Mapping[str, str] | None = None,
+        sink: str | None = None,
+    ) -> None:
+        self.directory = directory
+        self.files = directory / "files"
+        self.state = directory / "state"
+        self.toml = directory / "feed.toml"
+        self.log_path = directory / "run.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **(options or {})}
+        lines = [
+            "[changefeed.test]",
+            f"source = {_toml(source)}",
+            f"tables = [{', '.join(_toml(table) for table in tables)}]",
+            f"sink = {_toml(sink or f'file://{self.files}')}",
+            "[changefeed.test.options]",
+            *(f"{name} = {_toml(value)}" for name, value in chosen.items()),
+            "[changefeed.test.spark]",
+            *(f"{_toml(name)} = {_toml(value)}" for name, value in (spark or {}).items()),
+        ]
+        directory.mkdir(parents=True, exist_ok=True)
+        self.toml.write_text("\n".join(lines) + "\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None and self.process.poll() is None:
+            for process in self.tree():
+                _kill(process)
+            self.process.wait()
+        if error is not None:
+            sys.stderr.write(f"--- {self.log_path}\n{self.log_tail()}\n")
+
+    def start(self, *arguments: str) -> None:
+        """Start `cdc run` and return at once."""
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cdc_core", "run", str(self.toml), "--state", str(self.state), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    def wait(self, *, limit_s: float = LIMIT_S) -> int:
+        """Return the exit status once the run has ended by itself."""
+        assert self.process is not None
+        try:
+            return self.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the run did not end in {limit_s:.0f} s\n{self.log_tail()}") from None
+
+    def once(self, *, limit_s: float = LIMIT_S) -> None:
+        """Run with --once and see that it succeeds."""
+        self.start("--once")
+        status = self.wait(limit_s=limit_s)
+        assert status == 0, f"cdc run --once ended with status {status}\n{self.log_tail()}"
+
+    def stop(self) -> None:
+        """Stop cleanly and see that it does."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        status = self.wait()
+        assert status == 0, f"cdc run ended with status {status}\n{self.log_tail()}"
+
+    def until(self, what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S) -> None:
+        """Return as soon as *condition* holds while the run is alive."""
+
+        def holds() -> bool:
+            assert self.process is not None
+            met = condition()
+            assert met or self.process.poll() is None, f"the run ended before {what}\n{self.log_tail()}"
+            return met
+
+        eventually(what, holds, limit_s=limit_s)
+
+    def tree(self) -> list[psutil.Process]:
+        """Return the driver and all its descendants, itself first."""
+        assert self.process is not None
+        try:
+            driver = psutil.Process(self.process.pid)
+            return [driver, *driver.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def kill_driver(self) -> None:
+        """SIGKILL `cdc run` itself, and wait until the JVM and workers that it leaves behind are gone too."""
+        assert self.process is not None
+        orphans = self.tree()[1:]
+        self.process.kill()
+        self.process.wait()
+        _, alive = psutil.wait_procs(orphans, timeout=60)
+        assert not alive, f"processes outlive the driver: {alive}"
+
+    def kill_jvm(self) -> None:
+        """SIGKILL Spark's JVM."""
+        for process in self.tree():
+            if _name(process).startswith("java"):
+                _kill(process)
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the Python worker processes that run tasks."""
+        return [process for process in self.tree() if "pyspark.daemon" in _command(process)]
+
+    def kill_a_worker(self) -> bool:
+        """SIGKILL one busy Python worker; return whether there was one."""
+        busy = [process for process in self.workers() if _parent_is(process, "pyspark.daemon")]
+        if not busy:
+            return False
+        _kill(max(busy, key=_cpu))
+        return True
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self) -> str:
+        return "\n".join(self.log().splitlines()[-25:])
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return (
+        str(value)
+        if isinstance(value, int | float)
+        else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    )
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
+
+
+def _cpu(process: psutil.Process) -> float:
+    try:
+        return float(sum(process.cpu_times()[:2]))
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def _parent_is(process: psutil.Process, text: str) -> bool:
+    try:
+        parent = process.parent()
+    except psutil.NoSuchProcess:
+        return False
+    return parent is not None and text in _command(parent)
