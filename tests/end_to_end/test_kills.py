@@ -1,0 +1,140 @@
+"""kill -9 of everything, at random moments: nothing is lost, order holds, cuts are consistent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
+from cdc_testing.files import last_resolved
+from cdc_testing.runs import Feed, eventually
+
+pytestmark = pytest.mark.slow
+
+SMALL_STEPS = {"max_step_bytes": "256KB", "scan_round": "300ms"}
+
+
+@pytest.fixture
+def own_server() -> Iterator[EmbeddedPostgres]:
+    """A server that a test may kill: with fsync on, since what it acknowledged must survive."""
+    with EmbeddedPostgres() as server:
+        yield server
+
+
+def files(feed: Feed) -> int:
+    return sum(1 for _ in feed.files.rglob("*.ndjson"))
+
+
+def finish(feed: Feed, uri: str) -> None:
+    feed.once()
+    assert assert_faithful(feed.files, uri) > 0
+
+
+def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(database: str, tmp_path: Path) -> None:
+    chance = random.Random(1)
+    open_bank(database, filler=60_000)
+    with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
+        for _ in range(3):
+            feed.start()
+            target = files(feed) + chance.randint(1, 12)
+            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
+            feed.kill_driver()
+    finish(feed, database)
+    assert "initial scan begins at" in feed.log()
+
+
+def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(database: str, tmp_path: Path) -> None:
+    chance = random.Random(2)
+    open_bank(database)
+    with Feed(tmp_path, database, TABLES) as feed, Bank(database):
+        for _ in range(3):
+            feed.start()
+            before = last_resolved(feed.files)
+            feed.until("a resolved mark", lambda before=before: last_resolved(feed.files) > before)  # type: ignore[misc]
+            target = files(feed) + chance.randint(1, 10)
+            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
+            feed.kill_driver()
+    finish(feed, database)
+
+
+def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    open_bank(database, filler=20_000)
+    with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
+        feed.start()
+        for _ in range(5):
+            target = files(feed) + chance.randint(1, 10)
+            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
+            feed.until("a worker to kill", feed.kill_a_worker)
+        target = files(feed) + 5
+        feed.until("files after the last kill", lambda: files(feed) >= target)
+        feed.stop()
+    finish(feed, database)
+
+
+def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path) -> None:
+    open_bank(database)
+    with Feed(tmp_path, database, TABLES, options={"retry_backoff": "100ms"}) as feed, Bank(database):
+        feed.start()
+        feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
+        feed.kill_jvm()
+        seen = last_resolved(feed.files)
+        feed.until("a later resolved mark", lambda: last_resolved(feed.files) > seen)
+        feed.stop()
+    finish(feed, database)
+
+
+def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path: Path) -> None:
+    chance = random.Random(4)
+    uri = own_server.uri()
+    open_bank(uri, filler=60_000)
+    options = {**SMALL_STEPS, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
+    with Feed(tmp_path, uri, TABLES, options=options) as feed, Bank(uri):
+        feed.start()
+        for _ in range(3):
+            target = files(feed) + chance.randint(1, 10)
+            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
+            own_server.kill()
+            own_server.start()
+        target = files(feed) + 5
+        feed.until("files after the last kill", lambda: files(feed) >= target)
+        feed.stop()
+    finish(feed, uri)
+
+
+def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path) -> None:
+    open_bank(database)
+    with Feed(tmp_path, database, TABLES) as feed:
+        with Bank(database):
+            feed.start()
+            feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
+            target = files(feed) + 5
+            feed.until("more files", lambda: files(feed) >= target)
+            feed.stop()
+        seen = [line for path in feed.files.rglob("*.ndjson") for line in path.read_text().splitlines()]
+        assert len(seen) == len(set(seen))
+        feed.once()
+        all_rows = [line for path in feed.files.rglob("*.ndjson") for line in path.read_text().splitlines()]
+        assert len(all_rows) == len(set(all_rows))
+    assert_faithful(feed.files, database)
+
+
+def test_processes_of_a_killed_run_are_gone_before_the_next_one_begins(database: str, tmp_path: Path) -> None:
+    open_bank(database)
+    with Feed(tmp_path, database, TABLES) as feed:
+        feed.start()
+        feed.until("a file", lambda: files(feed) > 0)
+        orphans = feed.tree()[1:]
+        assert feed.process is not None
+        feed.process.kill()
+        feed.process.wait()
+        feed.once()
+        eventually("the first run's processes to end", lambda: not any(process.is_running() for process in orphans))
+    with psycopg.connect(database) as connection:
+        row = connection.execute("SELECT count(*) FROM accounts").fetchone()
+    assert row is not None
+    assert assert_faithful(feed.files, database) >= row[0]
