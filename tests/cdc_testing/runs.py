@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -167,11 +168,7 @@ class Feed:
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return (
-        str(value)
-        if isinstance(value, int | float)
-        else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
-    )
+    return str(value) if isinstance(value, int | float) else json.dumps(str(value))
 
 
 def _kill(process: psutil.Process) -> None:

@@ -1,5 +1,5 @@
 """Writes many files through a sink and prints by how many bytes the process grew. Run by test_memory.py."""
-# ruff: noqa: ARG002 - the encoder here only imitates sizes
+
 
 from __future__ import annotations
 

@@ -1,0 +1,129 @@
+"""`cdc run --once`: the tables, then what changed, and nothing twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.audit import audit
+from cdc_testing.files import last_resolved
+from cdc_testing.runs import Feed
+
+
+def rows(feed: Feed) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in feed.files.rglob("*.ndjson"))
+
+
+def assert_agrees(feed: Feed, uri: str, *tables: str) -> None:
+    found = audit(feed.files, uri, tables)
+    assert (found.missing, found.extra, found.out_of_order) == (0, 0, 0)
+
+
+@pytest.mark.slow
+def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int, note text)")
+        connection.execute("INSERT INTO items SELECT n, 0, 'item ' || n FROM generate_series(1, 50000) n")
+        with Feed(tmp_path, database, ["items"]) as feed:
+            feed.once()
+            assert rows(feed) == 50_000
+            assert_agrees(feed, database, "items")
+            connection.execute("UPDATE items SET n = n + 1 WHERE id <= 20000")
+            connection.execute("DELETE FROM items WHERE id > 49000")
+            feed.once()
+            assert rows(feed) == 50_000 + 20_000 + 1000
+            assert_agrees(feed, database, "items")
+            feed.once()
+            assert rows(feed) == 71_000
+            assert "initial scan begins at" in feed.log()
+            assert feed.log().count("no initial scan, following the log") == 2
+
+
+@pytest.mark.slow
+def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, note text)")
+        connection.execute("INSERT INTO items SELECT n, repeat('x', 200) FROM generate_series(1, 100000) n")
+    with Feed(tmp_path, database, ["items"], options={"max_step_bytes": "1MB"}) as feed:
+        feed.start()
+        feed.until("half of the scan", lambda: rows(feed) > 40_000)
+        feed.kill_driver()
+        delivered = rows(feed)
+        feed.once()
+        begins = [tuple(map(int, found)) for found in re.findall(r"scan begins at (\d+) of (\d+)", feed.log())]
+        assert begins[0][0] == 0
+        done, total = begins[1]
+        assert done > total // 4
+        # What was read twice is at most the step that the kill cut short.
+        assert rows(feed) - 100_000 < delivered - 100_000 * done // total + 10_000
+        assert_agrees(feed, database, "items")
+
+
+@pytest.mark.slow
+def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection, Feed(tmp_path, database, ["items"]) as feed:
+        connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
+        connection.execute("INSERT INTO items VALUES (1, 'one')")
+        feed.once()
+        connection.execute("INSERT INTO items VALUES (2, 'two')")
+        connection.execute("ALTER TABLE items ADD COLUMN b int")
+        connection.execute("INSERT INTO items VALUES (3, 'three', 3)")
+        connection.execute("ALTER TABLE items DROP COLUMN a")
+        connection.execute("INSERT INTO items VALUES (4, 4)")
+        feed.once()
+        found = {}
+        versions = set()
+        for path in sorted(feed.files.rglob("*.ndjson")):
+            for line in path.read_text().splitlines():
+                after = json.loads(line)["after"]
+                found[after["id"]] = after
+                versions.add((after["id"], path.stem.rpartition("-")[2]))
+        assert found == {
+            1: {"a": "one", "id": 1},
+            2: {"a": "two", "id": 2},
+            3: {"a": "three", "b": 3, "id": 3},
+            4: {"b": 4, "id": 4},
+        }
+        assert versions == {(1, "1"), (2, "1"), (3, "2"), (4, "3")}
+
+
+@pytest.mark.slow
+def test_resolved_reaches_what_was_committed_before_the_run(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection, Feed(tmp_path, database, ["items"]) as feed:
+        connection.execute("CREATE TABLE items (id int PRIMARY KEY)")
+        connection.execute("INSERT INTO items VALUES (1)")
+        row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
+        assert row is not None
+        feed.once()
+        assert last_resolved(feed.files).wall >= row[0] * 1000
+
+
+@pytest.mark.slow
+def test_diff_carries_the_row_before(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
+        connection.execute("ALTER TABLE items REPLICA IDENTITY FULL")
+        options = {"diff": True, "mvcc_timestamp": True, "topic_in_value": True, "full_table_name": True}
+        with Feed(tmp_path, database, ["items"], options=options) as feed:
+            feed.once()
+            connection.execute("INSERT INTO items VALUES (1, 'one')")
+            connection.execute("UPDATE items SET a = 'uno'")
+            connection.execute("UPDATE items SET id = 2")
+            connection.execute("DELETE FROM items")
+            feed.once()
+        lines = [line for path in sorted(feed.files.rglob("*.ndjson")) for line in path.read_text().splitlines()]
+        found = [json.loads(line) for line in lines]
+        assert [(row["key"], row["before"], row["after"]) for row in found] == [
+            ([1], None, {"a": "one", "id": 1}),
+            ([1], {"a": "one", "id": 1}, {"a": "uno", "id": 1}),
+            ([1], {"a": "uno", "id": 1}, None),
+            ([2], None, {"a": "uno", "id": 2}),
+            ([2], {"a": "uno", "id": 2}, None),
+        ]
+        name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+        assert {row["topic"] for row in found} == {f"{name}.public.items"}
+        assert all(row["mvcc_timestamp"] <= row["updated"] for row in found)
+        assert found[2]["updated"] == found[3]["updated"]

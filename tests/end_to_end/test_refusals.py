@@ -1,0 +1,136 @@
+"""Wrong input: one clear sentence, exit status 2, and nothing created on the server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.runs import Feed
+
+
+def refused(feed: Feed, command: str = "run", *, environment: Mapping[str, str] | None = None) -> str:
+    """Return the one line that `cdc run` (or check) says on its way out with status 2."""
+    arguments = [sys.executable, "-m", "cdc_core", command, str(feed.toml)]
+    if command == "run":
+        arguments += ["--state", str(feed.state)]
+    done = subprocess.run(
+        arguments, capture_output=True, text=True, timeout=60, env={**os.environ, **(environment or {})}
+    )
+    said = (done.stderr if command == "run" else done.stdout).strip()
+    assert done.returncode == 2, said
+    assert "Traceback" not in done.stderr
+    errors = [line for line in said.splitlines() if command == "check" or "error" in line]
+    return errors[-1] if errors else said
+
+
+@pytest.fixture
+def table(database: str) -> str:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, note text)")
+    return database
+
+
+def assert_nothing_created(uri: str) -> None:
+    with psycopg.connect(uri) as connection:
+        slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+        assert connection.execute(slots).fetchall() == []
+        assert connection.execute("SELECT pubname FROM pg_publication").fetchall() == []
+
+
+def test_an_unknown_option_is_refused_with_the_likely_one(table: str, tmp_path: Path) -> None:
+    said = refused(Feed(tmp_path, table, ["orders"], options={"updatd": True}))
+    assert "does not know option 'updatd'; did you mean 'updated'?" in said
+    assert_nothing_created(table)
+
+
+def test_an_unknown_sink_is_refused_with_what_to_install(table: str, tmp_path: Path) -> None:
+    said = refused(Feed(tmp_path, table, ["orders"], sink="kafka://broker:9092"))
+    assert "kafka" in said
+    assert "cdc-sink-kafka" in said
+    assert "cloudstorage" in said
+
+
+def test_malformed_toml_is_refused_with_its_line(table: str, tmp_path: Path) -> None:
+    feed = Feed(tmp_path, table, ["orders"])
+    feed.toml.write_text("[changefeed.orders]\nsource = \n")
+    said = refused(feed)
+    assert "feed.toml" in said
+    assert "line 2" in said
+
+
+def test_a_missing_table_is_refused_with_the_likely_one(table: str, tmp_path: Path) -> None:
+    said = refused(Feed(tmp_path, table, ["public.order"]))
+    assert "public.order" in said
+    assert "did you mean" in said
+    assert_nothing_created(table)
+
+
+def test_a_table_without_a_key_is_refused_with_the_remedy(table: str, tmp_path: Path) -> None:
+    with psycopg.connect(table) as connection:
+        connection.execute("CREATE TABLE heap (a int)")
+    said = refused(Feed(tmp_path, table, ["orders", "heap"]))
+    assert "public.heap" in said
+    assert "primary key" in said.lower()
+    assert_nothing_created(table)
+
+
+def test_diff_without_full_replica_identity_is_refused_with_the_statement(table: str, tmp_path: Path) -> None:
+    said = refused(Feed(tmp_path, table, ["orders"], options={"diff": True}))
+    assert 'ALTER TABLE "public"."orders" REPLICA IDENTITY FULL' in said
+    assert_nothing_created(table)
+
+
+def test_a_server_without_logical_log_is_refused_with_the_setting(tmp_path: Path) -> None:
+    with EmbeddedPostgres(settings={"wal_level": "replica", "fsync": "off"}) as server:
+        with psycopg.connect(server.uri()) as connection:
+            connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+        said = refused(Feed(tmp_path, server.uri(), ["orders"]))
+        assert "wal_level" in said
+        assert "ALTER SYSTEM SET wal_level" in said
+        assert_nothing_created(server.uri())
+
+
+def test_a_missing_privilege_is_refused_with_the_grant(table: str, tmp_path: Path) -> None:
+    parts = psycopg.conninfo.conninfo_to_dict(table)
+    with psycopg.connect(table) as connection:
+        connection.execute("DROP ROLE IF EXISTS reader")
+        connection.execute("CREATE ROLE reader LOGIN PASSWORD 'few-rights'")
+    uri = f"postgresql://reader:few-rights@{parts['host']}:{parts['port']}/{parts['dbname']}"
+    said = refused(Feed(tmp_path, uri, ["orders"]))
+    assert "REPLICATION" in said
+    assert "few-rights" not in said
+    assert_nothing_created(table)
+
+
+def test_an_unreachable_host_is_named(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    said = refused(Feed(tmp_path, f"postgresql://user:hidden-word@127.0.0.1:{port}/shop", ["orders"]))
+    assert f"127.0.0.1:{port}" in said
+    assert "hidden-word" not in said
+
+
+def test_an_unwritable_sink_is_refused_with_its_directory(table: str, tmp_path: Path) -> None:
+    (tmp_path / "occupied").write_text("a file")
+    said = refused(Feed(tmp_path / "feed", table, ["orders"], sink=f"file://{tmp_path}/occupied/out"))
+    assert f"{tmp_path}/occupied" in said
+    assert_nothing_created(table)
+
+
+def test_check_finds_the_same_and_changes_nothing(table: str, tmp_path: Path) -> None:
+    assert "did you mean" in refused(Feed(tmp_path, table, ["public.order"]), "check")
+    fine = Feed(tmp_path / "fine", table, ["orders"])
+    done = subprocess.run([sys.executable, "-m", "cdc_core", "check", str(fine.toml)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "public.orders: 2 columns, key id" in done.stdout
+    assert_nothing_created(table)
+    assert not fine.files.exists()
+    assert not fine.state.exists()

@@ -1,0 +1,74 @@
+"""No secret of a source URI leaves the processes that need it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from cdc_testing.runs import Feed
+
+PASSWORD = "p4ss/w:rd with+signs"
+
+
+@pytest.fixture
+def uri(database: str) -> str:
+    parts = psycopg.conninfo.conninfo_to_dict(database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+        connection.execute("INSERT INTO orders SELECT generate_series(1, 10)")
+        connection.execute("DROP ROLE IF EXISTS keeper")
+        connection.execute(f"CREATE ROLE keeper SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
+    return f"postgresql://keeper:{quote(PASSWORD, safe='')}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+
+
+def holders(directory: Path) -> list[str]:
+    """Return the files below *directory* that hold the password in any form, but for the user's own TOML."""
+    forms = {PASSWORD, quote(PASSWORD, safe=""), quote(PASSWORD)}
+    found = []
+    for path in directory.rglob("*"):
+        if path.is_file() and path.name != "feed.toml":
+            data = path.read_bytes()
+            found += [str(path) for form in forms if form.encode() in data]
+    return found
+
+
+@pytest.mark.slow
+def test_no_log_plan_event_or_store_holds_the_password(uri: str, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    spark = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events}",
+        "spark.log.level": "INFO",
+        "spark.ui.enabled": "false",
+    }
+    with Feed(tmp_path, uri, ["orders"], spark=spark) as feed:
+        feed.start()
+        feed.until("a file", lambda: any(feed.files.rglob("*.ndjson")))
+        scratch = holders(tmp_path)  # Spark's checkpoint is there only while it runs
+        feed.stop()
+    assert scratch == []
+    assert holders(tmp_path) == []
+    assert any(events.rglob("*"))
+    with sqlite3.connect(next(feed.state.glob("*.sqlite"))) as store:
+        dump = "\n".join(store.iterdump())
+    store.close()
+    assert "keeper:***@" in dump
+    assert PASSWORD not in dump
+
+
+@pytest.mark.slow
+def test_an_error_in_a_worker_does_not_tell_the_password(uri: str, database: str, tmp_path: Path) -> None:
+    with Feed(tmp_path, uri, ["orders"], options={"retry_backoff": "100ms"}) as feed:
+        feed.start()
+        feed.until("a file", lambda: any(feed.files.rglob("*.ndjson")))
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("ALTER ROLE keeper NOLOGIN")
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'keeper'")
+            feed.until("the failed attempt", lambda: "next attempt in" in feed.log())
+            connection.execute("ALTER ROLE keeper LOGIN")
+        feed.stop()
+    assert holders(tmp_path) == []
