@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -131,17 +132,19 @@ def _number(text: str) -> str:
 
 
 def _float64(text: str) -> str:
-    return _shortest(repr(float(text)), text)
+    return _javascript(repr(float(text)), text)
 
 
 def _float32(text: str) -> str:
-    return _shortest(str(np.float32(text)), text)
+    return _javascript(str(np.float32(text)), text)
 
 
-def _shortest(digits: str, text: str) -> str:
-    if not digits[-1].isdigit():
-        return f'"{text}"'
-    return digits.removesuffix(".0")
+def _javascript(shortest: str, text: str) -> str:
+    """Return a float as JavaScript writes it: with an exponent from 1e+21 on and below 1e-6."""
+    digits, _, power = shortest.partition("e")
+    if power:
+        return f"{digits}e{int(power):+d}" if not -6 <= int(power) < 21 else f"{Decimal(shortest):f}"
+    return digits.removesuffix(".0") if digits[-1].isdigit() else f'"{text}"'
 
 
 _SCALARS: dict[Kind, ToJson] = {
