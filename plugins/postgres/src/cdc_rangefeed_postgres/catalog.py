@@ -1,0 +1,254 @@
+"""What the server's catalog says of tables and types, and the table versions that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cdc_core import Column, TableName, TableSchema
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.names import quoted_table
+from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
+
+__all__ = ["Catalog", "CatalogColumn", "Leaf", "Table", "load_tables", "load_types", "make_version", "shape_of"]
+
+_TABLES = """
+SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text,
+       c.relpersistence::text, c.relreplident::text,
+       CASE WHEN c.relispartition THEN pg_partition_root(c.oid)::bigint END,
+       row_security_active(c.oid),
+       EXISTS (SELECT FROM pg_publication_rel pr JOIN pg_publication p ON p.oid = pr.prpubid
+               WHERE p.pubname = %(publication)s AND pr.prrelid = c.oid),
+       (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod, a.attnotnull, a.attgenerated)
+                        ORDER BY a.attnum)
+        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+       (SELECT json_agg(json_build_array(i.indisprimary, i.indisreplident, i.indimmediate,
+                        (SELECT json_agg(a.attname ORDER BY k.n)
+                         FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+                         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+                         WHERE k.n <= i.indnkeyatts)) ORDER BY i.indexrelid)
+        FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND (i.indisprimary OR i.indisreplident)),
+       CASE WHEN c.relkind = 'p' THEN
+         (SELECT json_agg(json_build_array(l.oid::bigint, ln.nspname, l.relname, l.relkind, l.relpersistence,
+                                           l.relreplident) ORDER BY l.oid)
+          FROM pg_partition_tree(c.oid) t JOIN pg_class l ON l.oid = t.relid
+          JOIN pg_namespace ln ON ln.oid = l.relnamespace WHERE t.isleaf) END,
+       (SELECT json_agg(json_build_array(e.enumtypid::bigint, e.enumlabel) ORDER BY e.enumtypid, e.enumsortorder)
+        FROM pg_enum e WHERE e.enumtypid IN (SELECT a.atttypid FROM pg_attribute a
+                                             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+"""
+_BY_OID = _TABLES + "WHERE c.oid = ANY(%(oids)s::oid[]) ORDER BY n.nspname, c.relname"
+_BY_NAME = (
+    _TABLES
+    + """WHERE (n.nspname::text, c.relname::text) IN
+         (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[])) ORDER BY n.nspname, c.relname"""
+)
+
+_TYPES = """
+SELECT t.oid::bigint, format_type(t.oid, NULL), t.typtype::text, t.typbasetype::bigint, t.typtypmod,
+       CASE WHEN t.typoutput = 'array_out'::regproc THEN t.typelem::bigint ELSE 0 END, t.typdelim::text,
+       ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder),
+       (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod) ORDER BY a.attnum)
+        FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
+FROM pg_type t WHERE t.oid = ANY(%s::oid[])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogColumn:
+    """A column as pg_attribute has it."""
+
+    name: str
+    oid: int
+    typmod: int
+    not_null: bool
+    generated: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A partition that holds rows."""
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    persistence: str
+    identity: str
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def sql(self) -> str:
+        return quoted_table(self.schema, self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A watched table. One-letter fields hold pg_class's codes of the same meaning."""
+
+    oid: int
+    name: TableName
+    kind: str
+    persistence: str
+    identity: str
+    """d: the primary key, i: an index, f: the whole row, n: nothing."""
+    root: int | None
+    """The topmost table that this one is a partition of."""
+    row_security: bool
+    published: bool
+    """Whether the changefeed's publication has it."""
+    all_columns: tuple[CatalogColumn, ...]
+    indexes: tuple[tuple[bool, bool, bool, tuple[str, ...]], ...]
+    """(primary, replica identity, not deferrable, columns)."""
+    partitions: tuple[Leaf, ...]
+
+    @property
+    def sql(self) -> str:
+        """The table's name in SQL."""
+        return quoted_table(self.name.schema, self.name.table)
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        return next((columns for primary, _, _, columns in self.indexes if primary), ())
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that tell rows apart in the log: those of the identity index, else the primary key's."""
+        if self.identity == "i" and self.kind == "r":
+            return next((columns for _, identity, _, columns in self.indexes if identity), ())
+        return self.primary_key
+
+    @property
+    def columns(self) -> tuple[CatalogColumn, ...]:
+        """The columns that the log carries: generated ones are not published."""
+        return tuple(column for column in self.all_columns if not column.generated)
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The tables that hold the rows: the partitions, or the table itself."""
+        if self.kind == "p":
+            return self.partitions
+        name = self.name
+        return (Leaf(self.oid, name.schema, name.table, self.kind, self.persistence, self.identity),)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The watched tables by `schema.table`, as they were at one moment."""
+
+    tables: Mapping[str, Table]
+    fingerprint: str
+    """Changes when anything that decoding or scanning depends on changes."""
+
+    @cached_property
+    def by_oid(self) -> Mapping[int, Table]:
+        return {table.oid: table for table in self.tables.values()}
+
+
+def load_tables(
+    connection: Connection,
+    *,
+    publication: str,
+    oids: Iterable[int] | None = None,
+    names: Sequence[tuple[str, str]] = (),
+) -> Catalog:
+    """Return what the catalog has of the tables with these *oids*, or these (schema, table) *names*."""
+    parameters: dict[str, Any] = {"publication": publication}
+    if oids is not None:
+        parameters["oids"] = list(oids)
+    else:
+        parameters["schemas"], parameters["names"] = [name[0] for name in names], [name[1] for name in names]
+    rows = connection.execute(_BY_NAME if oids is None else _BY_OID, parameters).fetchall()
+    fingerprint = hashlib.md5(json.dumps(rows).encode(), usedforsecurity=False).hexdigest()[:16]
+    tables = [_table(*row) for row in rows]
+    return Catalog({table.name.qualified: table for table in tables}, fingerprint)
+
+
+def _table(
+    database: str,
+    oid: int,
+    schema: str,
+    name: str,
+    kind: str,
+    persistence: str,
+    identity: str,
+    root: int | None,
+    row_security: bool,
+    published: bool,
+    columns: list[list[Any]] | None,
+    indexes: list[list[Any]] | None,
+    leaves: list[list[Any]] | None,
+    _labels: object,
+) -> Table:
+    return Table(
+        oid=oid,
+        name=TableName(database, schema, name),
+        kind=kind,
+        persistence=persistence,
+        identity=identity,
+        root=root,
+        row_security=row_security,
+        published=published,
+        all_columns=tuple(CatalogColumn(*column) for column in columns or ()),
+        indexes=tuple((primary, ident, now, tuple(names or ())) for primary, ident, now, names in indexes or ()),
+        partitions=tuple(Leaf(*leaf) for leaf in leaves or ()),
+    )
+
+
+def load_types(connection: Connection, oids: Iterable[int], known: TypeCatalog | None = None) -> TypeCatalog:
+    """Return a catalog that has the types *oids* and all that they are made of; a type that is gone is text."""
+    types = dict(known.types) if known is not None else {}
+    oids = list(oids)
+    while missing := TypeCatalog(types).unknown(oids):
+        for row in connection.execute(_TYPES, [list(missing)]):
+            oid, name, kind, base, typmod, element, delimiter, labels, fields = row
+            types[oid] = TypeInfo(
+                oid=oid,
+                name=name,
+                typtype=kind,
+                base=base,
+                typmod=typmod,
+                element=element,
+                delimiter=delimiter,
+                labels=tuple(labels),
+                fields=tuple((field[0], field[1], field[2]) for field in fields or ()),
+            )
+        for oid in missing - types.keys():
+            types[oid] = TypeInfo(oid=oid, name="unknown", typtype="b")
+    return TypeCatalog(types)
+
+
+def make_version(
+    table: Table, columns: Iterable[PgColumn], *, key: tuple[str, ...], version: int, types: TypeCatalog
+) -> TableVersion:
+    """Return the version of *table* that has *columns*, of which some may no longer be in the catalog."""
+    not_null = {column.name for column in table.columns if column.not_null}
+    columns = tuple(PgColumn(column.name, column.oid, column.typmod, column.name in key) for column in columns)
+    schema = TableSchema(
+        name=table.name,
+        version=version,
+        columns=tuple(
+            Column(name=column.name, type=column_type(column, types), nullable=column.name not in not_null)
+            for column in columns
+        ),
+        primary_key=key,
+    )
+    return TableVersion(schema=schema, columns=columns, types=types)
+
+
+def shape_of(version: TableVersion) -> str:
+    """Return a hash that two versions of a table share when they have the same columns, types and key."""
+    columns = [
+        [ours.name, theirs.oid, theirs.typmod, ours.type.to_json()]
+        for ours, theirs in zip(version.schema.columns, version.columns, strict=True)
+    ]
+    text = json.dumps([columns, list(version.schema.primary_key)])
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:16]

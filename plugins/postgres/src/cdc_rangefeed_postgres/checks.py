@@ -1,0 +1,235 @@
+"""What must be so before a changefeed can start, each with the statement that makes it so. Changes nothing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+
+from cdc_core import ConfigError
+from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.names import quoted, quoted_table
+
+__all__ = ["check_key", "check_server", "check_tables", "require_tables"]
+
+_OLDEST = 140000
+_KINDS = {
+    "v": "a view",
+    "m": "a materialized view",
+    "f": "a foreign table",
+    "S": "a sequence",
+    "c": "a composite type",
+    "i": "an index",
+    "I": "an index",
+}
+_REPLICATION_ROLES = ["rds_replication", "azure_replication", "cloudsqlreplication"]
+
+_PRIVILEGES = """
+SELECT current_user::text, current_database()::text, r.rolsuper,
+       r.rolreplication OR r.rolsuper OR EXISTS (
+           SELECT FROM pg_roles m WHERE m.rolname = ANY(%s::name[]) AND pg_has_role(r.oid, m.oid, 'MEMBER')),
+       has_database_privilege(current_database(), 'CREATE')
+FROM pg_roles r WHERE r.rolname = current_user
+"""
+_SLOTS = """
+SELECT (SELECT count(*) FROM pg_replication_slots), current_setting('max_replication_slots')::int,
+       (SELECT count(*) FROM pg_stat_replication), current_setting('max_wal_senders')::int
+"""
+
+
+def check_server(connection: Connection, *, exists: bool, scan: bool) -> None:
+    """Raise ConfigError when the server or the role cannot do logical decoding.
+
+    *exists* says that the changefeed's slot is there already, *scan* that an initial scan is to run.
+    """
+    if connection.info.server_version < _OLDEST:
+        version = connection.info.server_version // 10000
+        raise ConfigError(f"the server is PostgreSQL {version}, but changefeeds need 14 or newer: upgrade it")
+    level = _one(connection, "SELECT current_setting('wal_level')")
+    if level != "logical":
+        raise ConfigError(
+            f"the server's wal_level is {level}, but changefeeds need logical: run ALTER SYSTEM SET wal_level = "
+            "'logical'; and restart the server"
+        )
+    if _one(connection, "SELECT pg_is_in_recovery()") and not exists:
+        raise ConfigError("the server is a standby, where no publication can be created: connect to the primary")
+    row = connection.execute(_PRIVILEGES, [_REPLICATION_ROLES]).fetchone()
+    assert row is not None
+    role, database, _, replication, create = row
+    if not replication:
+        raise ConfigError(f"role {role} may not use replication: run ALTER ROLE {quoted(role)} REPLICATION;")
+    if not create and not exists:
+        raise ConfigError(
+            f"role {role} may not create a publication in database {database}: run GRANT CREATE ON DATABASE "
+            f"{quoted(database)} TO {quoted(role)};"
+        )
+    row = connection.execute(_SLOTS).fetchone()
+    assert row is not None
+    slots, max_slots, senders, max_senders = row
+    needed = (0 if exists else 1) + (1 if scan else 0)
+    if slots + needed > max_slots:
+        raise ConfigError(
+            f"the server has {max_slots - slots} free replication slots, but the changefeed needs {needed}: run ALTER "
+            f"SYSTEM SET max_replication_slots = {max_slots + 10}; and restart the server, or drop slots that are not "
+            "needed"
+        )
+    if scan and senders + 1 > max_senders:
+        raise ConfigError(
+            f"all {max_senders} WAL senders of the server are in use, but the initial scan needs one: run ALTER SYSTEM "
+            f"SET max_wal_senders = {max_senders + 10}; and restart the server"
+        )
+
+
+def require_tables(connection: Connection, catalog: Catalog, names: Sequence[tuple[str, str]]) -> list[Table]:
+    """Return the tables called *names*, in that order. Raises: ConfigError for one that is not there."""
+    found = []
+    for schema, name in names:
+        table = catalog.tables.get(f"{schema}.{name}")
+        if table is None:
+            raise ConfigError(f"table {schema}.{name} does not exist{_suggestion(connection, schema, name)}")
+        found.append(table)
+    return found
+
+
+def check_tables(connection: Connection, tables: Sequence[Table], *, diff: bool, exists: bool) -> None:
+    """Raise ConfigError for a table that cannot be watched, or that the role may not read or publish."""
+    for table in tables:
+        _check_kind(table, tables)
+        check_key(table, diff=diff)
+        _check_privileges(connection, table, exists=exists)
+
+
+def check_key(table: Table, *, diff: bool) -> None:
+    """Raise ConfigError when the log cannot tell the table's rows apart, or lacks the old rows that *diff* needs."""
+    name = table.name
+    if not table.key:
+        raise ConfigError(
+            f"table {name} has no primary key, so its changes cannot be told apart: run ALTER TABLE {table.sql} ADD "
+            f"PRIMARY KEY (…); or, with a unique index over NOT NULL columns, ALTER TABLE {table.sql} REPLICA IDENTITY "
+            "USING INDEX …;"
+        )
+    published = {column.name for column in table.columns}
+    for column in table.key:
+        if column not in published:
+            raise ConfigError(
+                f"table {name} has the generated column {column} in its key, and generated columns are not in the log: "
+                f"give it another key with ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX …;"
+            )
+    for leaf in table.leaves:
+        _check_identity(table, leaf, diff=diff)
+
+
+def _check_identity(table: Table, leaf: Leaf, *, diff: bool) -> None:
+    where = f"table {leaf.qualified}" + ("" if leaf.oid == table.oid else f", a partition of {table.name},")
+    if diff and leaf.identity != "f":
+        raise ConfigError(
+            f"{where} does not log old rows, which the option diff needs: run ALTER TABLE {leaf.sql} REPLICA IDENTITY "
+            "FULL;"
+        )
+    if leaf.identity == "n":
+        raise ConfigError(
+            f"{where} has REPLICA IDENTITY NOTHING, so its updates and deletes cannot be published: run ALTER TABLE "
+            f"{leaf.sql} REPLICA IDENTITY DEFAULT;"
+        )
+    if table.kind == "p" and leaf.identity == "i":
+        raise ConfigError(
+            f"{where} has REPLICA IDENTITY USING INDEX, but partitioned tables are told apart by their primary key: "
+            f"run ALTER TABLE {leaf.sql} REPLICA IDENTITY DEFAULT;"
+        )
+    deferrable = any(primary and not immediate for primary, _, immediate, _ in table.indexes)
+    if leaf.identity == "d" and deferrable:
+        raise ConfigError(
+            f"{where} has a deferrable primary key, by which its updates and deletes cannot be published: run ALTER "
+            f"TABLE {leaf.sql} REPLICA IDENTITY FULL;"
+        )
+
+
+def _check_kind(table: Table, tables: Sequence[Table]) -> None:
+    name = table.name
+    if table.kind not in "rp":
+        raise ConfigError(
+            f"{name} is {_KINDS.get(table.kind, 'not a table')}, which has no changes of its own: name tables"
+        )
+    if name.schema in ("pg_catalog", "information_schema"):
+        raise ConfigError(f"table {name} is a system table, which cannot be published: name tables of yours")
+    if table.root is not None:
+        root = next((other for other in tables if other.oid == table.root), None)
+        if root is not None:
+            raise ConfigError(
+                f"table {name} is a partition of {root.name}, which is listed too and brings its partitions: "
+                f"remove {name}"
+            )
+        raise ConfigError(
+            f"table {name} is a partition: partitioned tables are watched through their root, so name that instead"
+        )
+    for leaf in table.leaves:
+        where = f"table {leaf.qualified}" + ("" if leaf.oid == table.oid else f", a partition of {name},")
+        if leaf.kind == "f":
+            raise ConfigError(f"{where} is a foreign table, whose changes are not in this server's log: detach it")
+        if leaf.persistence == "u":
+            raise ConfigError(
+                f"{where} is unlogged, so its changes are not in the log: run ALTER TABLE {leaf.sql} SET LOGGED;"
+            )
+        if leaf.persistence == "t":
+            raise ConfigError(f"{where} is temporary, so its changes are not in the log: name a permanent table")
+
+
+def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> None:
+    row = connection.execute(
+        "SELECT current_user::text, has_schema_privilege(%s, 'USAGE'), pg_has_role(c.relowner, 'USAGE'), "
+        "o.rolname::text FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = %s::oid",
+        [table.name.schema, table.oid],
+    ).fetchone()
+    if row is None:
+        raise ConfigError(f"table {table.name} was dropped while it was being checked")
+    role, usage, owns, owner = row
+    if not usage:
+        schema = quoted(table.name.schema)
+        raise ConfigError(
+            f"role {role} may not use schema {table.name.schema}: run GRANT USAGE ON SCHEMA {schema} TO {quoted(role)};"
+        )
+    unreadable = connection.execute(
+        "SELECT oid::bigint FROM unnest(%s::oid[]) AS t(oid) WHERE NOT has_table_privilege(oid, 'SELECT') ORDER BY 1",
+        [[table.oid, *(leaf.oid for leaf in table.leaves)]],
+    ).fetchall()
+    if unreadable:
+        by_oid = {leaf.oid: leaf.sql for leaf in table.leaves} | {table.oid: table.sql}
+        names = ", ".join(by_oid[oid] for (oid,) in unreadable)
+        raise ConfigError(
+            f"role {role} may not read table {table.name}: run GRANT SELECT ON {names} TO {quoted(role)};"
+        )
+    if table.row_security:
+        raise ConfigError(
+            f"table {table.name} has row-level security, which would hide rows from role {role}: run ALTER ROLE "
+            f"{quoted(role)} BYPASSRLS;"
+        )
+    if not owns and not exists:
+        raise ConfigError(
+            f"role {role} does not own table {table.name}, and only an owner can publish a table: run GRANT "
+            f"{quoted(owner)} TO {quoted(role)};"
+        )
+
+
+def _suggestion(connection: Connection, schema: str, name: str) -> str:
+    known = {f"{row[0]}.{row[1]}": (row[0], row[1]) for row in _user_tables(connection)}
+    close = difflib.get_close_matches(f"{schema}.{name}", known, n=1, cutoff=0.6)
+    folded = [text for text in known if text.lower() == f"{schema}.{name}".lower()]
+    elsewhere = [text for text, (_, table) in known.items() if table == name]
+    for text in [*folded, *elsewhere, *close]:
+        found = known[text]
+        plain = all(part == part.lower() and part.isidentifier() for part in found)
+        return f"; did you mean {text if plain else quoted_table(*found)}?"
+    return " in the database, or the role may not see it: create it, or mend the name"
+
+
+def _user_tables(connection: Connection) -> Iterator[tuple[str, str]]:
+    yield from connection.execute(
+        "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 1, 2"
+    )
+
+
+def _one(connection: Connection, query: str) -> object:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]

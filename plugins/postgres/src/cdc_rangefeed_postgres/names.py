@@ -1,0 +1,79 @@
+"""Names: of tables as users write them, and of what a changefeed creates on the server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from cdc_core import ConfigError
+
+__all__ = ["application_name", "feed_applications", "object_name", "parse_tables", "quoted", "quoted_table"]
+
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
+_IDENTIFIER_BYTES = 63
+
+
+def parse_tables(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return (schema, table) for each of *texts*: `schema.table` or `table`, parts quoted as in SQL where needed.
+
+    As in SQL, a part without quotes is folded to lower case; a table without a schema is in `public`.
+    Raises: ConfigError for another form, and for a table that stands there twice.
+    """
+    found: list[tuple[str, str]] = []
+    for text in texts:
+        parts = _parts(text)
+        if parts is None or not 1 <= len(parts) <= 2:
+            raise ConfigError(
+                f"table name {text!r} cannot be read: write schema.table, with double quotes around a part that has "
+                'capitals, blanks or dots, such as "My Schema"."Orders"'
+            )
+        name = (parts[0], parts[1]) if len(parts) == 2 else ("public", parts[0])
+        if name in found:
+            raise ConfigError(f"table {name[0]}.{name[1]} is listed twice: remove one of the two")
+        found.append(name)
+    if not found:
+        raise ConfigError("no table is listed: name at least one")
+    return found
+
+
+def _parts(text: str) -> list[str] | None:
+    parts, position = [], 0
+    text = text.strip()
+    while True:
+        match = _PART.match(text, position)
+        if match is None:
+            return None
+        parts.append(match[1].replace('""', '"') if match[1] is not None else match[2].lower())
+        position = match.end()
+        if position == len(text):
+            return parts
+        if text[position] != ".":
+            return None
+        position += 1
+
+
+def quoted(name: str) -> str:
+    """Return *name* as an SQL identifier, always in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_table(schema: str, table: str) -> str:
+    return f"{quoted(schema)}.{quoted(table)}"
+
+
+def object_name(changefeed: str, feed_id: str, suffix: str = "") -> str:
+    """Return the name of the slot and the publication of a changefeed: lower case, at most 63 bytes."""
+    tail = f"_{feed_id}{suffix}"
+    name = re.sub(r"[^a-z0-9]+", "_", changefeed.lower()).strip("_")
+    return f"cdc_{name[: _IDENTIFIER_BYTES - 4 - len(tail)]}{tail}"
+
+
+def application_name(changefeed: str, feed_id: str, role: str) -> str:
+    """Return what pg_stat_activity shows: `cdc/<changefeed>/<feed id>/<role>`."""
+    name = changefeed.encode("ascii", "replace").decode()
+    return f"cdc/{name[: _IDENTIFIER_BYTES - 6 - len(feed_id) - len(role)]}/{feed_id}/{role}"
+
+
+def feed_applications(feed_id: str) -> str:
+    """Return the LIKE pattern of the application names of one changefeed's connections that belong to a run."""
+    return f"cdc/%/{feed_id}/%"

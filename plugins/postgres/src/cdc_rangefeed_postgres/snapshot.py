@@ -1,0 +1,169 @@
+"""Snapshots that the rounds of the initial scan read under, each exported by a temporary slot's creation."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import select
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from cdc_core import RetryableRangefeedError
+from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.failures import ClientError, sqlstate, text_of
+from cdc_rangefeed_postgres.position import parse_lsn
+from cdc_rangefeed_postgres.slot import PLUGIN, cancelled_after, oldest_writer
+
+__all__ = ["Exported", "SnapshotMaker"]
+
+log = logging.getLogger(__name__)
+
+CLOCK_US = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_FULL = ("53400", "53300")
+_CANCELLED = "57014"
+
+
+@dataclass(slots=True, kw_only=True)
+class Exported:
+    """A snapshot, which lives as long as its connection and until that is used again.
+
+    It sees exactly the transactions with `final_lsn < lsn`, all of which were committed by `clock_us`.
+    """
+
+    id: str
+    lsn: int
+    clock_us: int
+    since: float
+    """When it was taken, by time.monotonic()."""
+    connection: Connection
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server still holds it, as far as can be known without using the connection."""
+        if self.connection.closed:
+            return False
+        connection = self.connection.pgconn
+        # What an idle server says is either that a setting changed or that the connection ends; then the end follows.
+        while select.select([connection.socket], [], [], 0)[0]:
+            try:
+                connection.consume_input()
+            except psycopg.OperationalError:
+                return False
+            if connection.status != psycopg.pq.ConnStatus.OK:
+                return False
+        return True
+
+    def close(self) -> None:
+        with suppress(*ClientError):
+            self.connection.close()
+
+
+class SnapshotMaker:
+    """Takes one snapshot at a time in a thread: it waits for every write transaction that is open on the server."""
+
+    def __init__(self, server: Server, slot_prefix: str, *, limit_s: float) -> None:
+        self._server = server
+        self._slot_prefix = slot_prefix
+        self._limit_s = limit_s
+        self._thread: threading.Thread | None = None
+        self._connection: Connection | None = None
+        self._made: Exported | None = None
+        self._failure: BaseException | None = None
+        self._abandoned = False
+        self.full = False
+        """Whether the last snapshot was not to be had because the server has no slot or connection to spare."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a snapshot was asked for and not fetched yet."""
+        return self._thread is not None
+
+    def ask(self) -> None:
+        """Begin to take a snapshot, unless that is under way already."""
+        if self._thread is None:
+            self._made = self._failure = None
+            self._abandoned = self.full = False
+            self._thread = threading.Thread(target=self._make, name="cdc-snapshot", daemon=True)
+            self._thread.start()
+
+    def fetch(self, wait_s: float) -> Exported | None:
+        """Return the snapshot asked for, None while it is not there; wait for it up to *wait_s*.
+
+        None too when the server had no slot to spare or open transactions took too long; then ask again.
+        Raises: RetryableRangefeedError for any other failure.
+        """
+        if self._thread is None:
+            return None
+        self._thread.join(wait_s)
+        if self._thread.is_alive():
+            return None
+        self._thread = None
+        failure, self._failure = self._failure, None
+        if failure is None:
+            made, self._made = self._made, None
+            return made
+        if sqlstate(failure) == _CANCELLED:
+            return None
+        text = self._server.mask(text_of(failure))
+        if sqlstate(failure) in _FULL:
+            self.full = True
+            log.warning("no snapshot for the initial scan: %s; raise max_replication_slots and max_wal_senders", text)
+            return None
+        raise RetryableRangefeedError(f"PostgreSQL, taking a snapshot for the initial scan: {text}") from None
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._abandoned = True
+        connection = self._connection
+        if connection is not None and self._thread is not None:
+            with suppress(*ClientError):
+                connection.cancel_safe(timeout=1.0)
+        if self._thread is not None:
+            self._thread.join(5.0)
+            self._thread = None
+        if self._made is not None:
+            self._made.close()
+            self._made = None
+
+    def _make(self) -> None:
+        clock: Connection | None = None
+        try:
+            clock = self._server.connect("clock")
+            self._connection = connection = self._server.connect("snapshot", replication=True)
+            if connection.info.server_version >= 170000:
+                connection.execute("SET transaction_timeout = 0")
+            name = f"{self._slot_prefix}_{secrets.token_hex(4)}"
+            since = time.monotonic()
+            try:
+                with cancelled_after(connection, self._limit_s):
+                    row: Any = connection.execute(
+                        f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL {PLUGIN} (SNAPSHOT 'export')"
+                    ).fetchone()
+            except ClientError as error:
+                if sqlstate(error) == _CANCELLED and not self._abandoned:
+                    log.warning(
+                        "no snapshot for the initial scan within %g s, because transactions that have written are "
+                        "still open (%s); following the log meanwhile",
+                        self._limit_s,
+                        oldest_writer(clock),
+                    )
+                raise
+            moment: Any = clock.execute(CLOCK_US).fetchone()
+            self._made = Exported(
+                id=row[2], lsn=parse_lsn(row[1]), clock_us=moment[0], since=since, connection=connection
+            )
+        except BaseException as error:
+            self._failure = error
+            if self._connection is not None:
+                with suppress(*ClientError):
+                    self._connection.close()
+        finally:
+            self._connection = None
+            if clock is not None:
+                with suppress(*ClientError):
+                    clock.close()

@@ -1,0 +1,101 @@
+"""Which versions of the watched tables a step's rows may have, and how version numbers rise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cdc_core import TableSchema, TerminalRangefeedError
+from cdc_rangefeed_postgres.catalog import Catalog, Table, load_types, make_version, shape_of
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.position import TableState
+from cdc_rangefeed_postgres.relations import Relation
+from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
+
+__all__ = ["Versions", "first_states", "schemas_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """The versions that the rows of a step may have, by table, in log order; and what to remember of them."""
+
+    lists: Mapping[str, tuple[TableVersion, ...]]
+    states: Mapping[str, TableState]
+
+    @classmethod
+    def of_catalog(cls, connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> Versions:
+        """Return the versions when the log can hold no other shapes than the catalog's."""
+        lists, after = {}, {}
+        for name, state in states.items():
+            table = catalog.tables[name]
+            columns = [PgColumn(column.name, column.oid, column.typmod) for column in table.columns]
+            version, after[name] = _next(table, columns, state, _types(connection, columns))
+            lists[name] = (version,)
+        return cls(lists=lists, states=after)
+
+    @classmethod
+    def of_log(
+        cls,
+        connection: Connection,
+        catalog: Catalog,
+        states: Mapping[str, TableState],
+        relations: Sequence[tuple[Relation, bool]],
+    ) -> Versions:
+        """Return the versions that a step's log announces by its Relation *relations*.
+
+        A flag says whether each lies inside the step. Of those before it only the last of each table still counts:
+        transactions inside may rely on it.
+        """
+        lists: dict[str, list[TableVersion]] = {name: [] for name in states}
+        after = dict(states)
+        by_oid = catalog.by_oid
+        before = {relation.relid: relation for relation, inside in relations if not inside}
+        for relation in [*before.values(), *(relation for relation, inside in relations if inside)]:
+            table = by_oid.get(relation.relid)
+            if table is None:
+                continue
+            name = table.name.qualified
+            types = _types(connection, relation.columns)
+            version, after[name] = _next(table, relation.columns, after[name], types)
+            if not lists[name] or lists[name][-1].schema.version != version.schema.version:
+                lists[name].append(version)
+        return cls(lists={name: tuple(found) for name, found in lists.items()}, states=after)
+
+
+def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableState]:
+    """Return what to remember of each table when a changefeed begins."""
+    states = {}
+    for name, table in catalog.tables.items():
+        columns = [PgColumn(column.name, column.oid, column.typmod) for column in table.columns]
+        version = make_version(table, columns, key=table.key, version=1, types=_types(connection, columns))
+        states[name] = TableState(oid=table.oid, key=table.key, version=1, shape=shape_of(version))
+    return states
+
+
+def _next(
+    table: Table, columns: Sequence[PgColumn], state: TableState, types: TypeCatalog
+) -> tuple[TableVersion, TableState]:
+    """Return the version that *columns* are: the one that *state* remembers, or a new one."""
+    names = {column.name for column in columns}
+    if not names.issuperset(state.key):
+        missing = ", ".join(name for name in state.key if name not in names)
+        raise TerminalRangefeedError(
+            f"column {missing} of the key of table {table.name} was dropped or renamed, so its rows can no longer be "
+            "told apart: start a changefeed under another name, with an initial scan"
+        )
+    version = make_version(table, columns, key=state.key, version=state.version, types=types)
+    shape = shape_of(version)
+    if shape == state.shape:
+        return version, state
+    version = make_version(table, columns, key=state.key, version=state.version + 1, types=types)
+    return version, replace(state, version=state.version + 1, shape=shape)
+
+
+def _types(connection: Connection, columns: Sequence[PgColumn]) -> TypeCatalog:
+    return load_types(connection, {column.oid for column in columns})
+
+
+def schemas_of(connection: Connection, catalog: Catalog, states: Mapping[str, TableState] | None) -> list[TableSchema]:
+    """Return the present schemas of all tables, with the version numbers that follow from *states*."""
+    known = states if states is not None else first_states(connection, catalog)
+    return [found[0].schema for found in Versions.of_catalog(connection, catalog, known).lists.values()]
