@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -11,6 +12,7 @@ import pyarrow as pa
 from cdc_rangefeed_postgres.pgoutput import LogDecoder, Lookup
 from cdc_rangefeed_postgres.scanvalues import select_list, to_struct
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
+from cdc_testing.pgvalues import TYPES, Maker
 
 from cdc_core import Column, RowBatch, TableName, TableSchema, Timestamp
 
@@ -135,10 +137,36 @@ class LogProbe:
             batches = [pa.RecordBatch.from_arrays([pa.array([], f.type) for f in chunk.schema], schema=chunk.schema)]
         return to_struct(batches[0], version, columns)
 
+    def fill(self, table: str, makers: Mapping[str, Maker], *, seed: int, rows: int = 300) -> None:
+        """Create a table with a column of each type, watch it, and insert random values and nulls."""
+        self.execute(TYPES)
+        columns = ", ".join(f"c{index} {type_}" for index, type_ in enumerate(makers))
+        self.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, {columns})")
+        self.watch(table)
+        rng = random.Random(seed)
+        marks = ", ".join(f"%s::text::{type_}" for type_ in makers)
+        for number in range(rows):
+            values = [None if rng.random() < 0.1 else make(rng) for make in makers.values()]
+            self.execute(f"INSERT INTO {table} VALUES ({number}, {marks})", values)
+
+    def assert_log_is(self, rows: pa.StructArray, *, binary: bool) -> None:
+        """Fail unless the log holds just *rows*, compared bit by bit: NaN equals itself and -0 is not 0."""
+        logged = pa.concat_arrays([batch.column("after") for batch in self.log(binary=binary)])
+        assert logged.type == rows.type
+        for field in rows.type:
+            assert _bits(logged.field(field.name)).to_pylist() == _bits(rows.field(field.name)).to_pylist(), field.name
+
     def _fetch(self, query: str) -> pa.Table:
         with self._arrow.cursor() as cursor:
             cursor.execute(query)
             return cursor.fetch_arrow_table()
+
+
+def _bits(array: pa.Array) -> pa.Array:
+    """Return the integers behind floats, dates and timestamps."""
+    if array.type in (pa.float32(), pa.date32()):
+        return array.view(pa.int32())
+    return array.view(pa.int64()) if array.type == pa.float64() or pa.types.is_timestamp(array.type) else array
 
 
 def _info(row: tuple[Any, ...]) -> TypeInfo:
