@@ -7,15 +7,24 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from cdc_core.errors import ContractError, RetryableError
+from cdc_core.errors import ContractError, RetryableError, to_wire
 from cdc_core.rangefeed import Mark, Rangefeed, Slice, Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
-from cdc_core.spark.packing import BEGIN, END, note, pack, unpack
+from cdc_core.spark.config import MaskedError
+from cdc_core.spark.packing import BEGIN, END, FAILED, note, pack, unpack
 from cdc_core.spark.reports import SliceReport, mark_from_json, mark_to_json
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["read_slice", "write_slice"]
+__all__ = ["ReaderDiedError", "read_slice", "write_slice"]
+
+
+class ReaderDiedError(MaskedError):
+    """The rows of a slice ended without its end. Another attempt of the same task is all that it takes."""
+
+    def __init__(self) -> None:
+        error = RetryableError("the process that read a slice died before the slice's end; the step is repeated")
+        super().__init__(f"{error} {to_wire(error)}")
 
 
 def read_slice(
@@ -40,7 +49,8 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
     """Emit a slice's rows, flush, and return the report.
 
     A reader that dies makes *batches* end as if all were well. Therefore nothing is flushed before the slice's `end`
-    row was seen; without it the slice is abandoned. Raises: RetryableError then, and whatever the sink raises.
+    row was seen; without it the slice is abandoned. Raises: ReaderDiedError then; MaskedError when the reader says that
+    it failed; whatever the sink raises.
     """
     started = time.monotonic()
     info: SliceInfo | None = None
@@ -57,8 +67,10 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
             sink.begin(info)
         elif kind == END:
             end = value
+        elif kind == FAILED:
+            raise MaskedError(value["error"])
     if info is None or end is None:
-        raise RetryableError("the process that read a slice died before the slice's end; the step is repeated")
+        raise ReaderDiedError
     return SliceReport(
         step=info.step,
         index=info.index,

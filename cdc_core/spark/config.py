@@ -7,20 +7,25 @@ import logging
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_core.errors import CdcError, to_wire
+from cdc_core.errors import CdcError, PartialWriteError, RetryableError, to_wire
 from cdc_core.job import Job
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.progress import ProgressStore
 from cdc_core.rangefeed import Token
+from cdc_core.spark.control import at_work
 
-__all__ = ["OPTION", "RunConfig"]
+__all__ = ["OPTION", "MaskedError", "RunConfig"]
 
 OPTION = "cdc.secret.run"
 """Name of the data source option that carries a RunConfig. Spark redacts options whose name holds 'secret'."""
+
+
+class MaskedError(RuntimeError):
+    """An error on its way out of one of our processes: its text is masked and `cdc_core.errors.from_wire` reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,10 @@ class RunConfig:
     def tasks_lock(self) -> Path:
         return self.state_dir / f"{self.job.name}.tasks.lock"
 
+    def at_work(self) -> AbstractContextManager[None]:
+        """Hold the tasks' lock while a task of this attempt works. Raises: RetryableError when a newer run began."""
+        return at_work(self.tasks_lock, run_dir=self.run_dir)
+
     def open_store(self) -> ProgressStore:
         return ProgressStore(self.job.state)
 
@@ -78,18 +87,24 @@ class RunConfig:
         """Let errors leave this process only masked, and in the form that the driver recognises.
 
         Wrapped around every call that Spark makes into our code: whatever is raised ends word for word in Spark's log.
+        Raises: MaskedError. An error of no kind of ours is one that a retry may cure, other than in a warm-up.
         """
         self._log_masked()
         try:
             yield
+        except MaskedError:
+            raise
         except CdcError as error:
             masked = _masked(error, self.secrets)
-            raise RuntimeError(f"{masked} {to_wire(masked)}") from None
+            raise MaskedError(f"{masked} {to_wire(masked)}") from None
         except (GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            text = mask("".join(traceback.format_exception(error)), self.secrets)
-            raise RuntimeError(text) from None
+            text = mask("".join(traceback.format_exception(error)).rstrip(), self.secrets)
+            if not self.warm_up:
+                reason = mask(f"{type(error).__name__}: {error}", self.secrets).strip().splitlines()[0]
+                text += f"\n{to_wire(RetryableError(reason))}"
+            raise MaskedError(text) from None
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -108,4 +123,6 @@ class RunConfig:
 
 def _masked(error: CdcError, secrets: frozenset[str]) -> CdcError:
     error.args = tuple(mask(str(argument), secrets) for argument in error.args)
+    if isinstance(error, PartialWriteError):
+        error.failures = tuple((index, mask(reason, secrets)) for index, reason in error.failures)
     return error

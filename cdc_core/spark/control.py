@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from cdc_core.errors import RetryableError
+
 __all__ = ["RunLock", "StopFlag", "at_work", "is_idle"]
 
 
@@ -78,8 +80,12 @@ class RunLock:
 
 
 @contextmanager
-def at_work(path: Path) -> Iterator[None]:
-    """Hold a share of the tasks' lock while a task reads or writes.
+def at_work(path: Path, *, run_dir: Path) -> Iterator[None]:
+    """Hold a share of the tasks' lock while a task of the run with directory *run_dir* reads or writes.
+
+    A JVM outlives its driver for a moment and may still hand out tasks. Therefore a task that comes after a newer run
+    made its directory is refused; one that came before holds the lock, which the newer run awaits. Raises:
+    RetryableError when refused.
 
     On a host that does not have the driver's state directory there is nothing to hold; there Spark's own bookkeeping
     of running tasks must do.
@@ -91,6 +97,8 @@ def at_work(path: Path) -> Iterator[None]:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_SH)
+        if _newer_than(run_dir):
+            raise RetryableError(f"run {run_dir.name} has been replaced by a newer one; its tasks do nothing any more")
         yield
     finally:
         os.close(file)
@@ -100,7 +108,7 @@ def is_idle(path: Path) -> bool:
     """Return whether no process on this host is `at_work`.
 
     A task of an earlier run that is still alive could emit an old version of a row after a newer one: no run may begin
-    before this is true.
+    before this is true. Asked after the new run has made its directory.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -111,3 +119,11 @@ def is_idle(path: Path) -> bool:
         return True
     finally:
         os.close(file)
+
+
+def _newer_than(run_dir: Path) -> bool:
+    try:
+        names = os.listdir(run_dir.parent)
+    except FileNotFoundError:
+        return False
+    return any(name.isdecimal() and int(name) > int(run_dir.name) for name in names)

@@ -1,8 +1,8 @@
 """The packed layout: how slices travel through Spark as rows that the JVM never looks into.
 
-A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end`. Each is an Arrow record batch of a
-single row, because the JVM merges and splits record batches by their number of rows (with `maxRecordsPerBatch=1` it
-passes each on as it is).
+A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end` (`failed` where reading it failed).
+Each is an Arrow record batch of a single row, because the JVM merges and splits record batches by their number of rows
+(with `maxRecordsPerBatch=1` it passes each on as it is).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from cdc_core.rows import RowBatch
 
-__all__ = ["BEGIN", "END", "ROWS", "SPARK_SCHEMA", "TARGET_BYTES", "note", "pack", "unpack"]
+__all__ = ["BEGIN", "END", "FAILED", "ROWS", "SPARK_SCHEMA", "TARGET_BYTES", "note", "pack", "unpack"]
 
-BEGIN, ROWS, END = "begin", "rows", "end"
+BEGIN, ROWS, END, FAILED = "begin", "rows", "end", "failed"
 SPARK_SCHEMA = "kind STRING, table STRING, version INT, payload BINARY"
 TARGET_BYTES = 4 * 1024 * 1024
 """Row batches of more than twice this are cut, so that no Spark row is larger than what the JVM's heap is sized for."""
@@ -33,16 +33,16 @@ def note(kind: str, value: dict[str, Any]) -> pa.RecordBatch:
 
 
 def pack(rows: RowBatch) -> Iterator[pa.RecordBatch]:
-    """Yield *rows* as one or more `rows` rows."""
+    """Yield *rows* as one or more `rows` rows, none when there are none."""
     pieces = max(1, -(-rows.nbytes // (2 * TARGET_BYTES)))
-    length = -(-len(rows) // pieces)
+    length = max(1, -(-len(rows) // pieces))
     for offset in range(0, len(rows), length):
         piece = rows if pieces == 1 else rows.slice(offset, length)
         yield _row(ROWS, str(rows.schema.name), rows.schema.version, piece.to_ipc())
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, RowBatch | dict[str, Any]]]:
-    """Yield (kind, value) of every row: a RowBatch for `rows`, the JSON value for `begin` and `end`."""
+    """Yield (kind, value) of every row: a RowBatch for `rows`, the JSON value for all others."""
     for batch in batches:
         payloads = batch.column("payload")
         for index, kind in enumerate(batch.column("kind").to_pylist()):

@@ -6,7 +6,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc_core.errors import CdcError, from_wire
+from cdc_core.errors import CdcError, RetryableError, TerminalError, from_wire
+from cdc_core.masking import mask
 from cdc_core.spark.config import OPTION, RunConfig
 
 __all__ = ["failure_of", "start_query", "warm_up"]
@@ -22,14 +23,22 @@ def start_query(session: SparkSession, config: RunConfig) -> StreamingQuery:
 
 
 def warm_up(session: SparkSession, config: RunConfig) -> None:
-    """Run one step without rows, so that processes, imports and generated code are there before the first row is."""
+    """Run one step without rows, so that processes, imports and generated code are there before the first row is.
+
+    Raises: the error that one of our processes raised; TerminalError when Spark itself cannot run the step.
+    """
     query = start_query(session, config)
-    query.awaitTermination()
+    try:
+        query.awaitTermination()
+    except PySparkException as error:
+        raise from_wire(str(error)) or TerminalError(
+            f"Spark cannot run a step: {mask(str(error), config.secrets)}"
+        ) from None
 
 
-def failure_of(query: StreamingQuery) -> CdcError | PySparkException | None:
+def failure_of(query: StreamingQuery) -> CdcError | PySparkException:
     """Return why *query* ended: our own error where one of our processes raised it, Spark's otherwise."""
     error = query.exception()
-    if error is None:
-        return None
+    if error is None:  # it was stopped, and not by us: the Spark context is going down
+        return RetryableError("Spark ended the streaming query without an error")
     return from_wire(str(error)) or error

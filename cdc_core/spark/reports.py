@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc_core.errors import ContractError
+from cdc_core.errors import ContractError, RetryableError, from_wire
 from cdc_core.rangefeed import Mark, Token
 from cdc_core.sink import Flushed
 from cdc_core.span import Span
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["SliceReport", "complete_step", "mark_from_json", "mark_to_json"]
+__all__ = ["SliceReport", "complete_step", "mark_from_json", "mark_to_json", "worst_failure"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,21 @@ def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport
             f"engine: the slices of step {first.step} report different steps; its progress is not saved"
         )
     return present
+
+
+def worst_failure(failures: Sequence[str]) -> str:
+    """Return the one of the *failures* of a step's slices, texts of MaskedErrors, that decides what happens next.
+
+    That is the first that no retry can cure, else the one that asks for the longest wait.
+    """
+
+    def wait_s(text: str) -> float:
+        error = from_wire(text)
+        if isinstance(error, RetryableError):
+            return error.retry_after_s or 0.0
+        return 0.0 if error is None else float("inf")
+
+    return max(failures, key=wait_s)
 
 
 def mark_to_json(mark: Mark) -> list[str | bool | None]:

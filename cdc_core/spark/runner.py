@@ -8,13 +8,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -29,7 +28,7 @@ from cdc_core.span import Span
 from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock, StopFlag, is_idle
 from cdc_core.spark.query import failure_of, start_query, warm_up
-from cdc_core.spark.session import close_session, open_session, require_java
+from cdc_core.spark.session import close_session, is_alive, open_session, require_java
 from cdc_core.status import Status
 from cdc_core.timestamp import Timestamp
 
@@ -54,6 +53,7 @@ def run(job: Job, *, store: ProgressStore, state_dir: Path, once: bool, status: 
     ended with it. Errors that a retry may cure are not raised: they are logged, shown in the status, and retried.
     """
     require_java()
+    state_dir.mkdir(parents=True, exist_ok=True)
     with RunLock(state_dir / f"{job.name}.lock") as lock:
         if not lock.acquire():
             raise ConfigError(
@@ -62,6 +62,18 @@ def run(job: Job, *, store: ProgressStore, state_dir: Path, once: bool, status: 
         feed = store.register(job.name, job.definition())
         job = job.with_run(feed_id=feed.feed_id, epoch=feed.epoch, state=store.url)
         return _Run(job, store, state_dir, status, once=once).run()
+
+
+class _Stopped(Exception):  # noqa: N818
+    """Told to stop while nothing was running yet."""
+
+
+class _ShowError(Exception):
+    """The status callback failed: no retry helps, and its caller knows best what its exception means."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Run:
@@ -79,6 +91,9 @@ class _Run:
         self._stop = threading.Event()
         self._abandon = threading.Event()
         self._session: SparkSession | None = None
+        self._warm = False
+        self._steady = False
+        self._from: Token | None = None
         self._rates = _Rate()
 
     def run(self) -> int:
@@ -86,6 +101,8 @@ class _Run:
         with self._signals():
             try:
                 return self._attempts()
+            except _ShowError as shown:
+                raise shown.error from None
             finally:
                 self._close_session()
 
@@ -104,43 +121,43 @@ class _Run:
 
     def _attempts(self) -> int:
         wait_s: float = self._job.options.retry_backoff
-        warm = False
         while True:
-            progress_before = self._store.load(self._job.name)
+            self._from = None
             try:
-                with self._attempt(warm=warm) as (config, query, rangefeed):
-                    warm = True
-                    complete = self._supervise(config, query, rangefeed)
-                if complete or self._stop.is_set():
-                    return 0
-                raise ContractError("engine: the streaming query ended without an error")
-            except (TerminalError, ContractError, ConfigError):
+                with self._attempt() as (config, query, rangefeed):
+                    self._steady = True
+                    self._supervise(config, query, rangefeed)
+                return 0
+            except _Stopped:
+                return 0
+            except (TerminalError, ContractError, ConfigError, _ShowError):
                 raise
-            except RetryableError as error:
-                reason: Exception = error
-                asked_s = error.retry_after_s or 0.0
-            except (CdcError, PySparkException) as error:
-                if not warm:
+            except Exception as error:
+                if not self._steady and not isinstance(error, RetryableError):
                     raise
-                reason, asked_s = error, 0.0
-            except (Py4JError, OSError) as error:
-                if not warm:
-                    raise
-                reason, asked_s, warm = RuntimeError(f"the connection to Spark's JVM broke: {error}"), 0.0, False
-                self._close_session()
-            if self._advanced(progress_before):
+                reason = error
+            if self._advanced():
                 wait_s = self._job.options.retry_backoff
-            if self._wait(reason, max(wait_s, asked_s)):
+            asked_s = reason.retry_after_s if isinstance(reason, RetryableError) else None
+            if self._wait(reason, max(wait_s, asked_s or 0.0)):
                 return 0
             wait_s = min(wait_s * 2, self._job.options.max_retry_backoff)
 
-    def _advanced(self, before: Progress | None) -> bool:
-        now = self._store.load(self._job.name)
-        return now is not None and (before is None or before.token != now.token)
+    def _advanced(self) -> bool:
+        """Return whether the last attempt saved a step."""
+        with suppress(RetryableError):
+            progress = self._store.load(self._job.name)
+            return self._from is not None and progress is not None and progress.token != self._from
+        return False
 
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
-        text = _first_line(mask(str(reason), self._job.secrets()))
+        text = mask(_described(reason), self._job.secrets())
+        if self._session is not None and not is_alive(self._session):
+            text = f"Spark's JVM is gone: {text}"
+        if self._stop.is_set():
+            log.warning("changefeed '%s': stopped in the middle of a step: %s", self._job.name, text)
+            return True
         log.warning("changefeed '%s': %s; next attempt in %.1f s", self._job.name, text, wait_s)
         deadline = time.monotonic() + wait_s
         while (left := deadline - time.monotonic()) > 0:
@@ -151,37 +168,47 @@ class _Run:
         return False
 
     @contextmanager
-    def _attempt(self, *, warm: bool) -> Iterator[tuple[RunConfig, StreamingQuery, Rangefeed]]:
+    def _attempt(self) -> Iterator[tuple[RunConfig, StreamingQuery, Rangefeed]]:
         """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
-        self._await_idle()
         session = self._open_session()
         epoch = self._store.begin_run(self._job.name)
         parallelism = max(1, session.sparkContext.defaultParallelism)
         run_dir = self._state_dir / f"{self._job.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)
         run_dir.mkdir(parents=True)
-        job = self._job.with_run(feed_id=self._job.feed_id, epoch=epoch)
-        rangefeed = job.open_rangefeed(parallelism=parallelism)
-        query: StreamingQuery | None = None
-        try:
+        with ExitStack() as cleanup:
+            cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
+            self._await_idle()
+            job = self._job.with_run(feed_id=self._job.feed_id, epoch=epoch)
             config = RunConfig(job=job, state_dir=self._state_dir, run_dir=run_dir, start={}, parallelism=parallelism)
-            if not warm:
+            if not self._warm:
                 self._say(phase="warming up")
                 warm_up(session, replace(config, warm_up=True))
-            token = self._start(rangefeed, epoch)
+                self._warm = True
+            self._check_stop()
+            rangefeed = job.open_rangefeed(parallelism=parallelism)
+            cleanup.callback(self._quietly, rangefeed.close)
+            token = self._from = self._start(rangefeed, epoch)
             tables = [schema.name for schema in rangefeed.schemas()]
             job = job.with_run(feed_id=job.feed_id, epoch=epoch, table_names=tables)
             config = replace(config, job=job, start=token)
             if self._once and self._until is None:
                 self._until = rangefeed.now()
             query = start_query(session, config)
+            cleanup.callback(self._quietly, query.stop)
             yield config, query, rangefeed
-        finally:
-            with suppress(Py4JError, OSError):
-                if query is not None:
-                    query.stop()
-            rangefeed.close()
-            shutil.rmtree(run_dir.parent, ignore_errors=True)
+
+    def _quietly(self, end: Callable[[], None]) -> None:
+        """Call *end* at the end of an attempt, whose own outcome matters more than what this raises."""
+        try:
+            end()
+        except Exception as error:
+            text = mask(_described(error), self._job.secrets())
+            log.warning("changefeed '%s': clearing up after an attempt failed: %s", self._job.name, text)
+
+    def _check_stop(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
 
     def _start(self, rangefeed: Rangefeed, epoch: int) -> Token:
         """Return the token to start from, with everything that the query relies on saved."""
@@ -202,24 +229,22 @@ class _Run:
             log.info("changefeed '%s': no initial scan, following the log after %s", name, progress.latest)
         return token
 
-    def _supervise(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed) -> bool:
-        """Watch the query until it must end. Return True when the changefeed is complete, False when told to stop.
+    def _supervise(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed) -> None:
+        """Watch the query; return when the changefeed is complete or was told to stop, with all that ran saved.
 
         Raises: the error that ended the query.
         """
         self._status = replace(self._status, phase="running")
         while not self._stop.wait(_POLL_S):
             if not query.isActive:
-                raise failure_of(query) or ContractError("engine: the streaming query ended without an error")
+                raise failure_of(query)
             progress = self._store.load(self._job.name)
             assert progress is not None
             self._show_progress(progress, rangefeed)
             if self._complete(progress):
                 log.info("changefeed '%s': complete, resolved %s", self._job.name, progress.frontier.high_water)
-                self._finish(config, query)
-                return True
+                break
         self._finish(config, query)
-        return False
 
     def _complete(self, progress: Progress) -> bool:
         if self._job.options.initial_scan == "only":
@@ -239,10 +264,9 @@ class _Run:
                 )
                 break
             time.sleep(_POLL_S / 2)
-        failure = None if query.isActive else failure_of(query)
+        if not query.isActive:
+            raise failure_of(query)
         query.stop()
-        if failure is not None:
-            raise failure
         if flag.acknowledged:
             self._emit_last_resolved(config)
 
@@ -257,6 +281,8 @@ class _Run:
             sink.close()
 
     def _open_session(self) -> SparkSession:
+        if self._session is not None and not is_alive(self._session):
+            self._close_session()
         if self._session is None:
             self._say(phase="starting Spark")
             log_path = self._state_dir / f"{self._job.name}.spark.log"
@@ -264,12 +290,13 @@ class _Run:
             self._session = open_session(self._job.name, self._job.spark, log_path=log_path)
             for number, handler in ours.items():  # pyspark sets its own, which cancels jobs in mid-step
                 signal.signal(number, handler)
+        self._check_stop()
         return self._session
 
     def _close_session(self) -> None:
         if self._session is not None:
             close_session(self._session)
-            self._session = None
+        self._session, self._warm = None, False
 
     def _await_idle(self) -> None:
         """Return when no task of an earlier attempt or run is alive on this host."""
@@ -279,7 +306,8 @@ class _Run:
             self._say(phase="waiting for tasks of an earlier run to end")
             if time.monotonic() > deadline:
                 raise RetryableError(f"tasks of an earlier run of changefeed '{self._job.name}' are still alive")
-            time.sleep(_POLL_S)
+            if self._stop.wait(_POLL_S):
+                raise _Stopped
 
     def _show_progress(self, progress: Progress, rangefeed: Rangefeed) -> None:
         high_water = progress.frontier.high_water
@@ -296,7 +324,10 @@ class _Run:
 
     def _say(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)
-        self._show(self._status)
+        try:
+            self._show(self._status)
+        except Exception as error:
+            raise _ShowError(error) from error
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -328,5 +359,8 @@ class _Rate:
         return (rows - self._seen[0][1]) / elapsed if elapsed else 0.0
 
 
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else "unknown error"
+def _described(error: Exception) -> str:
+    """Return *error* in one line."""
+    text = str(error).strip()
+    first = text.splitlines()[0] if text else "no message"
+    return first if isinstance(error, CdcError | PySparkException) else f"{type(error).__name__}: {first}"

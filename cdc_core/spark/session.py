@@ -19,7 +19,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.spark.source import RangefeedSource
 from cdc_core.spark.writer import ChangefeedSink
 
-__all__ = ["DEFAULT_MASTER", "close_session", "open_session", "require_java"]
+__all__ = ["DEFAULT_MASTER", "close_session", "is_alive", "open_session", "require_java"]
 
 DEFAULT_MASTER = "local[*,4]"
 """All cores, and four attempts for a task: `local[*]` alone gives a task whose worker died no second one."""
@@ -80,6 +80,14 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> Spar
     session.dataSource.register(RangefeedSource)
     session.dataSource.register(ChangefeedSink)
     return session
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Return whether *session* can run queries: its JVM is there and its context was not stopped."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):
+        return False
 
 
 def close_session(session: SparkSession) -> None:

@@ -15,13 +15,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Rangefeed, Slice, StepLimit, Token
 from cdc_core.sink import SliceInfo
 from cdc_core.spark.aggregator import read_slice
-from cdc_core.spark.config import RunConfig
-from cdc_core.spark.control import StopFlag, at_work
+from cdc_core.spark.config import MaskedError, RunConfig
+from cdc_core.spark.control import StopFlag
 from cdc_core.spark.kept import Kept
-from cdc_core.spark.packing import BEGIN, END, SPARK_SCHEMA, note
+from cdc_core.spark.packing import BEGIN, END, FAILED, SPARK_SCHEMA, note
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["RangefeedSource"]
@@ -84,14 +85,19 @@ class RangefeedReader(DataSourceStreamReader):
         assert isinstance(partition, SlicePartition)
         assert partition.slice_ is not None
         config = self._config
-        with config.guarded(), at_work(config.tasks_lock), _kept.use(config.key, self._open) as rangefeed:
-            yield from read_slice(
-                rangefeed, partition.slice_, partition.info, slices=partition.slices, end=partition.end
-            )
+        try:
+            with config.guarded(), config.at_work(), _kept.use(config.key, self._open) as rangefeed:
+                yield from read_slice(
+                    rangefeed, partition.slice_, partition.info, slices=partition.slices, end=partition.end
+                )
+        except MaskedError as error:
+            # Raised, it would cost a task attempt and be tried again at once. The writer passes it to the coordinator.
+            yield note(FAILED, {"error": str(error)})
 
     def stop(self) -> None:
-        if self._planner is not None:
-            self._planner.close()
+        with self._config.guarded():
+            if self._planner is not None:
+                self._planner.close()
 
     def _open(self) -> Rangefeed:
         return self._config.job.open_rangefeed(parallelism=self._config.parallelism)
@@ -108,6 +114,7 @@ class Planner:
     def __init__(self, config: RunConfig, rangefeed: Rangefeed) -> None:
         options = config.job.options
         self._name = config.job.name
+        self._owner = config.job.rangefeed.owner
         self._rangefeed = rangefeed
         self._store = config.open_store()
         self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
@@ -129,6 +136,8 @@ class Planner:
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         slices = self._rangefeed.slices(start["token"], end["token"], after=self._after(start))
+        if not slices:
+            raise ContractError(f"{self._owner} broke its contract: slices() must return at least one slice")
         return [
             SlicePartition(
                 slice_,
@@ -141,6 +150,7 @@ class Planner:
 
     def close(self) -> None:
         self._rangefeed.close()
+        self._store.close()
 
     def _after(self, start: Offset) -> Timestamp:
         """Return how far time got with the step that ended at *start*, and set when the next one may begin.

@@ -14,12 +14,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from cdc_core.sink import Sink
-from cdc_core.spark.aggregator import write_slice
-from cdc_core.spark.config import RunConfig
-from cdc_core.spark.control import at_work
+from cdc_core.spark.aggregator import ReaderDiedError, write_slice
+from cdc_core.spark.config import MaskedError, RunConfig
 from cdc_core.spark.coordinator import Coordinator
 from cdc_core.spark.kept import Kept
-from cdc_core.spark.reports import SliceReport
+from cdc_core.spark.reports import SliceReport, worst_failure
 
 __all__ = ["ChangefeedSink"]
 
@@ -29,9 +28,14 @@ _coordinators: Kept[Coordinator] = Kept(size=1)
 
 @dataclass
 class ReportMessage(WriterCommitMessage):
-    """A slice's report on its way to the coordinator; None from a warm-up."""
+    """What became of a slice, on its way to the coordinator: its report, or the text of a MaskedError.
 
-    report: SliceReport | None
+    A failure that were raised would be one task attempt of several, repeated at once; told here it is the step's, and
+    the driver waits as long as the error asks for. A warm-up has neither.
+    """
+
+    report: SliceReport | None = None
+    failure: str | None = None
 
 
 class ChangefeedSink(DataSource):
@@ -58,15 +62,24 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 config.job.open_sink().close()
                 for _ in iterator:
                     pass
-                return ReportMessage(None)
-            with at_work(config.tasks_lock), _sinks.use(config.key, config.job.open_sink) as sink:
-                return ReportMessage(write_slice(sink, iterator))
+                return ReportMessage()
+        try:
+            with config.guarded(), config.at_work(), _sinks.use(config.key, config.job.open_sink) as sink:
+                return ReportMessage(report=write_slice(sink, iterator))
+        except ReaderDiedError:
+            raise
+        except MaskedError as error:
+            return ReportMessage(failure=str(error))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        if self._config.warm_up:
+            return
         with self._config.guarded():
-            reports = [message.report for message in messages if isinstance(message, ReportMessage)]
-            if self._config.warm_up:
-                return
+            told = [message for message in messages if isinstance(message, ReportMessage)]
+            failures = [message.failure for message in told if message.failure is not None]
+            if failures:
+                raise MaskedError(worst_failure(failures))
+            reports = [message.report for message in told]
             with _coordinators.use(self._config.key, self._open_coordinator) as coordinator:
                 coordinator.step_done(reports)
 
