@@ -35,7 +35,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         create_table(uri, _KEYS)
         feed = Feed(scratch, uri, options=options)
         feed.run_once()
-        with feed.running() as peaks:
+        with feed.running() as usage:
             _commit(uri, _WARM_UP_S)
             began = time.time()
             _commit(uri, bench.sizes.latency_s)
@@ -48,7 +48,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         "changes_per_s": len(latencies) / (ended - began),
         "files": len(files),
         "greatest_s": max(latencies),
-        "peak_rss_by_role": peaks.by_role(),
+        "peak_rss_by_role": usage.peak_by_role(),
     }
     for share, limit in ((0.5, 0.5), (0.99, 1.5)):
         yield Figure(
@@ -56,7 +56,7 @@ def run(bench: Bench) -> Iterator[Figure]:
             value=percentile(latencies, share),
             unit="s",
             target=Target(below=limit),
-            peak_rss=peaks.largest,
+            peak_rss=usage.peak,
             details=details,
         )
 

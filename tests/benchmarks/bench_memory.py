@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.context import Bench
 from benchmarks.feed import Feed
-from benchmarks.memory import watched
+from benchmarks.processes import watched
 from benchmarks.report import GIB, Figure, Target
 from benchmarks.workload import create_table, update_at_once, update_rows
 
@@ -32,7 +32,7 @@ def _measured(bench: Bench, feed: Feed, what: str, rows: int) -> Iterator[Figure
     with watched(bench.server.pid, every_s=_SAMPLE_S) as server:
         ours = feed.run_once(sample_s=_SAMPLE_S)
     assert ours.rows == rows, f"{ours.rows} rows delivered, {rows} expected"
-    for role, peak in sorted(ours.peaks.by_role().items(), key=lambda item: -item[1]):
+    for role, peak in sorted(ours.usage.peak_by_role().items(), key=lambda item: -item[1]):
         yield Figure(name=f"{what}: largest {role}", value=peak, unit="bytes", target=Target(below=GIB))
     yield Figure(
         name=f"{what}: PostgreSQL without shared memory",

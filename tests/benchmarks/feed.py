@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import Peaks, watched
+from benchmarks.processes import Usage, watched
 from benchmarks.workload import TABLE
 
 from cdc_core.progress import Progress, ProgressStore, store_url
@@ -27,17 +27,19 @@ _STOP_LIMIT_S = 60.0
 class FeedRun:
     """One run to the end.
 
-    `saves` are when progress was saved, in seconds from the start of the command, and how many rows were durable then.
-    The first of them is the token that the run starts from, saved directly before its Spark query starts. `first_file`
-    is when the first data file became visible, and how many rows it has. `peaks` are of the run's processes.
+    `started` is when the command began, in seconds since 1970. `saves` are when progress was saved, in seconds from
+    there, and how many rows were durable then; the first of them is the token that the run starts from, saved directly
+    before its Spark query starts. `first_file` is when the first data file became visible, and how many rows it has.
+    `usage` is of the run's processes.
     """
 
+    started: float
     saves: tuple[tuple[float, int], ...]
     first_file: tuple[float, int] | None
     ended_s: float
     steps: int
     files: int
-    peaks: Peaks
+    usage: Usage
 
     @property
     def rows(self) -> int:
@@ -70,7 +72,7 @@ class FeedRun:
 
     @property
     def peak_rss(self) -> int:
-        return self.peaks.largest
+        return self.usage.peak
 
     def details(self) -> dict[str, Any]:
         return {
@@ -84,7 +86,8 @@ class FeedRun:
             "ended_s": self.ended_s,
             "first_file": self.first_file,
             "saves": self.saves,
-            "peak_rss_by_role": self.peaks.by_role(),
+            "peak_rss_by_role": self.usage.peak_by_role(),
+            "cpu_s_by_role": self.usage.cpu_between(self.started + self.saves[0][0], self.started + self.complete_s),
         }
 
 
@@ -119,10 +122,10 @@ class Feed:
         return sorted(self.output.glob("**/*.ndjson"))
 
     @contextmanager
-    def running(self) -> Iterator[Peaks]:
+    def running(self) -> Iterator[Usage]:
         """Run the changefeed inside the block, from when it has saved its first step to a clean stop."""
-        with self._command.running() as peaks:
-            yield peaks
+        with self._command.running() as usage:
+            yield usage
 
 
 class Command:
@@ -139,7 +142,7 @@ class Command:
         before = self._progress()
         started = time.time()
         saves: list[tuple[float, Progress]] = []
-        with self._start(*arguments) as process, watched(process.pid, every_s=sample_s) as peaks:
+        with self._start(*arguments) as process, watched(process.pid, every_s=sample_s) as usage:
             deadline = time.monotonic() + timeout_s
             while process.poll() is None:
                 if time.monotonic() > deadline:
@@ -150,19 +153,19 @@ class Command:
             self._note(saves, since=started)
         if process.returncode:
             raise RuntimeError(f"the changefeed failed: {self._last_words()}")
-        return self._run(before, saves, started=started, ended=ended, peaks=peaks)
+        return self._run(before, saves, started=started, ended=ended, usage=usage)
 
     @contextmanager
-    def running(self) -> Iterator[Peaks]:
+    def running(self) -> Iterator[Usage]:
         """Run the changefeed inside the block, from when it has saved its first step to a clean stop."""
         started = time.time()
-        with self._start() as process, watched(process.pid) as peaks:
+        with self._start() as process, watched(process.pid) as usage:
             try:
                 while (progress := self._progress()) is None or progress.saved_at is None or not _steps(progress):
                     if process.poll() is not None or time.time() - started > 120:
                         raise RuntimeError(f"cdc run does not run: {self._last_words()}")
                     time.sleep(_POLL_S)
-                yield peaks
+                yield usage
             finally:
                 process.terminate()
                 process.wait(_STOP_LIMIT_S)
@@ -195,18 +198,19 @@ class Command:
         *,
         started: float,
         ended: float,
-        peaks: Peaks,
+        usage: Usage,
     ) -> FeedRun:
         base = _rows(before)
         final = saves[-1][1].counters
         earlier = {} if before is None else before.counters
         return FeedRun(
+            started=started,
             saves=tuple((at - started, _rows(progress) - base) for at, progress in saves),
             first_file=None,
             ended_s=ended - started,
             steps=int(final.get("steps", 0) - earlier.get("steps", 0)),
             files=int(final.get("files", 0) - earlier.get("files", 0)),
-            peaks=peaks,
+            usage=usage,
         )
 
     def _last_words(self) -> str:
