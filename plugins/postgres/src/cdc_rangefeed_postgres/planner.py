@@ -175,6 +175,9 @@ class Planner:
             rounds.drop()
         elif not rounds.over():
             return self._scan_step(connection, start, scan, limit)
+        if not rounds.held and flushed - start.lsn > _log_bytes(limit):
+            # A snapshot would grow old while the log is followed up to it.
+            return self._without_snapshot(connection, start, scan, flushed, limit)
         following = rounds.next(
             connection,
             scan,
@@ -186,11 +189,16 @@ class Planner:
             return self._begin_round(connection, start, following, after=after, limit=limit)
         if rounds.held:
             return self._scan_step(connection, start, scan, limit)
+        return self._without_snapshot(connection, start, scan, flushed, limit)
+
+    def _without_snapshot(
+        self, connection: Connection, start: Position, scan: Scan, flushed: int, limit: StepLimit
+    ) -> Position:
         end = min(flushed, start.lsn + _log_bytes(limit))
         if end <= start.lsn:
             return start
-        without = replace(start, scan=replace(scan, snapshot=None), clock=None)
-        return self._along_log(connection, without, end, until=None, mark=None)
+        start = replace(start, scan=replace(scan, snapshot=None), clock=None)
+        return self._along_log(connection, start, end, until=None, mark=None)
 
     def _begin_round(
         self, connection: Connection, start: Position, scan: Scan, *, after: Timestamp, limit: StepLimit

@@ -1,0 +1,238 @@
+"""The initial scan on a real server: rounds, restarts, rewrites, lost snapshots, limits."""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+import pytest
+from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.postgres import Sql, table_of, writing
+
+from cdc_core import Op, RetryableRangefeedError
+
+
+def fill(sql: Sql, rows: int, *, pad: int = 500, name: str = "t") -> None:
+    sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n bigint NOT NULL DEFAULT 0, pad text)")
+    sql.execute(f"INSERT INTO {name} SELECT g, 0, repeat('x', {pad}) FROM generate_series(1, {rows}) g")
+
+
+def upsert(sql: Sql, n: int) -> None:
+    key = n * 7919 % 4000
+    sql.execute("INSERT INTO t VALUES (%s, %s, 'new') ON CONFLICT (id) DO UPDATE SET n = excluded.n", [key, n])
+
+
+def scanned(feed: Feed) -> list[int]:
+    return [change.key[0] for change in feed.changes if change.op is Op.SCAN]
+
+
+def test_short_rounds_hold_neither_log_nor_snapshot_for_long(database: str, sql: Sql) -> None:
+    fill(sql, 6000)
+
+    def write(connection: Sql, n: int) -> None:
+        connection.execute("UPDATE t SET n = %s, pad = repeat('y', 2000) WHERE id = %s", [n, n % 50 + 1])
+
+    with feed_of(database, "t", options={"scan_round": 0.2, "scan_chunk_size": 24_000}) as feed:
+        feed.start()
+        rounds, ages, retained = set(), [], []
+        begun = sql.execute("SELECT pg_current_wal_lsn()").fetchone()
+        with writing(database, write):
+            while feed.token["scan"] is not None:
+                feed.step()
+                rounds.add((feed.token["scan"] or {"round": 0})["round"])
+                row = sql.execute(
+                    "SELECT (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::float FROM pg_stat_activity "
+                    "        WHERE application_name LIKE 'cdc/%/snapshot' AND datname = current_database()), "
+                    "max(pg_current_wal_lsn() - restart_lsn)::bigint "
+                    "FROM pg_replication_slots WHERE database = current_database()"
+                ).fetchone()
+                assert row is not None
+                ages.append(row[0] or 0.0)
+                retained.append(row[1])
+        written = sql.execute("SELECT (pg_current_wal_lsn() - %s::pg_lsn)::bigint", begun).fetchone()
+        assert written is not None
+        assert len(rounds) >= 4
+        assert max(ages) < 1.5
+        assert max(retained) < 16 << 20
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    ["VACUUM FULL t", "CLUSTER t USING t_pkey", "ALTER TABLE t ALTER COLUMN n TYPE int"],
+)
+def test_a_table_rewritten_in_mid_scan_starts_over(database: str, sql: Sql, rewrite: str) -> None:
+    fill(sql, 3000)
+    sql.execute("DELETE FROM t WHERE id % 3 = 0")
+    with feed_of(database, "t", bytes_=200_000) as feed:
+        feed.start()
+        feed.steps_until(lambda: len(scanned(feed)) > 500)
+        sql.execute(rewrite)
+        feed.scan()
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
+
+
+def test_a_rewrite_between_planning_and_reading_is_noticed_by_the_reader(database: str, sql: Sql) -> None:
+    fill(sql, 3000)
+    with feed_of(database, "t", bytes_=200_000) as feed:
+        feed.start()
+        feed.steps_until(lambda: len(scanned(feed)) > 500)
+        planned = feed.plan()
+        assert planned is not None
+        sql.execute("VACUUM FULL t")
+        with pytest.raises(RetryableRangefeedError, match=r"table public\.t was rewritten during the initial scan"):
+            list(feed.reader.read(planned[1][0]))
+        feed.restart()
+        feed.scan()
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
+
+
+def test_a_table_finished_before_it_is_rewritten_is_not_read_again(database: str, sql: Sql) -> None:
+    fill(sql, 1000, name="a")
+    fill(sql, 1000, name="b")
+    with feed_of(database, "a", "b", bytes_=100_000) as feed:
+        feed.start()
+        feed.steps_until(lambda: any(change.table == "public.b" for change in feed.changes))
+        sql.execute("VACUUM FULL a")
+        feed.scan()
+        feed.catch_up()
+        assert sorted(change.key for change in feed.changes if change.table == "public.a") == [
+            (n,) for n in range(1, 1001)
+        ]
+
+
+def test_a_lost_snapshot_begins_another_round_and_rereads_nothing(database: str, sql: Sql) -> None:
+    fill(sql, 3000)
+    with feed_of(database, "t", bytes_=200_000) as feed:
+        feed.start()
+        feed.steps_until(lambda: len(scanned(feed)) > 500)
+        planned = feed.plan()
+        assert planned is not None
+        sql.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE 'cdc/%/snapshot'"
+        )
+        with pytest.raises(RetryableRangefeedError, match="the snapshot of the initial scan's round is gone"):
+            list(feed.reader.read(planned[1][0]))
+        feed.scan()
+        feed.catch_up()
+        assert sorted(scanned(feed)) == list(range(1, 3001))
+
+
+def test_restarts_in_mid_scan_reread_nothing_and_miss_nothing_under_writes(database: str, sql: Sql) -> None:
+    fill(sql, 6000)
+    with feed_of(database, "t", options={"scan_round": 0.1, "scan_chunk_size": 48_000}) as feed:
+        feed.start()
+        with writing(database, upsert):
+            for _ in range(4):
+                for _ in range(5):
+                    feed.step()
+                done = feed.driver.scan_progress(feed.token)
+                feed.restart()
+                assert feed.driver.scan_progress(feed.token) == done
+            feed.scan()
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
+        # A row that moves during the scan may be met in its old block and in its new one, but no block is read twice.
+        untouched = [key for key in scanned(feed) if key > 4000]
+        assert sorted(untouched) == list(range(4001, 6001))
+
+
+def test_a_long_write_transaction_does_not_stop_the_log(database: str, sql: Sql) -> None:
+    fill(sql, 1000)
+    with (
+        feed_of(database, "t", bytes_=100_000, options={"snapshot_wait": 1.2}) as feed,
+        psycopg.connect(database) as other,
+    ):
+        feed.start()
+        other.execute("UPDATE t SET n = 5 WHERE id = 1")
+        sql.execute("UPDATE t SET n = 6 WHERE id = 2")
+        feed.steps_until(lambda: (2,) in feed.rows("public.t"))
+        assert feed.token["scan"]["done"] == 0
+        assert not any(feed.resolved.values())
+        other.commit()
+        feed.scan()
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
+
+
+def test_a_round_that_is_over_goes_on_while_no_new_snapshot_is_to_be_had(database: str, sql: Sql) -> None:
+    fill(sql, 1000)
+    with (
+        feed_of(database, "t", options={"scan_round": 0.05, "scan_chunk_size": 32_000}) as feed,
+        psycopg.connect(database) as other,
+    ):
+        feed.start()
+        feed.steps_until(lambda: len(scanned(feed)) > 0)
+        other.execute("UPDATE t SET n = 5 WHERE id = 1")
+        round_ = feed.token["scan"]["round"]
+        begun = time.monotonic()
+        feed.scan()
+        assert time.monotonic() - begun < 10
+        assert {change.updated for change in feed.changes if change.op is Op.SCAN}
+        assert round_ in (1, 2, 3)
+        other.commit()
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
+
+
+def test_a_step_of_the_scan_keeps_its_limit_and_has_a_slice_for_each_task(database: str, sql: Sql) -> None:
+    fill(sql, 4000)
+    with feed_of(database, "t", bytes_=400_000, parallelism=4) as feed:
+        feed.start()
+        sizes = []
+        while feed.token["scan"] is not None:
+            planned = feed.plan()
+            assert planned is not None
+            if planned[0]["scan"] is None or planned[0]["scan"]["done"] > feed.token["scan"]["done"]:
+                sizes.append(len(planned[1]))
+            feed.step()
+        assert all(4 <= size <= 5 for size in sizes[:-1])
+        by_step: dict[int, int] = {}
+        for change in feed.changes:
+            by_step[change.step] = by_step.get(change.step, 0) + len(change.after["pad"]) if change.after else 0
+        assert max(by_step.values()) < 450_000
+
+
+def test_a_limit_on_rows_bounds_a_step_of_the_scan(database: str, sql: Sql) -> None:
+    fill(sql, 5000, pad=10)
+    sql.execute("ANALYZE t")
+    with feed_of(database, "t", rows=1000) as feed:
+        feed.start()
+        feed.scan()
+        counts: dict[int, int] = {}
+        for change in feed.changes:
+            counts[change.step] = counts.get(change.step, 0) + 1
+        assert len(counts) >= 5
+        assert max(counts.values()) <= 1200
+
+
+def test_scanned_rows_carry_their_own_commit_time_as_mvcc(database: str, sql: Sql) -> None:
+    fill(sql, 10)
+    with feed_of(database, "t", mvcc=True) as feed:
+        feed.start()
+        feed.scan()
+        (mvcc,) = {change.mvcc for change in feed.changes}
+        assert mvcc is not None
+        assert mvcc < feed.changes[0].updated
+
+
+def test_without_an_initial_scan_only_what_follows_the_start_is_read(database: str, sql: Sql) -> None:
+    fill(sql, 10)
+    with feed_of(database, "t", initial_scan=False) as feed:
+        feed.start()
+        assert feed.driver.scan_progress(feed.token) is None
+        sql.execute("UPDATE t SET n = 1 WHERE id = 3")
+        feed.catch_up()
+        assert [change.key for change in feed.changes] == [(3,)]
+
+
+def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        assert feed.token["scan"] is None
+        feed.catch_up()
+        assert feed.changes == []

@@ -1,0 +1,49 @@
+"""What tests do to a PostgreSQL: write to it from several sides, and look at what is there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+__all__ = ["Sql", "table_of", "writing"]
+
+Sql = psycopg.Connection[tuple[Any, ...]]
+
+
+@contextmanager
+def writing(uri: str, write: Callable[[Sql, int], None], *, writers: int = 2) -> Iterator[None]:
+    """Call *write*(connection, n) over and over from several threads, with rising n, until the block ends."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            with psycopg.connect(uri, autocommit=True) as connection:
+                count = number
+                while not stop.is_set():
+                    write(connection, count)
+                    count += writers
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(writers)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not failures, failures
+
+
+def table_of(sql: Sql, query: str, *, key: int = 1) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the result of *query* as rows by key: the first *key* columns."""
+    cursor = sql.execute(query)
+    names = [column.name for column in cursor.description or ()]
+    return {row[:key]: dict(zip(names, row, strict=True)) for row in cursor}
