@@ -41,7 +41,8 @@ def test_short_rounds_hold_neither_log_nor_snapshot_for_long(database: str, sql:
                 feed.step()
                 rounds.add((feed.token["scan"] or {"round": 0})["round"])
                 row = sql.execute(
-                    "SELECT (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::float FROM pg_stat_activity "
+                    "SELECT (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::float "
+                    "        FROM pg_stat_activity "
                     "        WHERE application_name LIKE 'cdc/%/snapshot' AND datname = current_database()), "
                     "max(pg_current_wal_lsn() - restart_lsn)::bigint "
                     "FROM pg_replication_slots WHERE database = current_database()"

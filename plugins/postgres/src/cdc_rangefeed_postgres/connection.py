@@ -8,6 +8,7 @@ from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
+import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cdc_core import ConfigError, OptionError, RangefeedContext
@@ -16,7 +17,7 @@ from cdc_core.options import did_you_mean
 from cdc_rangefeed_postgres.failures import ClientError, text_of, translated
 from cdc_rangefeed_postgres.names import application_name
 
-__all__ = ["Connection", "Server"]
+__all__ = ["Connection", "Server", "stream"]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -100,6 +101,17 @@ class Server:
         parameters["client_encoding"] = "UTF8"
         parameters.setdefault("connect_timeout", _CONNECT_TIMEOUT_S)
         return make_conninfo(**parameters)
+
+
+def stream(cursor: Any, query: str, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Run *query* on an ADBC cursor and yield its rows in Arrow batches of about *batch_bytes*.
+
+    Raises: client errors with their SQLSTATE. The public reader of the DBAPI layer would raise an OSError without it
+    for what goes wrong after the first byte, and for these functions that is everything.
+    """
+    cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(batch_bytes)})
+    cursor.execute(query)
+    yield from cursor._results.reader
 
 
 def _parse(uri: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from cdc_core import Mark, RowBatch, Span, TerminalRangefeedError, Timestamp
-from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.connection import Connection, Server, stream
 from cdc_rangefeed_postgres.failures import ClientError, sqlstate
 from cdc_rangefeed_postgres.names import quoted, quoted_table
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -34,7 +34,6 @@ _IN_USE = "55006"
 _NOT_READY = ("55000", "42704", "58P01")
 _NO_COLUMN = ("42703", "42P01")
 _IN_USE_LIMIT_S = 10.0
-_HINT = "adbc.postgresql.batch_size_hint_bytes"
 _LOOKUP_KEYS = 1000
 
 
@@ -112,9 +111,7 @@ def _batches(
         cursor = connection.cursor()
         begun = False
         try:
-            cursor.adbc_statement.set_options(**{_HINT: str(options.fetch_size)})
-            cursor.execute(query)
-            for batch in cursor.fetch_record_batch():
+            for batch in stream(cursor, query, batch_bytes=options.fetch_size):
                 begun = True
                 yield batch
             return

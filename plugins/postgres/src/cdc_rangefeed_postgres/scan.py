@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cdc_core import Mark, Op, RetryableRangefeedError, RowBatch, Span, Timestamp
 from cdc_rangefeed_postgres.catalog import Leaf, Table
-from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.connection import Connection, Server, stream
 from cdc_rangefeed_postgres.failures import ClientError, sqlstate
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.position import Part, Scan
@@ -24,7 +24,6 @@ BLOCK_BYTES = 8192
 _ASSUMED_ROWS_PER_BLOCK = 60.0
 _MISSING_SNAPSHOT = ("42704", "22023")
 _GONE = ("42P01", "42703")
-_HINT = "adbc.postgresql.batch_size_hint_bytes"
 
 _SURVEY = """
 SELECT c.oid::bigint, pg_relation_filenode(c.oid)::bigint, pg_relation_size(c.oid) / current_setting('block_size')::int,
@@ -199,20 +198,19 @@ def _read_piece(
             )
         own_time = mvcc and slice_.commit_times
         columns = select_list(version) + (", pg_xact_commit_timestamp(xmin)" if own_time else "")
-        cursor.adbc_statement.set_options(**{_HINT: str(options.fetch_size)})
-        cursor.execute(
+        query = (
             f"SELECT {columns} FROM ONLY {piece.leaf} "
             f"WHERE ctid >= '({piece.first},0)'::tid AND ctid < '({piece.end},0)'::tid"
         )
+        for batch in stream(cursor, query, batch_bytes=options.fetch_size):
+            if batch.num_rows:
+                yield _rows(batch, version, slice_.at, mvcc=mvcc, own_time=own_time)
     except ClientError as error:
         if sqlstate(error) in _GONE:
             raise RetryableRangefeedError(
                 f"table {piece.table} or a column of it was dropped during the initial scan"
             ) from None
         raise
-    for batch in cursor.fetch_record_batch():
-        if batch.num_rows:
-            yield _rows(batch, version, slice_.at, mvcc=mvcc, own_time=own_time)
 
 
 def _rows(batch: pa.RecordBatch, version: TableVersion, at: Timestamp, *, mvcc: bool, own_time: bool) -> RowBatch:

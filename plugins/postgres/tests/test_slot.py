@@ -1,0 +1,268 @@
+"""How a run starts, what it leaves on the server, and what it says when history is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres import starting
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.slot import Slot
+from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.postgres import Sql, table_of
+
+from cdc_core import ConfigError, HistoryLostError, RetryableRangefeedError, TerminalRangefeedError
+
+
+@pytest.fixture(autouse=True)
+def table(sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 100) g")
+
+
+def slots(sql: Sql) -> list[str]:
+    query = "SELECT slot_name::text FROM pg_replication_slots WHERE database = current_database() ORDER BY 1"
+    return [row[0] for row in sql.execute(query)]
+
+
+def publications(sql: Sql) -> list[str]:
+    return [row[0] for row in sql.execute("SELECT pubname::text FROM pg_publication ORDER BY 1")]
+
+
+def slot_of(feed: Feed) -> str:
+    return f"cdc_test_{feed.context.feed_id}"
+
+
+def test_what_is_created_bears_the_changefeeds_name_and_drop_removes_it_all(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.step()
+        assert slots(sql)[0] == slot_of(feed)
+        assert publications(sql) == [slot_of(feed)]
+        assert sql.execute("SELECT pubviaroot FROM pg_publication").fetchone() == (True,)
+        feed.driver.drop(feed.saved)
+        feed.driver.drop(feed.saved)
+        feed.planner.close()
+        assert publications(sql) == slots(sql) == []
+
+
+class CrashError(Exception):
+    pass
+
+
+def crash(*_: object, **__: object) -> Any:
+    raise CrashError
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(lambda patch: patch.setattr(Slot, "create_publication", crash), id="after the intent was saved"),
+        pytest.param(lambda patch: patch.setattr(Slot, "create", crash), id="after the publication"),
+        pytest.param(lambda patch: patch.setattr(starting, "first_states", crash), id="after the slot"),
+    ],
+)
+def test_a_crash_while_starting_leaves_no_orphan_behind(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch, place: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    with feed_of(database, "t") as feed:
+        with monkeypatch.context() as patch:
+            place(patch)
+            with pytest.raises(CrashError):
+                feed.start()
+        assert feed.saved == {"state": "creating", "slot": slot_of(feed)}
+        feed.restart()
+        assert slots(sql) == publications(sql) == [slot_of(feed)]
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
+
+
+def test_nothing_is_created_when_the_intent_cannot_be_saved(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        with pytest.raises(CrashError):
+            feed.driver.start(None, crash)
+        assert slots(sql) == publications(sql) == []
+
+
+def test_a_slot_that_cannot_be_created_in_time_names_the_transaction_and_is_not_left(database: str, sql: Sql) -> None:
+    with (
+        feed_of(database, "t", options={"snapshot_wait": 0.3}) as feed,
+        psycopg.connect(database, application_name="nightly") as other,
+    ):
+        other.execute("UPDATE t SET n = 0")
+        pid = other.info.backend_pid
+        with pytest.raises(
+            RetryableRangefeedError,
+            match=rf"could not be created within 0\.3 s, because transactions that have written are still open \(the "
+            rf"oldest is of process {pid}, \d+ s old, application 'nightly'\): end them, or wait",
+        ):
+            feed.start()
+        assert slots(sql) == []
+        other.rollback()
+        feed.start()
+        assert slots(sql) == [slot_of(feed)]
+
+
+def test_a_slot_that_is_gone_is_lost_history(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        feed.close()
+        sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(feed)])
+        with pytest.raises(HistoryLostError, match=rf"slot {slot_of(feed)} does not exist any more, .* another name"):
+            feed.restart()
+
+
+def test_a_slot_that_vanishes_in_mid_run_is_lost_history(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(feed)])
+        sql.execute("INSERT INTO t VALUES (101)")
+        with pytest.raises(HistoryLostError, match=rf"slot {slot_of(feed)} does not exist any more"):
+            feed.catch_up()
+
+
+def test_a_slot_that_something_else_moved_is_lost_history(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        feed.close()
+        sql.execute("INSERT INTO t VALUES (101)")
+        sql.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", [slot_of(feed)])
+        with pytest.raises(HistoryLostError, match=r"was moved to .* by something else"):
+            feed.restart()
+
+
+def test_an_invalidated_slot_is_lost_history() -> None:
+    settings = {"fsync": "off", "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+    with EmbeddedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
+        sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        with feed_of(server.uri(), "t") as feed:
+            feed.start()
+            feed.close()
+            for _ in range(3):
+                sql.execute("SELECT pg_switch_wal()")
+                sql.execute("CREATE TABLE filler AS SELECT g FROM generate_series(1, 1000) g")
+                sql.execute("DROP TABLE filler")
+            sql.execute("CHECKPOINT")
+            with pytest.raises(
+                HistoryLostError, match=r"was invalidated \(wal_removed\).* raise max_slot_wal_keep_size"
+            ):
+                feed.restart()
+
+
+def test_a_slot_of_the_same_name_in_another_database_is_not_taken(
+    database: str, postgres_server: EmbeddedPostgres
+) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.close()
+        slot = slot_of(feed)
+        with psycopg.connect(postgres_server.uri(), autocommit=True) as elsewhere:
+            elsewhere.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+            elsewhere.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding', true)", [slot])
+            with pytest.raises(HistoryLostError, match="is not this changefeed's: it uses test_decoding in database"):
+                feed.restart()
+
+
+def test_what_an_earlier_run_left_connected_is_ended_before_the_next_starts(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed, feed_of(database, "t") as other:
+        other.start()
+        other.step()
+        feed.start()
+        feed.step()
+        later = Feed(feed.context, feed.limit)
+        later.saved = feed.saved
+        try:
+            later.start()
+            names = {
+                row[0].split("/")[-1]
+                for row in sql.execute(
+                    "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE %s",
+                    [f"cdc/%/{feed.context.feed_id}/%"],
+                )
+            }
+            assert names == {"driver"}
+            assert other.step() is not None, "another changefeed's connections are left alone"
+        finally:
+            later.close()
+
+
+def test_tables_cannot_be_added_to_a_changefeed_that_has_begun(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.close()
+        with feed_of(database, "t", "u", feed_id=feed.context.feed_id) as wider:
+            wider.saved = feed.saved
+            with pytest.raises(ConfigError, match=r"began with the tables public\.t, and now public\.t, public\.u are"):
+                wider.start()
+
+
+def test_release_moves_the_slot_forward_only_and_may_be_repeated(database: str, sql: Sql) -> None:
+    def confirmed() -> str:
+        row = sql.execute("SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()
+        assert row is not None
+        return str(row[0])
+
+    with feed_of(database, "t") as feed:
+        old = feed.start()
+        assert confirmed() == old["lsn"]
+        feed.catch_up()
+        feed.planner.close()
+        assert confirmed() == feed.token["lsn"] != old["lsn"]
+        feed.coordinator.release(old)
+        feed.coordinator.release(feed.token)
+        assert confirmed() == feed.token["lsn"]
+
+
+def test_a_lagging_restart_point_is_helped_along(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        for _ in range(4):
+            sql.execute("UPDATE t SET n = g FROM generate_series(1, 10000) g WHERE g % 100 = id % 100")
+            sql.execute("CREATE TABLE filler AS SELECT repeat('x', 500) FROM generate_series(1, 10000) g")
+            sql.execute("DROP TABLE filler")
+            feed.catch_up()
+        feed.catch_up()
+        metrics = feed.coordinator.metrics()
+        assert metrics["retained_bytes"] < 8 << 20
+        assert metrics["unconfirmed_bytes"] < 1 << 20
+        assert metrics["snapshot_age_s"] == 0
+
+
+def test_a_dropped_publication_is_terminal(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute(f"DROP PUBLICATION {slot_of(feed)}")
+        with pytest.raises(TerminalRangefeedError, match=r"table public\.t is no longer in publication"):
+            feed.catch_up()
+
+
+def test_a_table_taken_from_the_publication_is_terminal(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
+    with feed_of(database, "t", "u") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute(f"ALTER PUBLICATION {slot_of(feed)} DROP TABLE u")
+        with pytest.raises(TerminalRangefeedError, match=r"table public\.u is no longer in publication"):
+            feed.catch_up()
+
+
+def test_a_slot_in_use_is_waited_for(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.scan()
+        sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1000, 60000) g")
+        planned = feed.plan()
+        assert planned is not None
+        half_read = feed.reader.read(planned[1][0])
+        next(half_read)
+        half_read.close()
+        feed.catch_up()
+        assert len(feed.rows("public.t")) == 100 + 59001
