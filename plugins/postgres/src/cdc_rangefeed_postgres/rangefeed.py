@@ -117,11 +117,11 @@ class PostgresRangefeed(Rangefeed):
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         position = Position.from_token(start)
-        end = self._plan().advance(position, after=after, limit=limit)
+        end = self._plan().advance(position, after=_since(position, after), limit=limit)
         return start if end is position else end.to_token()
 
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:  # noqa: ARG002
-        return self._plan().slices(Position.from_token(end), after=after)
+    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        return self._plan().slices(Position.from_token(end), after=_since(Position.from_token(start), after))
 
     # executor
 
@@ -214,3 +214,8 @@ class PostgresRangefeed(Rangefeed):
                 connection.adbc_connection.cancel()
             with suppress(*ClientError):
                 connection.close()
+
+
+def _since(start: Position, after: Timestamp) -> Timestamp:
+    """Return what rows after *start* must be later than; before the first mark, the clock when the feed started."""
+    return after if start.clock is None else max(after, start.clock)

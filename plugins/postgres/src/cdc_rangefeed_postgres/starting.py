@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from cdc_core import ConfigError, RangefeedContext, Token
+from cdc_core import ConfigError, RangefeedContext, Timestamp, Token
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.planner import load_watched
 from cdc_rangefeed_postgres.position import CREATING, Position, Scan, parse_lsn
 from cdc_rangefeed_postgres.scan import first_parts, survey
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.versions import first_states
 
 __all__ = ["first_position", "resumed_position"]
@@ -34,6 +35,7 @@ def first_position(
     """
     _, tables = load()
     save({"state": CREATING, "slot": slot.name})
+    clock: Any = connection.execute(CLOCK_US).fetchone()
     slot.drop(connection)
     slot.create_publication(connection, tables)
     lsn = slot.create(connection, limit_s=context.options.snapshot_wait)
@@ -47,7 +49,14 @@ def first_position(
         scan = Scan(parts=parts, total=total) if parts else None
         log.info("initial scan: %d blocks of %d tables and partitions to read", total, len(parts))
     row: Any = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
-    return Position(lsn=lsn, tables=states, catalog=catalog.fingerprint, settled=parse_lsn(row[0]), scan=scan)
+    return Position(
+        lsn=lsn,
+        clock=Timestamp(clock[0] * 1000),
+        tables=states,
+        catalog=catalog.fingerprint,
+        settled=parse_lsn(row[0]),
+        scan=scan,
+    )
 
 
 def resumed_position(connection: Connection, slot: Slot, saved: Position, names: set[str]) -> Position:
