@@ -1,7 +1,8 @@
 """Does what arrived make up the database? Replays a directory of JSON files and compares the result with the tables.
 
 The comparison is the server's own: each replayed row is turned back into a row of its table (`jsonb_populate_record`),
-and the two sets of rows are compared in their text form, so that not even a numeric's scale may differ.
+and the two sets of rows are compared in their text form, so that not even a numeric's scale may differ. That alone
+would take a column that a message lacks for null, and would not look at keys, so both are compared by themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ __all__ = ["Audit", "Replay", "audit", "replay"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """`rows` messages and `resolved` marks were read; `missing` rows of the database are not in the files or differ,
-    `extra` rows of the files are not in the database or differ, `out_of_order` messages broke order or a resolved mark.
+    `extra` rows of the files are not in the database, differ, or have other columns or another key than their table
+    gives them; `out_of_order` messages broke order or a resolved mark.
     """
 
     rows: int
@@ -147,7 +149,35 @@ def _compare(
         row = connection.execute(query).fetchone()
         assert row is not None
         counts.append(int(row[0]))
-    return counts[0], counts[1]
+    return counts[0], counts[1] + _misshapen(connection, name)
+
+
+def _misshapen(connection: psycopg.Connection[Any], name: sql.Identifier) -> int:
+    """Return how many replayed rows of table *name* have other columns than it, or a key that is not their own."""
+    table = name.as_string(connection)
+    row = connection.execute(
+        'SELECT array_agg(attname::text ORDER BY attname::text COLLATE "C") FROM pg_attribute'
+        " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+        [table],
+    ).fetchone()
+    key = connection.execute(
+        "SELECT array_agg(attname::text ORDER BY array_position(indkey::int2[], attnum)) FROM pg_index"
+        " JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey::int2[])"
+        " WHERE indrelid = %s::regclass AND indisprimary",
+        [table],
+    ).fetchone()
+    assert row is not None
+    assert key is not None
+    found = connection.execute(
+        """SELECT count(*) FROM replayed
+        WHERE (SELECT array_agg(k ORDER BY k COLLATE "C") FROM jsonb_object_keys(message->'after') AS k)
+                IS DISTINCT FROM %s::text[]
+           OR (SELECT jsonb_agg(message->'after'->k ORDER BY n) FROM unnest(%s::text[]) WITH ORDINALITY AS u(k, n))
+                IS DISTINCT FROM message->'key'""",
+        [row[0], key[0]],
+    ).fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 def _lines(path: Path) -> Iterator[bytes]:

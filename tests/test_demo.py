@@ -1,0 +1,180 @@
+"""The demo: its audit finds every kind of fault, its people do what they are to do, and the whole of it ends well."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.audit import Audit, audit
+from cdc_rangefeed_postgres.demo.movr import TABLES, Workload, load
+from cdc_sink_cloudstorage.names import DataFile, ResolvedFile
+from cdc_testing.runs import eventually
+
+from cdc_core import Timestamp
+
+Message = dict[str, Any]
+ROWS: list[Message] = [
+    {"a": 1, "b": 'x\\y "z" \n史', "c": 1.50, "d": {"k": [1, None]}, "e": "2020-01-31T01:02:03.5"},
+    {"a": 2, "b": None, "c": "NaN", "d": None, "e": "infinity"},
+]
+
+
+@pytest.fixture
+def table(database: str) -> str:
+    """URI of a database whose table t holds what ROWS say."""
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b text, c numeric, d jsonb, e timestamp)")
+        connection.execute(
+            "INSERT INTO t VALUES (1, %s, 1.50, '{\"k\": [1, null]}', '2020-01-31 01:02:03.5'),"
+            " (2, NULL, 'NaN', NULL, 'infinity')",
+            [ROWS[0]["b"]],
+        )
+    return database
+
+
+def message(after: Message, updated: int) -> Message:
+    return {"after": after, "key": [after["a"]], "updated": str(Timestamp(updated))}
+
+
+def deletion(key: int, updated: int) -> Message:
+    return {"after": None, "key": [key], "updated": str(Timestamp(updated))}
+
+
+def write(directory: Path, *steps: list[Message] | int) -> Path:
+    """Write each list of messages as a data file and each number as a resolved mark, in this order."""
+    lower = Timestamp(1)
+    for number, step in enumerate(steps):
+        if isinstance(step, int):
+            mark = Timestamp(step)
+            lower = mark.next()
+            path = directory / ResolvedFile(timestamp=mark).path("daily")
+            body = json.dumps({"resolved": str(mark)})
+        else:
+            name = DataFile(
+                timestamp=lower,
+                epoch=1,
+                step=number,
+                slice_index=0,
+                counter=0,
+                topic="t",
+                schema_version=1,
+                extension=".ndjson",
+            )
+            path = directory / name.path("daily")
+            body = "".join(json.dumps(line).replace("1.5,", "1.50,") + "\n" for line in step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(body)
+    return directory
+
+
+def faults(directory: Path, uri: str) -> tuple[int, int, int]:
+    found = audit(directory, uri, ["t"])
+    assert found.passed == ((found.missing, found.extra, found.out_of_order) == (0, 0, 0))
+    return found.missing, found.extra, found.out_of_order
+
+
+GOOD = [message(row, 5) for row in ROWS]
+
+
+def test_the_audit_passes_what_makes_up_the_database(table: str, tmp_path: Path) -> None:
+    older = message({**ROWS[0], "b": "old"}, 2)
+    gone = message({**ROWS[0], "a": 3}, 2)
+    files = write(tmp_path, [older, gone], 3, [deletion(3, 4), *GOOD], [older], 5, [message(ROWS[0], 9)])
+    assert audit(files, table, ["t"]) == Audit(rows=7, resolved=2, missing=0, extra=0, out_of_order=0)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda row: row.update(b="y"),
+        lambda row: row.update(b=None),
+        lambda row: row.update(c=1.51),
+        lambda row: row.update(c=1),
+        lambda row: row.update(d={"k": [1]}),
+        lambda row: row.update(d=None),
+        lambda row: row.update(e="2020-01-31T01:02:03.500001"),
+    ],
+    ids=["text", "null", "digit", "scale", "json", "no-json", "microsecond"],
+)
+def test_the_audit_sees_a_difference_in_any_column(
+    spoil: Callable[[Message], None], table: str, tmp_path: Path
+) -> None:
+    row = dict(ROWS[0])
+    spoil(row)
+    assert faults(write(tmp_path, [message(row, 5), GOOD[1]], 5), table) == (1, 1, 0)
+
+
+def test_the_audit_sees_a_row_that_never_arrived(table: str, tmp_path: Path) -> None:
+    assert faults(write(tmp_path, GOOD[:1], 5), table) == (1, 0, 0)
+
+
+def test_the_audit_sees_a_row_that_is_not_resolved(table: str, tmp_path: Path) -> None:
+    assert faults(write(tmp_path, GOOD, 4), table) == (2, 0, 0)
+
+
+def test_the_audit_sees_a_delete_that_never_arrived(table: str, tmp_path: Path) -> None:
+    assert faults(write(tmp_path, [*GOOD, message({**ROWS[0], "a": 3}, 5)], 5), table) == (0, 1, 0)
+
+
+def test_the_audit_sees_a_column_that_is_left_out_though_it_is_null(table: str, tmp_path: Path) -> None:
+    row = {name: value for name, value in ROWS[1].items() if name != "d"}
+    assert faults(write(tmp_path, [GOOD[0], message(row, 5)], 5), table) == (0, 1, 0)
+
+
+def test_the_audit_sees_a_column_that_the_table_does_not_have(table: str, tmp_path: Path) -> None:
+    assert faults(write(tmp_path, [GOOD[0], message({**ROWS[1], "z": None}, 5)], 5), table) == (0, 1, 0)
+
+
+def test_the_audit_sees_a_key_that_is_not_the_row_s_own(table: str, tmp_path: Path) -> None:
+    assert faults(write(tmp_path, [GOOD[0], {**GOOD[1], "key": ["2"]}], 5), table) == (0, 1, 0)
+
+
+def test_the_audit_sees_a_new_version_after_a_later_one(table: str, tmp_path: Path) -> None:
+    assert faults(write(tmp_path, GOOD, [message({**ROWS[0], "b": "old"}, 4)], 5), table) == (0, 0, 1)
+
+
+def test_the_audit_sees_a_row_after_its_resolved_mark(table: str, tmp_path: Path) -> None:
+    assert faults(write(tmp_path, GOOD[:1], 5, GOOD[1:], 6), table) == (0, 0, 1)
+
+
+def test_an_audit_of_nothing_does_not_pass(database: str, tmp_path: Path) -> None:
+    assert not audit(tmp_path, database, []).passed
+
+
+def test_people_insert_update_delete_and_change_keys(database: str) -> None:
+    started = load(database, users=200, vehicles=100, rides=300)
+    assert started == 600
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("SELECT pg_create_logical_replication_slot('watch', 'test_decoding')")
+        workload = Workload(database, writers=2, seed=1)
+        workload.start()
+        eventually("a thousand changes", lambda: workload.changes >= 1000)
+        workload.stop()
+        query = "SELECT data FROM pg_logical_slot_peek_changes('watch', NULL, NULL)"
+        lines = [str(line) for (line,) in connection.execute(query) if str(line).startswith("table")]
+    done = {re.match(r"table public\.(\w+): (\w+): (old-key)?", line).groups() for line in lines}  # type: ignore[union-attr]
+    assert {(table, "UPDATE", None) for table in ("rides", "vehicles")} <= done
+    assert {(table, "INSERT", None) for table in ("rides", "users")} <= done
+    assert {(table, "DELETE", None) for table in ("rides", "users")} <= done
+    assert ("users", "UPDATE", "old-key") in done
+    assert {table for table, _, _ in done} == set(TABLES)
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_clean_audit(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cdc_core", "demo", "--directory", str(tmp_path), "--seconds", "5"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    found = re.fullmatch(r"demo: rows=(\d+) resolved=(\d+) missing=0 extra=0 out_of_order=0", last)
+    assert found is not None, last
+    assert int(found[1]) > 5000
+    assert int(found[2]) > 0
+    assert f"{tmp_path}/files" in done.stdout
