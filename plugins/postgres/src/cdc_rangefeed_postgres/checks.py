@@ -189,7 +189,7 @@ def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> 
             f"role {role} may not use schema {table.name.schema}: run GRANT USAGE ON SCHEMA {schema} TO {quoted(role)};"
         )
     unreadable = connection.execute(
-        "SELECT oid::bigint FROM unnest(%s::oid[]) AS t(oid) WHERE NOT has_table_privilege(oid, 'SELECT') ORDER BY 1",
+        "SELECT DISTINCT oid::bigint FROM unnest(%s::oid[]) AS t(oid) WHERE NOT has_table_privilege(oid, 'SELECT') ORDER BY 1",
         [[table.oid, *(leaf.oid for leaf in table.leaves)]],
     ).fetchall()
     if unreadable:
@@ -211,15 +211,15 @@ def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> 
 
 
 def _suggestion(connection: Connection, schema: str, name: str) -> str:
-    known = {f"{row[0]}.{row[1]}": (row[0], row[1]) for row in _user_tables(connection)}
-    close = difflib.get_close_matches(f"{schema}.{name}", known, n=1, cutoff=0.6)
-    folded = [text for text in known if text.lower() == f"{schema}.{name}".lower()]
-    elsewhere = [text for text, (_, table) in known.items() if table == name]
-    for text in [*folded, *elsewhere, *close]:
-        found = known[text]
+    known = list(_user_tables(connection))
+    folded = [found for found in known if [part.lower() for part in found] == [schema.lower(), name.lower()]]
+    elsewhere = [found for found in known if found[1] == name]
+    here = {found[1]: found for found in known if found[0] == schema}
+    close = [here[text] for text in difflib.get_close_matches(name, here, n=1, cutoff=0.6)]
+    for found in [*folded, *elsewhere, *close]:
         plain = all(part == part.lower() and part.isidentifier() for part in found)
-        return f"; did you mean {text if plain else quoted_table(*found)}?"
-    return " in the database, or the role may not see it: create it, or mend the name"
+        return f"; did you mean {'.'.join(found) if plain else quoted_table(*found)}?"
+    return ": create it, or mend the name"
 
 
 def _user_tables(connection: Connection) -> Iterator[tuple[str, str]]:
