@@ -189,7 +189,8 @@ def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> 
             f"role {role} may not use schema {table.name.schema}: run GRANT USAGE ON SCHEMA {schema} TO {quoted(role)};"
         )
     unreadable = connection.execute(
-        "SELECT DISTINCT oid::bigint FROM unnest(%s::oid[]) AS t(oid) WHERE NOT has_table_privilege(oid, 'SELECT') ORDER BY 1",
+        "SELECT DISTINCT oid::bigint FROM unnest(%s::oid[]) AS t(oid) "
+        "WHERE NOT has_table_privilege(oid, 'SELECT') ORDER BY 1",
         [[table.oid, *(leaf.oid for leaf in table.leaves)]],
     ).fetchall()
     if unreadable:

@@ -1,0 +1,249 @@
+"""Tables that change, partitioned tables, large values, old rows, odd names."""
+
+from __future__ import annotations
+
+import pytest
+from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.postgres import Sql, table_of
+
+from cdc_core import Op, TerminalRangefeedError
+
+
+def versions(feed: Feed) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the version and the columns of each change that has a row."""
+    return [(change.version, tuple(change.after)) for change in feed.changes if change.after is not None]
+
+
+def test_an_added_and_a_dropped_column_take_effect_with_the_first_row_that_has_them(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        sql.execute("INSERT INTO t VALUES (1, 'a')")
+        sql.execute("ALTER TABLE t ADD COLUMN b int DEFAULT 7")
+        sql.execute("INSERT INTO t VALUES (2, 'a')")
+        sql.execute("ALTER TABLE t DROP COLUMN a")
+        sql.execute("INSERT INTO t VALUES (3)")
+        feed.catch_up()
+        sql.execute("INSERT INTO t VALUES (4)")
+        feed.catch_up()
+        assert versions(feed) == [(1, ("id", "a")), (2, ("id", "a", "b")), (3, ("id", "b")), (3, ("id", "b"))]
+        (schema,) = feed.driver.schemas()
+        assert feed.token["tables"]["public.t"]["version"] == 3
+        assert [column.name for column in schema.columns] == ["id", "b"]
+
+
+def test_a_version_number_outlives_restarts(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        sql.execute("ALTER TABLE t ADD COLUMN b int")
+        sql.execute("INSERT INTO t VALUES (1)")
+        feed.catch_up()
+        feed.close()
+        sql.execute("ALTER TABLE t ADD COLUMN c int")
+        sql.execute("INSERT INTO t VALUES (2)")
+        sql.execute("ALTER TABLE t DROP COLUMN c")
+        sql.execute("INSERT INTO t VALUES (3)")
+        feed.restart()
+        feed.catch_up()
+        assert versions(feed) == [(2, ("id", "b")), (3, ("id", "b", "c")), (4, ("id", "b"))]
+        (schema,) = feed.driver.schemas()
+        assert schema.version in (2, 4)
+
+
+def test_a_change_back_and_forth_between_two_steps_is_seen(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        sql.execute("INSERT INTO t VALUES (1)")
+        feed.catch_up()
+        sql.execute("ALTER TABLE t ADD COLUMN c int")
+        sql.execute("INSERT INTO t VALUES (2, 2)")
+        feed.catch_up()
+        sql.execute("ALTER TABLE t DROP COLUMN c")
+        sql.execute("INSERT INTO t VALUES (3)")
+        feed.catch_up()
+        assert versions(feed) == [(1, ("id",)), (2, ("id", "c")), (3, ("id",))]
+
+
+def test_a_column_altered_in_mid_scan_is_read_in_its_new_shape(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, a int, pad text)")
+    sql.execute("INSERT INTO t SELECT g, g, repeat('x', 500) FROM generate_series(1, 2000) g")
+    with feed_of(database, "t", bytes_=200_000) as feed:
+        feed.start()
+        feed.steps_until(lambda: len(feed.changes) > 300)
+        sql.execute("ALTER TABLE t DROP COLUMN a")
+        sql.execute("ALTER TABLE t ADD COLUMN b int DEFAULT 5")
+        feed.scan()
+        feed.catch_up()
+        assert {version for version, _ in versions(feed)} == {1, 2}
+        assert len(feed.rows("public.t")) == 2000
+        assert feed.changes[-1].after is not None
+        assert feed.changes[-1].after["b"] == 5
+
+
+def test_a_column_dropped_between_planning_and_reading_is_retried(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, a int)")
+    sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 100) g")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.step()
+        planned = feed.plan()
+        assert planned is not None
+        sql.execute("ALTER TABLE t DROP COLUMN a")
+        with pytest.raises(Exception, match=r"table public\.t or a column of it was dropped during the initial scan"):
+            list(feed.reader.read(planned[1][0]))
+        feed.restart()
+        feed.scan()
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id FROM t")
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("DROP TABLE t", r"table public\.t was dropped: start a changefeed under another name"),
+        ("ALTER TABLE t RENAME TO u", r"table public\.t was renamed to public\.u: rename it back, or"),
+        ("ALTER TABLE t RENAME COLUMN id TO key", r"the key of table public\.t changed from \(id\) to \(key\)"),
+        (
+            "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, a)",
+            r"the key of table public\.t changed from \(id\) to \(id, a\), so its rows can no longer",
+        ),
+        ("ALTER TABLE t REPLICA IDENTITY NOTHING", r"has REPLICA IDENTITY NOTHING.* REPLICA IDENTITY DEFAULT;"),
+    ],
+)
+def test_what_a_changefeed_cannot_survive_ends_it_by_name(database: str, sql: Sql, statement: str, text: str) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute(statement)
+        with pytest.raises(TerminalRangefeedError, match=text):
+            feed.steps_until(lambda: False, limit_s=10)
+
+
+def test_diff_brings_the_old_row(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
+    sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    with feed_of(database, "t", diff=True, mvcc=True) as feed:
+        feed.start()
+        sql.execute("INSERT INTO t VALUES (1, 'a')")
+        sql.execute("UPDATE t SET a = 'b'")
+        sql.execute("DELETE FROM t")
+        feed.catch_up()
+        assert [(change.op, change.before, change.after) for change in feed.changes] == [
+            (Op.INSERT, None, {"id": 1, "a": "a"}),
+            (Op.UPDATE, {"id": 1, "a": "a"}, {"id": 1, "a": "b"}),
+            (Op.DELETE, {"id": 1, "a": "b"}, None),
+        ]
+        assert all(change.mvcc is not None for change in feed.changes)
+
+
+def test_losing_replica_identity_full_ends_a_changefeed_with_diff(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
+    sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    with feed_of(database, "t", diff=True) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+        with pytest.raises(TerminalRangefeedError, match=r"run ALTER TABLE .* REPLICA IDENTITY FULL;"):
+            feed.steps_until(lambda: False, limit_s=10)
+
+
+def test_an_unchanged_large_value_is_looked_up_by_key(database: str, sql: Sql) -> None:
+    sql.execute('CREATE TABLE t (k char(8), "cdc ord" date, big text, n int, PRIMARY KEY (k, "cdc ord"))')
+    sql.execute("ALTER TABLE t ALTER COLUMN big SET STORAGE EXTERNAL")
+    sql.execute("INSERT INTO t SELECT 'k' || g, '2020-01-01', repeat('x', 5000), 0 FROM generate_series(1, 2500) g")
+    with feed_of(database, "t", initial_scan=False) as feed:
+        feed.start()
+        sql.execute("UPDATE t SET n = 1")
+        feed.catch_up()
+        assert len(feed.changes) == 2500
+        assert {change.after["big"] for change in feed.changes if change.after} == {"x" * 5000}
+
+
+def test_replica_identity_using_index_gives_the_key(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, code text NOT NULL UNIQUE, n int)")
+    sql.execute("ALTER TABLE t REPLICA IDENTITY USING INDEX t_code_key")
+    sql.execute("INSERT INTO t VALUES (1, 'a', 1)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.scan()
+        sql.execute("DELETE FROM t")
+        feed.catch_up()
+        assert [(change.op, change.key) for change in feed.changes] == [(Op.SCAN, ("a",)), (Op.DELETE, ("a",))]
+
+
+def test_odd_names_of_tables_and_columns(database: str, sql: Sql) -> None:
+    sql.execute('CREATE SCHEMA "My ""Schema""."')
+    sql.execute('CREATE TABLE "My ""Schema""."."Tä ble" ("I d" int PRIMARY KEY, "select" text)')
+    sql.execute("""INSERT INTO "My ""Schema""."."Tä ble" VALUES (1, 'a')""")
+    with feed_of(database, '"My ""Schema""."."Tä ble"') as feed:
+        feed.start()
+        feed.scan()
+        sql.execute("""UPDATE "My ""Schema""."."Tä ble" SET "select" = 'b'""")
+        feed.catch_up()
+        assert [change.after for change in feed.changes] == [
+            {"I d": 1, "select": "a"},
+            {"I d": 1, "select": "b"},
+        ]
+
+
+def test_a_child_table_by_inheritance_is_not_part_of_its_parent(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    sql.execute("CREATE TABLE child (extra int) INHERITS (t)")
+    sql.execute("INSERT INTO t VALUES (1)")
+    sql.execute("INSERT INTO child VALUES (2, 2)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.scan()
+        sql.execute("INSERT INTO child VALUES (3, 3)")
+        sql.execute("INSERT INTO t VALUES (4)")
+        feed.catch_up()
+        assert sorted(feed.rows("public.t")) == [(1,), (4,)]
+
+
+def test_generated_columns_are_left_out(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED)")
+    sql.execute("INSERT INTO t VALUES (1)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.scan()
+        sql.execute("INSERT INTO t VALUES (2)")
+        feed.catch_up()
+        assert [change.after for change in feed.changes] == [{"id": 1}, {"id": 2}]
+
+
+def partitioned(sql: Sql) -> None:
+    sql.execute("CREATE TABLE p (id int, day int, v text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)")
+    sql.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+    sql.execute("CREATE TABLE p2 (v text, day int NOT NULL, id int NOT NULL, PRIMARY KEY (id, day))")
+    sql.execute("ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20)")
+    sql.execute("INSERT INTO p SELECT g, g % 20, repeat('x', 300) FROM generate_series(1, 1000) g")
+
+
+def test_a_partitioned_table_is_watched_through_its_root(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=100_000) as feed:
+        feed.start()
+        sql.execute("UPDATE p SET v = 'early' WHERE id < 10")
+        feed.scan()
+        sql.execute("UPDATE p SET day = 15 WHERE id = 1")
+        sql.execute("UPDATE p SET v = 'b' WHERE id IN (2, 12)")
+        sql.execute("CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (20) TO (30)")
+        sql.execute("INSERT INTO p VALUES (5000, 25, 'new')")
+        feed.catch_up()
+        assert {change.table for change in feed.changes} == {"public.p"}
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_a_partition_dropped_in_mid_scan_is_left_out(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.steps_until(lambda: len(feed.changes) > 100)
+        sql.execute("DROP TABLE p2")
+        feed.scan()
+        feed.catch_up()
+        left = {key: row for key, row in feed.rows("public.p").items() if key[1] < 10}
+        assert left == table_of(sql, "SELECT id, day, v FROM p", key=2)
