@@ -6,8 +6,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc_core.errors import CdcError, RetryableError, TerminalError, from_wire
-from cdc_core.masking import mask
+from cdc_core.errors import CdcError, RetryableError, from_wire
 from cdc_core.spark.config import OPTION, RunConfig
 
 __all__ = ["failure_of", "start_query", "warm_up"]
@@ -25,15 +24,13 @@ def start_query(session: SparkSession, config: RunConfig) -> StreamingQuery:
 def warm_up(session: SparkSession, config: RunConfig) -> None:
     """Run one step without rows, so that processes, imports and generated code are there before the first row is.
 
-    Raises: the error that one of our processes raised; TerminalError when Spark itself cannot run the step.
+    Raises: our own error where one of our processes raised it, Spark's otherwise.
     """
     query = start_query(session, config)
     try:
         query.awaitTermination()
     except PySparkException as error:
-        raise from_wire(str(error)) or TerminalError(
-            f"Spark cannot run a step: {mask(str(error), config.secrets)}"
-        ) from None
+        raise from_wire(str(error)) or error from None
 
 
 def failure_of(query: StreamingQuery) -> CdcError | PySparkException:

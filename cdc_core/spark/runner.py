@@ -133,6 +133,8 @@ class _Run:
             except (TerminalError, ContractError, ConfigError, _ShowError):
                 raise
             except Exception as error:
+                if not self._steady and isinstance(error, PySparkException):
+                    raise TerminalError(f"Spark cannot run: {mask(str(error), self._job.secrets())}") from None
                 if not self._steady and not isinstance(error, RetryableError):
                     raise
                 reason = error

@@ -8,6 +8,7 @@ processes that it does not hold.
 
 from __future__ import annotations
 
+import builtins
 import fcntl
 import json
 import os
@@ -82,14 +83,32 @@ class Script:
         return (self.directory / name).exists()
 
     def raise_once(self, name: str) -> None:
-        """Raise the error that order *name* names, as `Class message`; `kill` kills this process."""
+        """Raise the error that order *name* names, as `Class message`; `kill` kills this process.
+
+        A line below the message is its cause's message; ` retry_after_s=` may end the message.
+        """
         text = self.once(name)
         if text is None:
             return
         if text == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        kind, _, message = text.partition(" ")
-        raise getattr(cdc_errors, kind, RuntimeError)(message)
+        kind, _, rest = text.partition(" ")
+        message, _, cause = rest.partition("\n")
+        message, _, wait_s = message.partition(" retry_after_s=")
+        cls = getattr(cdc_errors, kind, None) or getattr(builtins, kind)
+        raise cls(message, **({"retry_after_s": float(wait_s)} if wait_s else {})) from (
+            ConnectionError(cause) if cause else None
+        )
+
+    def hold(self, name: str) -> None:
+        """Block while order *name* is pending; say so by a file `NAME.held` as long as that lasts."""
+        if not self.pending(name):
+            return
+        held = self.directory / f"{name}.held"
+        held.touch()
+        while self.pending(name):
+            threading.Event().wait(0.01)
+        held.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +122,9 @@ class CounterOptions:
 
 
 class CounterRangefeed(Rangefeed):
-    """Orders: `check`, `start`, `advance`, `read`, `release` raise; `hold-read` blocks reads while it is there."""
+    """Orders: `check`, `start`, `advance`, `read`, `read-middle` (not before a slice's second batch) and `release`
+    raise; `hold-read` blocks reads while it is there.
+    """
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
@@ -138,8 +159,9 @@ class CounterRangefeed(Rangefeed):
         ]
         for offset in range(0, len(numbers), self.options.batch_rows):
             self.script.raise_once("read")
-            while self.script.pending("hold-read"):
-                threading.Event().wait(0.01)
+            if offset:
+                self.script.raise_once("read-middle")
+            self.script.hold("hold-read")
             yield self._rows(numbers[offset : offset + self.options.batch_rows])
         yield Mark(span=Span(TABLE.name.full), timestamp=Timestamp(last), resolved=True)
 
@@ -199,7 +221,7 @@ class JournalOptions:
 class JournalSink(Sink):
     """Writes `["rows", epoch, step, index, [[id, n], …]]` and the like to the file `journal`.
 
-    Orders: `sink-check`, `emit`, `flush`, `resolved`, `before-report` (after the flush) raise.
+    Orders: `sink-check`, `emit`, `flush`, `resolved`, `before-report` (after the flush) raise; `hold-emit` blocks.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -219,6 +241,7 @@ class JournalSink(Sink):
 
     def emit(self, rows: RowBatch) -> None:
         self.script.raise_once("emit")
+        self.script.hold("hold-emit")
         self._buffer.extend([row["id"], row["n"]] for row in rows.column("after").to_pylist())
 
     def flush(self) -> Flushed:

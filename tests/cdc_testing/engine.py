@@ -1,0 +1,131 @@
+"""The scripted source and sink as a job, the engine that runs it, and what the sink's journal proves.
+
+`python -m cdc_testing.engine DIRECTORY` runs the job in the file `job.json` of DIRECTORY with DIRECTORY as its state,
+in a process that a test can kill.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cdc_testing.scripted import read_journal
+
+from cdc_core.changefeed import ChangefeedOptions
+from cdc_core.job import Component, Job
+from cdc_core.options import Duration
+from cdc_core.progress import ProgressStore, store_url
+from cdc_core.status import Status
+
+__all__ = ["Journal", "counter_job", "eventually", "main"]
+
+SCRIPTED = "cdc_testing.scripted"
+
+
+def counter_job(control: Path, *, options: Mapping[str, Any] | None = None, **changes: Any) -> Job:
+    """Return a job that counts into a journal in *control*. *options* are the changefeed's.
+
+    Of *changes*, those that CounterRangefeed knows are its options, all others fields of the job.
+    """
+    counter = {
+        name: changes.pop(name) for name in ("rows_per_step", "total", "keys", "slices", "batch_rows") & changes.keys()
+    }
+    defaults: dict[str, Any] = {
+        "resolved": Duration(0.0),
+        "retry_backoff": Duration(0.05),
+        "max_retry_backoff": Duration(0.2),
+    }
+    fields: dict[str, Any] = {
+        "name": "t",
+        "tables": ("counter",),
+        "source": "counter://",
+        "destination": "journal://",
+        "rangefeed": _component(
+            "source", "counter", "CounterRangefeed", "CounterOptions", control=str(control), **counter
+        ),
+        "encoder": _component("encoder", "plain", "PlainEncoder", "NoOptions"),
+        "sink": _component("sink", "journal", "JournalSink", "JournalOptions", control=str(control)),
+        "options": ChangefeedOptions(**{**defaults, **(options or {})}),
+    }
+    return Job(**{**fields, **changes})
+
+
+def _component(kind: str, name: str, target: str, options: str, **values: Any) -> Component:
+    return Component(
+        kind=kind, name=name, target=f"{SCRIPTED}:{target}", options=f"{SCRIPTED}:{options}", values=values
+    )
+
+
+class Journal:
+    """What happened at the sink, in order, and the promises that can be judged by it alone."""
+
+    def __init__(self, control: Path) -> None:
+        self.events = read_journal(control)
+
+    def of(self, kind: str) -> list[list[Any]]:
+        return [event for event in self.events if event[0] == kind]
+
+    @property
+    def epochs(self) -> set[int]:
+        return {event[1] for event in self.of("rows")}
+
+    @property
+    def resolved(self) -> list[int]:
+        return [event[2] for event in self.of("resolved")]
+
+    @property
+    def released(self) -> list[int]:
+        return [event[1] for event in self.of("release")]
+
+    def numbers(self) -> set[int]:
+        return {n for event in self.of("rows") for _, n in event[4]}
+
+    def faults(self, *, total: int) -> list[str]:
+        """Return what breaks at-least-once for 1 to *total*, per-key order, or the meaning of resolved marks."""
+        faults = []
+        seen: set[int] = set()
+        newest: dict[int, int] = {}
+        for event in self.events:
+            if event[0] == "rows":
+                for key, n in event[4]:
+                    if n not in seen and n < newest.get(key, 0):
+                        faults.append(f"key {key}: {n} first came after {newest[key]}")
+                    seen.add(n)
+                    newest[key] = max(n, newest.get(key, 0))
+            elif event[0] == "resolved":
+                missing = set(range(1, min(event[2], total) + 1)) - seen
+                if missing:
+                    faults.append(f"resolved {event[2]} before {min(missing)} and {len(missing) - 1} others")
+        missing = set(range(1, total + 1)) - seen
+        if missing:
+            faults.append(f"{len(missing)} never came, the first is {min(missing)}")
+        return faults
+
+
+def eventually(condition: Callable[[], Any], *, what: str, within_s: float = 120.0) -> Any:
+    """Return what *condition* returns as soon as that is true. Raises: AssertionError when it never is."""
+    deadline = time.monotonic() + within_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {within_s:.0f} s: {what}"
+        threading.Event().wait(0.02)
+    return value
+
+
+def main(directory: Path) -> int:
+    from cdc_core.spark.runner import run
+
+    job = Job.from_json(json.loads((directory / "job.json").read_text()))
+
+    def show(status: Status) -> None:
+        (directory / "phase").write_text(status.phase)
+
+    return run(job, store=ProgressStore(store_url(directory)), state_dir=directory, once=False, status=show)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+from cdc_testing.engine import counter_job
+from cdc_testing.scripted import TABLE, Script
+
+from cdc_core import Span, Timestamp
+from cdc_core.errors import ContractError, RetryableRangefeedError, from_wire
+from cdc_core.frontier import Frontier
+from cdc_core.progress import Progress, ProgressStore, store_url
+from cdc_core.spark import source
+from cdc_core.spark.config import OPTION, MaskedError, RunConfig
+from cdc_core.spark.control import StopFlag, is_idle
+from cdc_core.spark.packing import BEGIN, END, FAILED, ROWS, unpack
+from cdc_core.spark.source import RangefeedReader, RangefeedSource, SlicePartition, WarmUpReader
+
+LIMIT: Any = None  # Spark's own limit is not used: steps are limited by the changefeed's options
+
+
+@pytest.fixture
+def store(script: Script) -> ProgressStore:
+    store = ProgressStore(store_url(script.directory))
+    store.register("t", counter_job(script.directory).definition())
+    store.begin_run("t")
+    store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
+    return store
+
+
+def config_of(script: Script, store: ProgressStore, **job: Any) -> RunConfig:
+    run_dir = script.directory / "t.run" / "1"
+    run_dir.mkdir(parents=True, exist_ok=True)
+    changefeed = counter_job(script.directory, **job).with_run(feed_id="0" * 12, epoch=1, state=store.url)
+    return RunConfig(job=changefeed, state_dir=script.directory, run_dir=run_dir, start={"n": 0}, parallelism=2)
+
+
+@pytest.fixture
+def config(script: Script, store: ProgressStore) -> RunConfig:
+    return config_of(script, store)
+
+
+@pytest.fixture
+def reader(config: RunConfig) -> RangefeedReader:
+    return RangefeedReader(config)
+
+
+def save(store: ProgressStore, n: int) -> None:
+    store.save("t", 1, Progress(token={"n": n}, latest=Timestamp(n)))
+
+
+def test_the_start_position_is_the_same_however_often_spark_asks(
+    reader: RangefeedReader, store: ProgressStore, script: Script
+) -> None:
+    first = reader.initialOffset()
+    save(store, 5000)
+    assert reader.initialOffset() == first == {"step": -1, "token": {"n": 0}}
+
+
+def test_a_step_goes_to_where_the_rangefeed_advances(reader: RangefeedReader, store: ProgressStore) -> None:
+    first = reader.latestOffset(reader.initialOffset(), LIMIT)
+    assert first == {"step": 0, "token": {"n": 1000}}
+    save(store, 1000)
+    assert reader.latestOffset(first, LIMIT) == {"step": 1, "token": {"n": 2000}}
+
+
+def test_steps_obey_the_limit_of_the_changefeed(script: Script, store: ProgressStore) -> None:
+    reader = RangefeedReader(config_of(script, store, options={"max_step_rows": 7}))
+    assert reader.latestOffset(reader.initialOffset(), LIMIT)["token"] == {"n": 7}
+
+
+def test_rows_of_a_step_come_after_all_that_was_marked_before(reader: RangefeedReader, store: ProgressStore) -> None:
+    start = reader.latestOffset(reader.initialOffset(), LIMIT)
+    save(store, 1000)
+    partitions = reader.partitions(start, reader.latestOffset(start, LIMIT))
+    assert [partition.info.lower for partition in partitions] == [Timestamp(1000).next()] * 2  # type: ignore[attr-defined]
+
+
+def test_a_stop_keeps_the_planner_where_it_is(reader: RangefeedReader, config: RunConfig) -> None:
+    start = reader.latestOffset(reader.initialOffset(), LIMIT)
+    flag = StopFlag(config.run_dir)
+    flag.request()
+    assert reader.latestOffset(start, LIMIT) == start
+    assert flag.acknowledged
+
+
+def test_a_stop_is_not_acknowledged_by_planning_slices(reader: RangefeedReader, config: RunConfig) -> None:
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, LIMIT)
+    flag = StopFlag(config.run_dir)
+    flag.request()
+    assert len(reader.partitions(start, end)) == 2
+    assert not flag.acknowledged
+
+
+def test_an_idle_source_plans_no_step(script: Script, store: ProgressStore) -> None:
+    reader = RangefeedReader(config_of(script, store, total=10))
+    save(store, 10)
+    last = {"step": 3, "token": {"n": 11}}
+    assert reader.latestOffset(last, LIMIT) == last
+    assert reader.partitions(last, last) == []
+
+
+def test_a_rangefeed_without_slices_is_named(script: Script, store: ProgressStore) -> None:
+    reader = RangefeedReader(config_of(script, store, slices=0))
+    start = reader.initialOffset()
+    with pytest.raises(MaskedError) as raised:
+        reader.partitions(start, reader.latestOffset(start, LIMIT))
+    error = from_wire(str(raised.value))
+    assert isinstance(error, ContractError)
+    assert str(error) == "source 'counter' broke its contract: slices() must return at least one slice"
+
+
+def test_a_partition_survives_pickling_with_its_slice(reader: RangefeedReader) -> None:
+    start = reader.initialOffset()
+    for partition in reader.partitions(start, reader.latestOffset(start, LIMIT)):
+        assert isinstance(partition, SlicePartition)
+        copy = pickle.loads(pickle.dumps(partition))
+        assert copy.__dict__ == partition.__dict__
+
+
+def test_a_slice_is_read_between_its_begin_and_its_end(reader: RangefeedReader, config: RunConfig) -> None:
+    start = reader.initialOffset()
+    partitions = reader.partitions(start, reader.latestOffset(start, LIMIT))
+    kinds = [[kind for kind, _ in unpack(pickle.loads(pickle.dumps(reader)).read(each))] for each in partitions]
+    assert kinds == [[BEGIN, *[ROWS] * 5, END]] * 2
+    assert is_idle(config.tasks_lock)
+
+
+def test_a_read_is_at_work_until_its_end(reader: RangefeedReader, config: RunConfig) -> None:
+    start = reader.initialOffset()
+    [partition, _] = reader.partitions(start, reader.latestOffset(start, LIMIT))
+    rows = reader.read(partition)
+    next(rows)
+    assert not is_idle(config.tasks_lock)
+    rows.close()  # type: ignore[attr-defined]
+    assert is_idle(config.tasks_lock)
+
+
+def test_a_read_that_fails_tells_why_instead_of_costing_a_task_attempt(reader: RangefeedReader, script: Script) -> None:
+    start = reader.initialOffset()
+    [partition, _] = reader.partitions(start, reader.latestOffset(start, LIMIT))
+    script.order("read-middle", "RetryableRangefeedError too busy retry_after_s=9")
+    *_, (kind, value) = unpack(reader.read(partition))
+    assert kind == FAILED
+    error = from_wire(value["error"])
+    assert isinstance(error, RetryableRangefeedError)
+    assert error.retry_after_s == 9
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(source, "time", clock)
+    return clock
+
+
+TEN_SECONDS = 10_000_000_000
+
+
+def paced(script: Script, store: ProgressStore) -> RangefeedReader:
+    """A reader of a source that is a multiple of ten seconds long, with 30 s between two steps."""
+    config = config_of(script, store, rows_per_step=TEN_SECONDS, total=10 * TEN_SECONDS)
+    return RangefeedReader(
+        dataclasses.replace(config, job=dataclasses.replace(config.job, min_checkpoint_frequency_s=30.0))
+    )
+
+
+def test_the_first_step_does_not_wait(script: Script, store: ProgressStore, clock: Clock) -> None:
+    reader = paced(script, store)
+    assert reader.latestOffset(reader.initialOffset(), LIMIT)["step"] == 0
+
+
+def test_steps_keep_the_distance_that_the_changefeed_asks_for(
+    script: Script, store: ProgressStore, clock: Clock
+) -> None:
+    reader = paced(script, store)
+    start = {"step": 4, "token": {"n": 9 * TEN_SECONDS}}
+    save(store, 9 * TEN_SECONDS)  # ten seconds behind, so there are twenty left to wait
+    assert reader.latestOffset(start, LIMIT) == start
+    clock.now_s += 19.9
+    assert reader.latestOffset(start, LIMIT) == start
+    clock.now_s += 0.2
+    assert reader.latestOffset(start, LIMIT)["step"] == 5
+
+
+def test_a_feed_that_is_behind_does_not_wait(script: Script, store: ProgressStore, clock: Clock) -> None:
+    reader = paced(script, store)
+    start = {"step": 4, "token": {"n": 6 * TEN_SECONDS}}
+    save(store, 6 * TEN_SECONDS)
+    assert reader.latestOffset(start, LIMIT)["step"] == 5
+
+
+def test_a_stop_does_not_wait_for_the_next_step(script: Script, store: ProgressStore, clock: Clock) -> None:
+    reader = paced(script, store)
+    start = {"step": 4, "token": {"n": 9 * TEN_SECONDS}}
+    save(store, 9 * TEN_SECONDS)
+    assert reader.latestOffset(start, LIMIT) == start
+    flag = StopFlag(script.directory / "t.run" / "1")
+    flag.request()
+    assert reader.latestOffset(start, LIMIT) == start
+    assert flag.acknowledged
+
+
+def test_the_data_source_makes_its_reader_from_one_option(config: RunConfig) -> None:
+    warm_up = dataclasses.replace(config, warm_up=True)
+    for each, cls in ((config, RangefeedReader), (warm_up, WarmUpReader)):
+        data_source = RangefeedSource({OPTION: each.to_option()})
+        assert type(data_source.streamReader(None)) is cls  # type: ignore[arg-type]
+
+
+def test_a_warm_up_loads_the_source_and_reads_nothing(config: RunConfig, script: Script) -> None:
+    script.order("read", "RuntimeError not in a warm-up")
+    reader = WarmUpReader(dataclasses.replace(config, warm_up=True))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, LIMIT)
+    assert reader.latestOffset(end, LIMIT) == end
+    partitions = reader.partitions(start, end)
+    assert len(partitions) == config.parallelism
+    assert [kind for kind, _ in unpack(reader.read(partitions[0]))] == [BEGIN, END]

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cdc_testing.engine import Journal, counter_job
+from cdc_testing.scripted import TABLE, Script
+
+from cdc_core import Slice, SliceInfo, Span, Timestamp
+from cdc_core.errors import ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
+from cdc_core.frontier import Frontier
+from cdc_core.progress import Progress, ProgressStore, store_url
+from cdc_core.spark import writer
+from cdc_core.spark.aggregator import ReaderDiedError, read_slice
+from cdc_core.spark.config import MaskedError, RunConfig
+from cdc_core.spark.control import is_idle
+from cdc_core.spark.kept import Kept
+from cdc_core.spark.packing import BEGIN, END, note
+from cdc_core.spark.writer import ReportMessage, SinkWriter
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_sinks", Kept())
+    monkeypatch.setattr(writer, "_coordinators", Kept(size=1))
+
+
+@pytest.fixture
+def store(script: Script) -> ProgressStore:
+    store = ProgressStore(store_url(script.directory))
+    store.register("t", counter_job(script.directory).definition())
+    store.begin_run("t")
+    store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
+    return store
+
+
+@pytest.fixture
+def config(script: Script, store: ProgressStore) -> RunConfig:
+    run_dir = script.directory / "t.run" / "1"
+    run_dir.mkdir(parents=True)
+    job = counter_job(script.directory).with_run(feed_id="0" * 12, epoch=1, state=store.url)
+    return RunConfig(job=job, state_dir=script.directory, run_dir=run_dir, start={"n": 0}, parallelism=2)
+
+
+def slice_of(config: RunConfig, index: int, *, step: int = 0, slices: int = 2) -> Iterator[pa.RecordBatch]:
+    first, last = step * 100, step * 100 + 100
+    rangefeed = config.job.open_rangefeed()
+    info = SliceInfo(step=step, index=index, lower=Timestamp(first + 1))
+    payload = Slice(lower=info.lower, payload=(first, last, index, slices))
+    return read_slice(rangefeed, payload, info, slices=slices, end={"n": last})
+
+
+def write(config: RunConfig, index: int = 0, **changes: Any) -> ReportMessage:
+    message = SinkWriter(config).write(slice_of(config, index, **changes))
+    assert isinstance(message, ReportMessage)
+    return message
+
+
+def saved(store: ProgressStore) -> int:
+    progress = store.load("t")
+    assert progress is not None
+    return int(progress.token["n"])
+
+
+def test_a_step_is_saved_after_all_of_its_slices_were_flushed(config: RunConfig, store: ProgressStore) -> None:
+    messages = [write(config, 0), write(config, 1)]
+    assert saved(store) == 0
+    SinkWriter(config).commit(list(messages), 0)
+    assert saved(store) == 100
+
+
+def test_the_sink_stays_open_between_steps(config: RunConfig, script: Script) -> None:
+    for step in range(3):
+        write(config, step=step)
+    assert len(Journal(script.directory).of("open")) == 1
+
+
+def test_a_newer_run_opens_its_own_sink(config: RunConfig, script: Script) -> None:
+    write(config)
+    write(dataclasses.replace(config, job=dataclasses.replace(config.job, epoch=2)))
+    assert [event[1] for event in Journal(script.directory).of("open")] == [1, 2]
+
+
+def test_a_sink_that_failed_is_not_used_again(config: RunConfig, script: Script) -> None:
+    script.order("flush", "RetryableSinkError busy")
+    write(config)
+    write(config)
+    assert len(Journal(script.directory).of("open")) == 2
+
+
+def test_a_failing_slice_is_told_and_costs_no_task_attempt(config: RunConfig, script: Script) -> None:
+    script.order("flush", "RetryableSinkError busy retry_after_s=7")
+    message = write(config)
+    assert message.report is None
+    error = from_wire(message.failure or "")
+    assert isinstance(error, RetryableSinkError)
+    assert error.retry_after_s == 7
+
+
+def test_a_failed_slice_fails_the_commit_and_saves_nothing(
+    config: RunConfig, script: Script, store: ProgressStore
+) -> None:
+    good = write(config, 0)
+    script.order("flush", "TerminalSinkError no such bucket")
+    bad = write(config, 1)
+    with pytest.raises(MaskedError) as raised:
+        SinkWriter(config).commit([good, bad], 0)
+    assert isinstance(from_wire(str(raised.value)), TerminalSinkError)
+    assert saved(store) == 0
+
+
+def test_a_slice_whose_reader_died_costs_a_task_attempt(config: RunConfig, script: Script) -> None:
+    with pytest.raises(ReaderDiedError):
+        SinkWriter(config).write(iter(list(slice_of(config, 0))[:-1]))
+    assert not Journal(script.directory).of("rows")
+
+
+def test_a_task_of_a_replaced_run_writes_nothing(config: RunConfig, script: Script) -> None:
+    (config.run_dir.parent / "2").mkdir()
+    assert "has been replaced" in (write(config).failure or "")
+    assert not Journal(script.directory).events
+
+
+def test_a_write_is_at_work_until_its_end(config: RunConfig) -> None:
+    states = []
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        for batch in slice_of(config, 0):
+            states.append(is_idle(config.tasks_lock))
+            yield batch
+
+    SinkWriter(config).write(watched())
+    assert not any(states)
+    assert is_idle(config.tasks_lock)
+
+
+@pytest.mark.parametrize("messages", [[], [None], [None, None]], ids=["no partition", "one None", "two"])
+def test_messages_that_know_nothing_save_nothing(messages: list[None], config: RunConfig, store: ProgressStore) -> None:
+    with pytest.raises(MaskedError) as raised:
+        SinkWriter(config).commit(list(messages), 0)
+    assert isinstance(from_wire(str(raised.value)), ContractError)
+    assert saved(store) == 0
+
+
+def test_abort_undoes_nothing(config: RunConfig, script: Script) -> None:
+    messages = [write(config, 0), write(config, 1)]
+    before = Journal(script.directory).events
+    SinkWriter(config).abort([messages[0], None], 0)
+    assert Journal(script.directory).events == before
+    SinkWriter(config).commit(list(messages), 0)  # a failed commit is aborted too and comes again in the next run
+
+
+def test_a_fenced_run_is_told_apart(config: RunConfig, store: ProgressStore) -> None:
+    messages = [write(config, 0), write(config, 1)]
+    store.begin_run("t")
+    with pytest.raises(MaskedError) as raised:
+        SinkWriter(config).commit(list(messages), 0)
+    assert isinstance(from_wire(str(raised.value)), FencedError)
+
+
+def test_a_coordinator_that_failed_starts_again_from_the_store(
+    config: RunConfig, script: Script, store: ProgressStore
+) -> None:
+    messages = [write(config, 0), write(config, 1)]
+    script.order("resolved", "RetryableSinkError busy")
+    with pytest.raises(MaskedError):
+        SinkWriter(config).commit(list(messages), 0)
+    SinkWriter(config).commit([write(config, 0, step=1), write(config, 1, step=1)], 1)
+    assert saved(store) == 200
+    assert Journal(script.directory).resolved == [200]
+
+
+def test_a_warm_up_loads_the_sink_and_reports_nothing(config: RunConfig, script: Script, store: ProgressStore) -> None:
+    warm_up = SinkWriter(dataclasses.replace(config, warm_up=True))
+    message = warm_up.write(iter([note(BEGIN, {}), note(END, {})]))
+    warm_up.commit([message], 0)
+    assert message == ReportMessage()
+    assert Journal(script.directory).events == []
+    assert saved(store) == 0
