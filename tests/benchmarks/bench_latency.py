@@ -43,6 +43,7 @@ def run(bench: Bench) -> Iterator[Figure]:
             time.sleep(3.0)
         files = [path for path in feed.data_files() if path.stat().st_ctime >= began]
         latencies = [latency for path in files for latency in _latencies(path, since=began)]
+    assert latencies, f"no change was delivered; {feed.output.parent}/cdc.log says why"
     details = {
         "changes": len(latencies),
         "changes_per_s": len(latencies) / (ended - began),

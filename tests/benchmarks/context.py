@@ -97,11 +97,9 @@ class Bench:
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
-        """Yield an empty directory; afterwards it is gone."""
+        """Yield an empty directory; afterwards it is gone, unless the benchmark failed."""
         path = self.directory / name
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+        yield path
+        shutil.rmtree(path, ignore_errors=True)

@@ -87,7 +87,11 @@ def _sample(root: psutil.Process, usage: Usage) -> None:
         try:
             memory = process.memory_info()
             times = process.cpu_times()
-            usage.roles[process.pid] = _role(process, root)  # anew each time: a process becomes another by exec
+            command = " ".join(process.cmdline())
+            if command:  # a process that has ended has none; anew each time, for exec makes it another
+                usage.roles[process.pid] = _role(process, root, command)
+            elif process.pid not in usage.roles:
+                continue
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
         private += memory.rss - getattr(memory, "shared", 0)
@@ -110,7 +114,7 @@ def _high_water(pid: int) -> int:
     return 0
 
 
-def _role(process: psutil.Process, root: psutil.Process) -> str:
+def _role(process: psutil.Process, root: psutil.Process, command: str) -> str:
     if process.pid == root.pid:
         return "driver"
     name = str(process.name())
@@ -118,5 +122,4 @@ def _role(process: psutil.Process, root: psutil.Process) -> str:
         return "jvm"
     if name.startswith("postgres"):
         return "postgres"
-    command = " ".join(process.cmdline())
     return next((role for part, role in _ROLES if part in command), name)
