@@ -141,8 +141,9 @@ class SnapshotMaker:
             since = time.monotonic()
             try:
                 with cancelled_after(connection, self._limit_s):
+                    # the form without parentheses is the one that every version takes; 14 knows no other
                     row: Any = connection.execute(
-                        f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL {PLUGIN} (SNAPSHOT 'export')"
+                        f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL {PLUGIN} EXPORT_SNAPSHOT"
                     ).fetchone()
             except ClientError as error:
                 if sqlstate(error) == _CANCELLED and not self._abandoned:
