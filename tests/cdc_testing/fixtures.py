@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.versions import UnavailableError, binaries_of
 
 _numbers = itertools.count(1)
 
@@ -34,3 +36,21 @@ def database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
         for (slot,) in connection.execute(slots, [name]).fetchall():
             connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def postgres_version() -> Iterator[Callable[[int], EmbeddedPostgres]]:
+    """Returns a running server of a major version, one for the session; skips the test where there is none."""
+    servers: dict[int, EmbeddedPostgres] = {}
+    with ExitStack() as stack:
+
+        def server_of(major: int) -> EmbeddedPostgres:
+            if major not in servers:
+                try:
+                    binaries = binaries_of(major)
+                except UnavailableError as error:
+                    pytest.skip(str(error))
+                servers[major] = stack.enter_context(EmbeddedPostgres(settings={"fsync": "off"}, binaries=binaries))
+            return servers[major]
+
+        yield server_of
