@@ -247,3 +247,67 @@ def test_a_partition_dropped_in_mid_scan_is_left_out(database: str, sql: Sql) ->
         feed.catch_up()
         left = {key: row for key, row in feed.rows("public.p").items() if key[1] < 10}
         assert left == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_a_filled_table_that_is_attached_is_scanned(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    sql.execute("CREATE TABLE old (LIKE p INCLUDING ALL)")
+    sql.execute("INSERT INTO old SELECT g, 25, repeat('y', 300) FROM generate_series(2000, 2999) g")
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p ATTACH PARTITION old FOR VALUES FROM (20) TO (30)")
+        sql.execute("UPDATE p SET v = 'touched' WHERE id = 2500")
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+        scanned = [change for change in feed.changes if change.op is Op.SCAN]
+        assert len(scanned) == 2000
+
+
+def test_a_table_filled_and_attached_in_one_transaction_is_scanned_even_after_a_restart(
+    database: str, sql: Sql
+) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        feed.close()
+        with sql.transaction():
+            sql.execute("CREATE TABLE old (LIKE p INCLUDING ALL)")
+            sql.execute("INSERT INTO old SELECT g, 25, repeat('y', 300) FROM generate_series(2000, 2999) g")
+            sql.execute("ALTER TABLE p ATTACH PARTITION old FOR VALUES FROM (20) TO (30)")
+        feed.restart()
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_a_partition_that_is_created_as_one_is_not_scanned(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (20) TO (30)")
+        sql.execute("INSERT INTO p SELECT g, 25 FROM generate_series(2000, 2999) g")
+        feed.catch_up()
+        assert len(feed.changes) == 1000
+        assert {change.op for change in feed.changes} == {Op.INSERT}
+
+
+def test_a_partition_that_is_detached_is_said_and_survived(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        feed.catch_up()
+        assert "1 partitions of table public.p are gone; their rows are not deleted at the sink" in caplog.text
+        sql.execute("INSERT INTO p1 VALUES (9000, 1, 'unseen')")
+        sql.execute("INSERT INTO p VALUES (9001, 11, 'seen')")
+        feed.catch_up()
+        assert (9000, 1) not in feed.rows("public.p")
+        assert (9001, 11) in feed.rows("public.p")

@@ -12,6 +12,7 @@ from cdc_rangefeed_postgres.checks import check_key
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.log import LogSlice, find_relations
 from cdc_rangefeed_postgres.options import PostgresOptions
+from cdc_rangefeed_postgres.partitions import with_new_partitions
 from cdc_rangefeed_postgres.position import Position, Scan, Snapshot, parse_lsn
 from cdc_rangefeed_postgres.rounds import Rounds
 from cdc_rangefeed_postgres.scan import ScanSlice, pieces_between, split, take
@@ -76,16 +77,20 @@ class Planner:
         with self._server.translated("planning a step"):
             connection = self._connect()
             flushed, clock = self._now(connection, after)
-            if start.scan is not None:
-                return self._through_scan(connection, start, start.scan, flushed, after=after, limit=limit)
-            self._rounds.close()
-            if flushed > start.lsn:
-                self._refresh(connection, start)
+            if flushed > start.lsn or start.scan is not None:
+                # After the end of the log was read, so that the catalog is not older than it.
+                position = with_new_partitions(connection, self._refresh(connection, start), start)
             elif start.clock is not None and clock.wall - start.clock.wall < _IDLE_NS:
                 return start
-            end = max(start.lsn, min(flushed, start.lsn + _log_bytes(limit)))
-            reached = clock if end >= flushed else None
-            return self._along_log(connection, replace(start, clock=reached), end, until=reached, mark=reached)
+            else:
+                position = start
+            if position.scan is not None:
+                end = self._through_scan(connection, position, position.scan, flushed, after=after, limit=limit)
+                return start if end is None else end
+            self._rounds.close()
+            lsn = max(start.lsn, min(flushed, start.lsn + _log_bytes(limit)))
+            reached = clock if lsn >= flushed else None
+            return self._along_log(connection, replace(position, clock=reached), lsn, until=reached, mark=reached)
 
     def slices(self, end: Position, *, after: Timestamp) -> list[Slice]:
         """Return the slices of the step that `advance` planned last, which ends at *end*."""
@@ -114,7 +119,7 @@ class Planner:
         return parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
 
     def _refresh(self, connection: Connection, start: Position) -> Catalog:
-        """Read the catalog again. To be called after the end of the log was read, so that it is not older."""
+        """Read the catalog again."""
         self._catalog = load_watched(connection, self._slot, start, diff=self._context.diff)
         return self._catalog
 
@@ -159,8 +164,8 @@ class Planner:
 
     def _through_scan(
         self, connection: Connection, start: Position, scan: Scan, flushed: int, *, after: Timestamp, limit: StepLimit
-    ) -> Position:
-        """Return where the next step of the initial scan ends. *flushed* was read before anything else here.
+    ) -> Position | None:
+        """Return where the next step of the initial scan ends, None when it must wait.
 
         While no snapshot is to be had, the log is followed up to *flushed* only, read before waiting for the snapshot:
         so a snapshot that comes in the meantime is hardly ever older than what was emitted.
@@ -168,10 +173,9 @@ class Planner:
         rounds = self._rounds
         held = scan.snapshot if scan.snapshot is not None and rounds.holds(scan.snapshot) else None
         if held is not None and start.lsn < held.lsn:
-            self._refresh(connection, start)
             return self._towards(connection, start, held, limit)
-        catalog = self._refresh(connection, start)
-        if held is None or not rounds.still_fit(connection, scan, catalog):
+        assert self._catalog is not None
+        if held is None or not rounds.still_fit(connection, scan, self._catalog):
             rounds.drop()
         elif not rounds.over():
             return self._scan_step(connection, start, scan, limit)
@@ -193,10 +197,10 @@ class Planner:
 
     def _without_snapshot(
         self, connection: Connection, start: Position, scan: Scan, flushed: int, limit: StepLimit
-    ) -> Position:
+    ) -> Position | None:
         end = min(flushed, start.lsn + _log_bytes(limit))
         if end <= start.lsn:
-            return start
+            return None
         start = replace(start, scan=replace(scan, snapshot=None), clock=None)
         return self._along_log(connection, start, end, until=None, mark=None)
 

@@ -74,6 +74,16 @@ class TableState:
     key: tuple[str, ...]
     version: int
     shape: str
+    leaves: tuple[int, ...] = ()
+    """The partitions whose rows are in the log or were scanned, of a partitioned table."""
+
+    def to_json(self) -> dict[str, Any]:
+        value = {"oid": self.oid, "key": list(self.key), "version": self.version, "shape": self.shape}
+        return {**value, "leaves": list(self.leaves)} if self.leaves else value
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        return cls(**{**value, "key": tuple(value["key"]), "leaves": tuple(value.get("leaves", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +107,14 @@ class Position:
             "lsn": lsn_text(self.lsn),
             "clock": None if self.clock is None else str(self.clock),
             "scan": None if self.scan is None else _scan_to_json(self.scan, list(self.tables)),
-            "tables": {
-                name: {"oid": state.oid, "key": list(state.key), "version": state.version, "shape": state.shape}
-                for name, state in self.tables.items()
-            },
+            "tables": {name: state.to_json() for name, state in self.tables.items()},
             "catalog": self.catalog,
             "settled": lsn_text(self.settled),
         }
 
     @classmethod
     def from_token(cls, token: Token) -> Self:
-        tables = {name: TableState(**{**state, "key": tuple(state["key"])}) for name, state in token["tables"].items()}
+        tables = {name: TableState.from_json(state) for name, state in token["tables"].items()}
         return cls(
             lsn=parse_lsn(token["lsn"]),
             clock=None if token["clock"] is None else Timestamp.parse(token["clock"]),

@@ -68,7 +68,13 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
     for name, table in catalog.tables.items():
         columns = [PgColumn(column.name, column.oid, column.typmod) for column in table.columns]
         version = make_version(table, columns, key=table.key, version=1, types=_types(connection, columns))
-        states[name] = TableState(oid=table.oid, key=table.key, version=1, shape=shape_of(version))
+        states[name] = TableState(
+            oid=table.oid,
+            key=table.key,
+            version=1,
+            shape=shape_of(version),
+            leaves=tuple(leaf.oid for leaf in table.partitions),
+        )
     return states
 
 
