@@ -43,10 +43,14 @@ def open_bank(uri: str, *, filler: int = 0) -> None:
 
 
 class Bank:
-    """Tellers at work on the database at *uri* from entering to leaving; they bear with a server that is restarted."""
+    """Tellers at work on the database at *uri* from entering to leaving; they bear with a server that is restarted.
 
-    def __init__(self, uri: str, *, tellers: int = 2, seed: int = 0) -> None:
+    Each takes a breath of *pause_s* after a transaction, so that a feed on a busy machine keeps up with them.
+    """
+
+    def __init__(self, uri: str, *, tellers: int = 2, seed: int = 0, pause_s: float = 0.005) -> None:
         self._uri = uri
+        self._pause_s = pause_s
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self.transactions = 0
@@ -73,7 +77,7 @@ class Bank:
             while not self._stop.is_set():
                 try:
                     with psycopg.connect(self._uri, connect_timeout=5) as connection:
-                        while not self._stop.is_set():
+                        while not self._stop.wait(self._pause_s):
                             self._transact(connection, chance)
                 except psycopg.OperationalError:
                     self._stop.wait(0.05)

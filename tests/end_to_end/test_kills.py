@@ -15,7 +15,7 @@ from cdc_testing.runs import Feed, eventually
 
 pytestmark = pytest.mark.slow
 
-SMALL_STEPS = {"max_step_bytes": "256KB", "scan_round": "300ms"}
+SMALL_STEPS = {"max_step_bytes": "1MB", "scan_round": "500ms"}
 
 
 @pytest.fixture
