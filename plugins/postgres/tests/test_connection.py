@@ -1,0 +1,159 @@
+"""Connections, what their errors mean, and that no secret leaves them."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import traceback
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.connection import Server
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.options import PostgresOptions
+from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
+from cdc_testing.feeding import feed_of
+from cdc_testing.postgres import Sql
+
+from cdc_core import (
+    CdcError,
+    RangefeedContext,
+    RetryableRangefeedError,
+    StepLimit,
+    TerminalRangefeedError,
+    Timestamp,
+)
+
+SECRET = "s3cr3t/& wörd%"
+LIMIT = StepLimit(rows=1000, bytes=1 << 20)
+
+
+def context_of(uri: str) -> RangefeedContext:
+    return RangefeedContext(
+        changefeed="orders", feed_id="00aa11bb22cc", uri=uri, tables=("t",), options=PostgresOptions()
+    )
+
+
+def test_sessions_have_the_settings_that_values_are_decoded_from(database: str) -> None:
+    with Server(context_of(f"{database}?options=-c%20work_mem%3D7MB")).connect("check") as connection:
+        shown = [
+            connection.execute(f"SHOW {name}").fetchone()
+            for name in ("work_mem", "TimeZone", "IntervalStyle", "statement_timeout", "application_name")
+        ]
+        assert shown == [("7MB",), ("UTC",), ("postgres",), ("0",), ("cdc/orders/00aa11bb22cc/check",)]
+
+
+def test_building_a_rangefeed_connects_to_nothing_and_it_can_be_closed_twice() -> None:
+    rangefeed = PostgresRangefeed(context_of("postgresql://u:p@127.0.0.1:1/db"))
+    rangefeed.close()
+    rangefeed.close()
+
+
+def test_a_lost_connection_is_retryable(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE '%/planner'"
+        )
+        sql.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(RetryableRangefeedError, match="PostgreSQL, planning a step: "):
+            feed.step()
+        feed.restart()
+        feed.catch_up()
+        assert list(feed.rows("public.t")) == [(1,)]
+
+
+def test_an_unreachable_server_is_retryable_in_mid_run() -> None:
+    rangefeed = PostgresRangefeed(context_of("postgresql://u:p@127.0.0.1:1/db"))
+    for call in (
+        rangefeed.now,
+        rangefeed.schemas,
+        rangefeed.metrics,
+        lambda: rangefeed.release({"lsn": "0/1"}),
+        lambda: rangefeed.start(None, print),
+    ):
+        with pytest.raises(RetryableRangefeedError, match=r"PostgreSQL, .*: connection failed: .* Connection refused"):
+            call()
+
+
+def test_a_server_that_was_killed_and_came_back_is_gone_on_with() -> None:
+    with EmbeddedPostgres() as server:
+        with psycopg.connect(server.uri(), autocommit=True) as sql:
+            sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+            sql.execute("INSERT INTO t SELECT generate_series(1, 1000)")
+        with feed_of(server.uri(), "t") as feed:
+            feed.start()
+            feed.step()
+            server.kill()
+            with pytest.raises(RetryableRangefeedError):
+                feed.step()
+            server.start()
+            feed.restart()
+            feed.scan()
+            feed.catch_up()
+            assert len(feed.rows("public.t")) == 1000
+
+
+def test_a_revoked_privilege_is_terminal(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    sql.execute("INSERT INTO t VALUES (1)")
+    sql.execute("CREATE ROLE reader LOGIN SUPERUSER PASSWORD 'x'")
+    uri = f"postgresql://reader:x@{database.split('@')[1]}"
+    try:
+        with feed_of(database, "t") as admin, feed_of(uri, "t", feed_id=admin.context.feed_id) as feed:
+            feed.start()
+            feed.step()
+            planned = feed.plan()
+            assert planned is not None
+            sql.execute("ALTER ROLE reader NOSUPERUSER REPLICATION")
+            with pytest.raises(TerminalRangefeedError, match=r"permission denied for table t: grant the privilege"):
+                list(feed.reader.read(planned[1][0]))
+            sql.execute("ALTER ROLE reader SUPERUSER")
+    finally:
+        sql.execute("DROP OWNED BY reader")
+        sql.execute("DROP ROLE reader")
+
+
+def test_no_secret_leaves_in_errors_texts_logs_or_tokens(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    sql.execute("INSERT INTO t VALUES (1)")
+    sql.execute(f"CREATE ROLE keeper LOGIN SUPERUSER PASSWORD '{SECRET}'")
+    place = database.split("@")[1]
+    uri = f"postgresql://keeper:{quote(SECRET, safe='')}@{place}"
+    seen: list[str] = []
+    try:
+        with feed_of(uri, "t") as feed:
+            feed.start()
+            feed.step()
+            planned = feed.plan()
+            assert planned is not None
+            seen += [repr(feed.context), repr(feed.planner), repr(feed.driver._server), str(feed.token)]
+            seen += [repr(planned), repr(pickle.dumps(planned[1]))]
+            feed.scan()
+        wrong = uri.replace("keeper", "nobody")
+        broken = uri.replace("?", "") + "?sslmode=nonsense"
+        for bad in (wrong, broken, f"postgresql://u:{SECRET}@h/d"):
+            rangefeed = PostgresRangefeed(context_of(bad))
+            for call in (
+                rangefeed.check,
+                rangefeed.now,
+                lambda feed=rangefeed: feed.advance(  # type: ignore[misc]
+                    {"lsn": "0/1", "clock": None, "scan": None, "tables": {}, "catalog": "", "settled": "0/0"},
+                    after=Timestamp(),
+                    limit=LIMIT,
+                ),
+            ):
+                with pytest.raises(CdcError) as caught:
+                    call()
+                seen.append("".join(traceback.format_exception(caught.value)))
+    finally:
+        sql.execute("DROP ROLE keeper")
+    text = "\n".join([*seen, caplog.text])
+    for secret in (SECRET, quote(SECRET, safe=""), "s3cr3t"):
+        assert secret not in text

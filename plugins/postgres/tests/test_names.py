@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from cdc_rangefeed_postgres.names import application_name, object_name, parse_tables, quoted_table
+
+from cdc_core import ConfigError
+
+FEED = "0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("orders", ("public", "orders")),
+        ("shop.orders", ("shop", "orders")),
+        ("Shop.ORDERS", ("shop", "orders")),
+        ('"Shop"."Or.ders"', ("Shop", "Or.ders")),
+        ('"a""b".c', ('a"b', "c")),
+        (" shop.orders ", ("shop", "orders")),
+    ],
+)
+def test_table_names_are_read_as_in_sql(text: str, name: tuple[str, str]) -> None:
+    assert parse_tables([text]) == [name]
+
+
+def test_no_table_at_all_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no table is listed: name at least one"):
+        parse_tables([])
+
+
+def test_quotes_in_names_are_doubled() -> None:
+    assert quoted_table('a"b', "c") == '"a""b"."c"'
+
+
+@pytest.mark.parametrize(
+    ("changefeed", "name"),
+    [
+        ("orders", "cdc_orders_0123456789ab"),
+        ("My Orders-2", "cdc_my_orders_2_0123456789ab"),
+        ("x" * 100, "cdc_" + "x" * 46 + "_0123456789ab"),
+        ("żółw", "cdc_w_0123456789ab"),
+    ],
+)
+def test_slots_bear_the_changefeeds_name_in_what_postgresql_allows(changefeed: str, name: str) -> None:
+    assert object_name(changefeed, FEED) == name
+    assert len(name) <= 63
+
+
+def test_application_names_keep_feed_and_role_however_long_the_changefeeds_name() -> None:
+    assert application_name("orders", FEED, "scan") == f"cdc/orders/{FEED}/scan"
+    long = application_name("x" * 100, FEED, "coordinator")
+    assert long.endswith(f"/{FEED}/coordinator")
+    assert len(long) == 63

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cdc_rangefeed_postgres.options import PostgresOptions
+
+from cdc_core import OptionError
+from cdc_core.options import describe, parse_options
+
+README = Path(__file__).parents[1] / "README.md"
+OWNER = "source 'postgres'"
+
+
+def test_the_readmes_table_is_what_the_options_declare() -> None:
+    rows = ["| option | type | default | meaning |", "|---|---|---|---|"]
+    rows += [f"| `{row.name}` | {row.type} | {row.default} | {row.doc} |" for row in describe(PostgresOptions)]
+    begin, end = "<!-- options: begin -->\n", "\n<!-- options: end -->"
+    text = README.read_text(encoding="utf-8")
+    assert text[text.index(begin) + len(begin) : text.index(end)] == "\n".join(rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("scan_round", "0s", "source 'postgres': scan_round must be greater than zero"),
+        ("snapshot_wait", "0", "source 'postgres': snapshot_wait must be greater than zero"),
+        ("lock_timeout", "0", "source 'postgres': lock_timeout must be greater than zero"),
+        ("scan_chunk_size", "0", "source 'postgres': scan_chunk_size must be greater than zero"),
+        ("fetch_size", "1KB", "source 'postgres': fetch_size must be between 64KB and 64MB"),
+        (
+            "scan_rounds",
+            "1s",
+            "source 'postgres' does not know option 'scan_rounds'; did you mean 'scan_round'?",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(name: str, value: str, text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options(PostgresOptions, {name: value}, owner=OWNER)
+    assert str(caught.value) == text

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from cdc_rangefeed_postgres.position import Part, Position, Scan, Snapshot, TableState, is_intent, lsn_text, parse_lsn
+
+from cdc_core import Timestamp
+
+A = Part(table="public.a", oid=10, filenode=11, blocks=100)
+B = Part(table="public.b", oid=20, filenode=21, blocks=50)
+SCAN = Scan(
+    parts=(A, B), total=150, round=3, snapshot=Snapshot(id="00000003-0000001B-1", at=Timestamp(5), lsn=0x1_0000_00FF)
+)
+STATES = {
+    "public.a": TableState(oid=10, key=("id",), version=1, shape="6ba402a9c822d1c5"),
+    "public.b": TableState(oid=20, key=("x", "y"), version=2, shape="00a402a9c822d1c5", leaves=(1, 2)),
+}
+
+
+@pytest.mark.parametrize("scan", [None, SCAN])
+@pytest.mark.parametrize("clock", [None, Timestamp(1795237786278235999)])
+def test_a_token_is_small_json_that_gives_the_position_back(scan: Scan | None, clock: Timestamp | None) -> None:
+    position = Position(lsn=255, clock=clock, tables=STATES, catalog="af5c541854a70527", settled=7, scan=scan)
+    text = json.dumps(position.to_token())
+    assert Position.from_token(json.loads(text)) == position
+    assert len(text) < 700
+
+
+def test_an_intent_is_told_from_a_position() -> None:
+    assert is_intent({"state": "creating", "slot": "x"})
+    assert not is_intent(Position(lsn=1, tables={}, catalog="", settled=0).to_token())
+
+
+def test_log_positions_are_written_as_postgresql_does() -> None:
+    assert lsn_text(0x16_B374_D848) == "16/B374D848"
+    assert parse_lsn("16/B374D848") == 0x16_B374_D848
+    assert parse_lsn(lsn_text(2**64 - 1)) == 2**64 - 1
+
+
+def test_taking_from_a_scan_moves_through_its_parts_in_order() -> None:
+    first = SCAN.taken(0, 60)
+    assert first is not None
+    assert (first.parts, first.block, first.done) == ((A, B), 60, 60)
+    second = first.taken(1, 10)
+    assert second is not None
+    assert (second.parts, second.block, second.done) == ((B,), 10, 110)
+    assert second.taken(1, 0) is None
+    assert second.taken(0, 50) is None
