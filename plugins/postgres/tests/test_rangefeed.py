@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
-from cdc_core import Op, TerminalRangefeedError
+from cdc_core import Mark, Op, RowBatch, TerminalRangefeedError, Timestamp
 
 
 def test_changes_arrive_in_commit_order_with_their_operations(database: str, sql: Sql) -> None:
@@ -124,3 +127,94 @@ def test_a_dropped_table_is_terminal(database: str, sql: Sql) -> None:
         sql.execute("DROP TABLE t")
         with pytest.raises(TerminalRangefeedError, match=r"table public\.t was dropped"):
             feed.steps_until(lambda: False)
+
+
+def test_a_step_of_the_log_keeps_its_limit_and_cuts_no_transaction(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
+    with feed_of(database, "t", bytes_=200_000, initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        first = feed.steps
+        for begin in range(0, 2000, 100):
+            sql.execute(
+                "INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(%s::int, %s) g", [begin, begin + 99]
+            )
+        feed.catch_up()
+        assert feed.steps - first >= 5
+        by_transaction: dict[int, set[int]] = {}
+        for change in feed.changes:
+            by_transaction.setdefault(change.key[0] // 100, set()).add(change.step)
+        assert all(len(steps) == 1 for steps in by_transaction.values())
+        assert len(feed.rows("public.t")) == 2000
+
+
+def test_a_limit_on_rows_bounds_a_step_of_the_log(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t", rows=200, initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        for key in range(1000):
+            sql.execute("INSERT INTO t VALUES (%s)", [key])
+        feed.catch_up()
+        counts: dict[int, int] = {}
+        for change in feed.changes:
+            counts[change.step] = counts.get(change.step, 0) + 1
+        assert sum(counts.values()) == 1000
+        assert max(counts.values()) <= 200
+
+
+def test_one_huge_transaction_streams_in_bounded_memory(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
+    with feed_of(database, "t", bytes_=1 << 30, initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 200000) g")
+        planned = feed.plan()
+        assert planned is not None
+        before, rows, greatest = resident_bytes(), 0, 0
+        latest = Timestamp()
+        for item in feed.reader.read(planned[1][0]):
+            if isinstance(item, RowBatch):
+                rows += len(item)
+                greatest = max(greatest, item.nbytes)
+                assert item.latest() >= latest
+                latest = item.latest()
+        assert rows == 200_000
+        assert greatest < 8 << 20
+        assert resident_bytes() - before < 120 << 20, "of 200 MB"
+
+
+def test_the_same_slice_gives_the_same_rows_again(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
+    sql.execute("INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        for _ in range(3):
+            sql.execute("UPDATE t SET pad = pad || 'y' WHERE id % 2 = 0")
+            planned = feed.plan()
+            assert planned is not None
+            for slice_ in planned[1]:
+                once, twice = (
+                    [item if isinstance(item, Mark) else item.batch for item in feed.reader.read(slice_)]
+                    for _ in range(2)
+                )
+                assert once == twice
+            feed.step()
+
+
+def test_versions_of_one_transaction_and_what_it_rolled_back_leave_only_the_last(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        with sql.transaction():
+            sql.execute("INSERT INTO t VALUES (1, 1)")
+            sql.execute("UPDATE t SET n = 2")
+            sql.execute("SAVEPOINT s")
+            sql.execute("UPDATE t SET n = 3")
+            sql.execute("ROLLBACK TO s")
+        feed.catch_up()
+        assert [(change.op, change.after) for change in feed.changes] == [(Op.INSERT, {"id": 1, "n": 2})]
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

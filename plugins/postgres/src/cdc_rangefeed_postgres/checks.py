@@ -40,7 +40,8 @@ SELECT (SELECT count(*) FROM pg_replication_slots), current_setting('max_replica
 def check_server(connection: Connection, *, exists: bool, scan: bool) -> None:
     """Raise ConfigError when the server or the role cannot do logical decoding.
 
-    *exists* says that the changefeed's slot is there already, *scan* that an initial scan is to run.
+    *exists* says that the changefeed's slot is there already, *scan* that the initial scan is still to begin. One
+    that is under way can wait for a slot.
     """
     if connection.info.server_version < _OLDEST:
         version = connection.info.server_version // 10000

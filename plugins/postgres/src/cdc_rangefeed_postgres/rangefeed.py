@@ -75,7 +75,7 @@ class PostgresRangefeed(Rangefeed):
         connection = self._server.connect_checked()
         try:
             exists = self._slot.state(connection) is not None
-            check_server(connection, exists=exists, scan=self.context.initial_scan)
+            check_server(connection, exists=exists, scan=self.context.initial_scan and not exists)
             catalog = load_tables(connection, publication=self._slot.name, names=names)
             tables = require_tables(connection, catalog, names)
             check_tables(connection, tables, diff=self.context.diff, exists=exists)

@@ -26,10 +26,10 @@ class Versions:
     def of_catalog(cls, connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> Versions:
         """Return the versions when the log can hold no other shapes than the catalog's."""
         lists, after = {}, {}
+        shown = {name: _published(catalog.tables[name]) for name in states}
+        types = _types(connection, [column for columns in shown.values() for column in columns])
         for name, state in states.items():
-            table = catalog.tables[name]
-            columns = [PgColumn(column.name, column.oid, column.typmod) for column in table.columns]
-            version, after[name] = _next(table, columns, state, _types(connection, columns))
+            version, after[name] = _next(catalog.tables[name], shown[name], state, types)
             lists[name] = (version,)
         return cls(lists=lists, states=after)
 
@@ -66,7 +66,7 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
     """Return what to remember of each table when a changefeed begins."""
     states = {}
     for name, table in catalog.tables.items():
-        columns = [PgColumn(column.name, column.oid, column.typmod) for column in table.columns]
+        columns = _published(table)
         version = make_version(table, columns, key=table.key, version=1, types=_types(connection, columns))
         states[name] = TableState(
             oid=table.oid,
@@ -95,6 +95,10 @@ def _next(
         return version, state
     version = make_version(table, columns, key=state.key, version=state.version + 1, types=types)
     return version, replace(state, version=state.version + 1, shape=shape)
+
+
+def _published(table: Table) -> list[PgColumn]:
+    return [PgColumn(column.name, column.oid, column.typmod) for column in table.columns]
 
 
 def _types(connection: Connection, columns: Sequence[PgColumn]) -> TypeCatalog:
