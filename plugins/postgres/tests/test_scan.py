@@ -6,6 +6,7 @@ import time
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
@@ -237,3 +238,58 @@ def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:
         assert feed.token["scan"] is None
         feed.catch_up()
         assert feed.changes == []
+
+
+def test_a_server_with_no_slot_to_spare_between_rounds_is_scanned_all_the_same() -> None:
+    settings = {"fsync": "off", "max_replication_slots": "2"}
+    with EmbeddedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
+        fill(sql, 1000)
+        with feed_of(server.uri(), "t", options={"scan_round": 0.05, "scan_chunk_size": 16_000}) as feed:
+            feed.start()
+            feed.scan()
+            assert sorted(scanned(feed)) == list(range(1, 1001))
+            assert len({change.updated for change in feed.changes}) > 1
+
+
+def test_a_locked_table_is_waited_for_no_longer_than_lock_timeout(database: str, sql: Sql) -> None:
+    fill(sql, 1000)
+    with feed_of(database, "t", options={"lock_timeout": 0.2}) as feed, psycopg.connect(database) as other:
+        feed.start()
+        feed.step()
+        planned = feed.plan()
+        assert planned is not None
+        other.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(RetryableRangefeedError, match="lock timeout"):
+            list(feed.reader.read(planned[1][0]))
+        feed.restart()
+        with pytest.raises(RetryableRangefeedError, match="lock timeout"):
+            feed.steps_until(lambda: False)
+        other.rollback()
+        feed.scan()
+        assert sorted(scanned(feed)) == list(range(1, 1001))
+
+
+def test_nothing_is_left_in_a_transaction_when_the_scan_is_over(database: str, sql: Sql) -> None:
+    fill(sql, 1000)
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        busy = (
+            "SELECT application_name, state, query FROM pg_stat_activity WHERE application_name LIKE 'cdc/%' "
+            "AND state <> 'idle' AND datname = current_database()"
+        )
+        feed.steps_until(lambda: sql.execute(busy).fetchall() == [], limit_s=5)
+
+
+def test_a_planner_that_waits_for_a_snapshot_can_be_closed(database: str, sql: Sql) -> None:
+    fill(sql, 10)
+    with feed_of(database, "t") as feed, psycopg.connect(database) as other:
+        feed.start()
+        other.execute("UPDATE t SET n = 5 WHERE id = 1")
+        feed.step()
+        begun = time.monotonic()
+        feed.planner.close()
+        assert time.monotonic() - begun < 3
+        left = "SELECT count(*) FROM pg_replication_slots WHERE temporary AND database = current_database()"
+        assert sql.execute(left).fetchone() == (0,)

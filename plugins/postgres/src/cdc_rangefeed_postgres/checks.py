@@ -10,7 +10,7 @@ from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted, quoted_table
 
-__all__ = ["check_key", "check_server", "check_tables", "require_tables"]
+__all__ = ["check_key", "check_server", "check_tables", "check_version", "require_tables"]
 
 _OLDEST = 140000
 _KINDS = {
@@ -37,15 +37,19 @@ SELECT (SELECT count(*) FROM pg_replication_slots), current_setting('max_replica
 """
 
 
+def check_version(connection: Connection) -> None:
+    """Raise ConfigError when the server is older than what the other checks and changefeeds need."""
+    if connection.info.server_version < _OLDEST:
+        version = connection.info.server_version // 10000
+        raise ConfigError(f"the server is PostgreSQL {version}, but changefeeds need 14 or newer: upgrade it")
+
+
 def check_server(connection: Connection, *, exists: bool, scan: bool) -> None:
     """Raise ConfigError when the server or the role cannot do logical decoding.
 
     *exists* says that the changefeed's slot is there already, *scan* that the initial scan is still to begin. One
     that is under way can wait for a slot.
     """
-    if connection.info.server_version < _OLDEST:
-        version = connection.info.server_version // 10000
-        raise ConfigError(f"the server is PostgreSQL {version}, but changefeeds need 14 or newer: upgrade it")
     level = _one(connection, "SELECT current_setting('wal_level')")
     if level != "logical":
         raise ConfigError(

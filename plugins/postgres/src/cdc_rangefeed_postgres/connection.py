@@ -17,7 +17,7 @@ from cdc_core.options import did_you_mean
 from cdc_rangefeed_postgres.failures import ClientError, text_of, translated
 from cdc_rangefeed_postgres.names import application_name
 
-__all__ = ["Connection", "Server", "stream"]
+__all__ = ["Connection", "Server", "set_lock_timeout", "stream"]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -37,6 +37,10 @@ _SESSION = {
     "default_transaction_isolation": "read\\ committed",
     "default_transaction_read_only": "off",
 }
+
+
+# Since 17, unknown before. It would end long reads.
+_NO_TRANSACTION_TIMEOUT = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'"
 
 
 class Server:
@@ -78,11 +82,17 @@ class Server:
     def connect(self, role: str, *, replication: bool = False) -> Connection:
         """Return a psycopg connection in autocommit. Raises: client errors, untranslated."""
         keywords: dict[str, Any] = {"replication": "database"} if replication else {}
-        return psycopg.connect(self._conninfo(role), autocommit=True, prepare_threshold=None, **keywords)
+        connection = psycopg.connect(self._conninfo(role), autocommit=True, prepare_threshold=None, **keywords)
+        connection.execute(_NO_TRANSACTION_TIMEOUT)
+        return connection
 
-    def connect_arrow(self, role: str, *, autocommit: bool) -> Any:
-        """Return an ADBC connection. Raises: client errors, untranslated."""
-        return adbc.connect(self._conninfo(role), autocommit=autocommit)
+    def connect_arrow(self, role: str) -> Any:
+        """Return an ADBC connection in autocommit. Raises: client errors, untranslated."""
+        connection = adbc.connect(self._conninfo(role), autocommit=True)
+        with connection.cursor() as cursor:
+            cursor.execute(_NO_TRANSACTION_TIMEOUT)
+            cursor.fetchall()
+        return connection
 
     def connect_checked(self) -> Connection:
         """Return a connection for looking around before the start. Raises: ConfigError in one sentence."""
@@ -101,6 +111,11 @@ class Server:
         parameters["client_encoding"] = "UTF8"
         parameters.setdefault("connect_timeout", _CONNECT_TIMEOUT_S)
         return make_conninfo(**parameters)
+
+
+def set_lock_timeout(connection: Connection, seconds: float) -> None:
+    """Let statements on *connection* fail that wait longer for a lock; 0 for never."""
+    connection.execute(f"SET lock_timeout = '{int(seconds * 1000)}ms'")
 
 
 def stream(cursor: Any, query: str, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -175,7 +175,7 @@ def table_lookup(server: Server) -> Lookup:
         columns: Sequence[str],
     ) -> tuple[npt.NDArray[np.bool_], pa.StructArray]:
         with server.translated(f"looking up values of {version.schema.name}"):
-            connection = server.connect_arrow("lookup", autocommit=True)
+            connection = server.connect_arrow("lookup")
             try:
                 parts = [
                     _look_up(connection, version, keys.slice(offset, _LOOKUP_KEYS), tuple(columns))

@@ -9,7 +9,7 @@ from typing import Any
 from cdc_core import ConfigError, ContractError, RangefeedContext, Slice, StepLimit, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.catalog import Catalog, load_tables
 from cdc_rangefeed_postgres.checks import check_key
-from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.connection import Connection, Server, set_lock_timeout
 from cdc_rangefeed_postgres.log import LogSlice, find_relations
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.partitions import with_new_partitions
@@ -111,6 +111,7 @@ class Planner:
     def _connect(self) -> Connection:
         if self._connection is None or self._connection.closed:
             self._connection = self._server.connect("planner")
+            set_lock_timeout(self._connection, self._options.lock_timeout)
         return self._connection
 
     def _now(self, connection: Connection, after: Timestamp) -> tuple[int, Timestamp]:

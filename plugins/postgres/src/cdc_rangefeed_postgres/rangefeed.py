@@ -21,9 +21,9 @@ from cdc_core import (
     Token,
 )
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
-from cdc_rangefeed_postgres.checks import check_server, check_tables, require_tables
+from cdc_rangefeed_postgres.checks import check_server, check_tables, check_version, require_tables
 from cdc_rangefeed_postgres.connection import Connection, Server
-from cdc_rangefeed_postgres.failures import ClientError
+from cdc_rangefeed_postgres.failures import ClientError, text_of
 from cdc_rangefeed_postgres.log import LogSlice, read_log, table_lookup
 from cdc_rangefeed_postgres.names import object_name, parse_tables
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -74,6 +74,7 @@ class PostgresRangefeed(Rangefeed):
         names = parse_tables(self.context.tables)
         connection = self._server.connect_checked()
         try:
+            check_version(connection)
             exists = self._slot.state(connection) is not None
             check_server(connection, exists=exists, scan=self.context.initial_scan and not exists)
             catalog = load_tables(connection, publication=self._slot.name, names=names)
@@ -81,7 +82,7 @@ class PostgresRangefeed(Rangefeed):
             check_tables(connection, tables, diff=self.context.diff, exists=exists)
         except ClientError as error:
             raise ConfigError(
-                self._server.mask(f"PostgreSQL at {self._server.place} could not be checked: {error}").strip()
+                self._server.mask(f"PostgreSQL at {self._server.place} could not be checked: {text_of(error)}")
             ) from None
         finally:
             connection.close()
@@ -145,7 +146,6 @@ class PostgresRangefeed(Rangefeed):
             else:
                 assert isinstance(payload, ScanSlice)
                 yield from read_scan(self._server, connection, payload, self._options, mvcc=self.context.mvcc)
-                connection.rollback()
             finished = True
         finally:
             if not finished:
@@ -203,7 +203,7 @@ class PostgresRangefeed(Rangefeed):
 
     def _connect_arrow(self, role: str) -> Any:
         if role not in self._arrow:
-            self._arrow[role] = self._server.connect_arrow(role, autocommit=role == "log")
+            self._arrow[role] = self._server.connect_arrow(role)
         return self._arrow[role]
 
     def _abandon(self, role: str) -> None:

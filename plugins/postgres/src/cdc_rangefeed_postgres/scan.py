@@ -156,14 +156,14 @@ def split(pieces: Sequence[Piece], densities: Mapping[int, Density], *, count: i
 def read_scan(
     server: Server, connection: Any, slice_: ScanSlice, options: PostgresOptions, *, mvcc: bool
 ) -> Iterator[RowBatch | Mark]:
-    """Yield the rows of a slice, and a mark for each table in it. *connection* is ADBC's, without autocommit.
+    """Yield the rows of a slice, and a mark for each table in it. *connection* is ADBC's, to be closed after an error.
 
     Raises: RetryableRangefeedError when the snapshot is gone or a table was rewritten: the planner then begins a round.
     """
     cursor = connection.cursor()
     try:
         with server.translated("reading the initial scan"):
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
                 cursor.execute(f"SET TRANSACTION SNAPSHOT '{slice_.snapshot}'")
             except ClientError as error:
@@ -176,6 +176,7 @@ def read_scan(
             cursor.execute(f"SET LOCAL lock_timeout = '{int(options.lock_timeout * 1000)}ms'")
             for piece in slice_.pieces:
                 yield from _read_piece(cursor, piece, slice_, options, mvcc=mvcc)
+            cursor.execute("ROLLBACK")
     finally:
         with suppress(*ClientError):
             cursor.close()

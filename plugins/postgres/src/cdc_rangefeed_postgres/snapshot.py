@@ -135,8 +135,6 @@ class SnapshotMaker:
         try:
             clock = self._server.connect("clock")
             self._connection = connection = self._server.connect("snapshot", replication=True)
-            if connection.info.server_version >= 170000:
-                connection.execute("SET transaction_timeout = 0")
             name = f"{self._slot_prefix}_{secrets.token_hex(4)}"
             since = time.monotonic()
             try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc_core import ConfigError, RangefeedContext, Timestamp, Token
 from cdc_rangefeed_postgres.catalog import Catalog, Table
-from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.planner import load_watched
 from cdc_rangefeed_postgres.position import CREATING, Position, Scan, parse_lsn
 from cdc_rangefeed_postgres.scan import first_parts, survey
@@ -34,11 +34,14 @@ def first_position(
     The intent is saved first, so that what a crash leaves behind is found and removed here the next time.
     """
     _, tables = load()
+    set_lock_timeout(connection, context.options.lock_timeout)
     save({"state": CREATING, "slot": slot.name})
     clock: Any = connection.execute(CLOCK_US).fetchone()
     slot.drop(connection)
     slot.create_publication(connection, tables)
+    set_lock_timeout(connection, 0.0)  # waiting for transactions counts as waiting for a lock
     lsn = slot.create(connection, limit_s=context.options.snapshot_wait)
+    set_lock_timeout(connection, context.options.lock_timeout)
     # Everything below is read after the consistent point: what was there by then is seen.
     catalog, tables = load()
     states = first_states(connection, catalog)
