@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from cdc_rangefeed_postgres.position import parse_lsn
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
-from cdc_core import Mark, Op, RowBatch, TerminalRangefeedError, Timestamp
+from cdc_core import Mark, Op, RowBatch, StepLimit, TerminalRangefeedError, Timestamp
 
 
 def test_changes_arrive_in_commit_order_with_their_operations(database: str, sql: Sql) -> None:
@@ -146,6 +147,32 @@ def test_a_step_of_the_log_keeps_its_limit_and_cuts_no_transaction(database: str
             by_transaction.setdefault(change.key[0] // 100, set()).add(change.step)
         assert all(len(steps) == 1 for steps in by_transaction.values())
         assert len(feed.rows("public.t")) == 2000
+
+
+@pytest.mark.parametrize(("beyond", "included"), [(0, False), (1, True)])
+def test_a_step_has_the_transactions_whose_commit_record_begins_before_its_end(
+    database: str, sql: Sql, beyond: int, included: bool
+) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t", initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("INSERT INTO t VALUES (1)")
+        sql.execute("INSERT INTO t VALUES (2)")
+        name = f"cdc_test_{feed.context.feed_id}"
+        begins = sql.execute(
+            "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1', "
+            "'publication_names', %s) WHERE get_byte(data, 0) = 66",
+            [name, name],
+        ).fetchall()
+        final_lsn = int.from_bytes(begins[1][0][1:9], "big")
+        bytes_ = final_lsn + beyond - parse_lsn(feed.token["lsn"])
+        feed.limit = StepLimit(rows=feed.limit.rows, bytes=bytes_)
+        feed.step()
+        assert parse_lsn(feed.token["lsn"]) == final_lsn + beyond
+        assert list(feed.rows("public.t")) == ([(1,), (2,)] if included else [(1,)])
+        feed.catch_up()
+        assert [change.key for change in feed.changes] == [(1,), (2,)]
 
 
 def test_a_limit_on_rows_bounds_a_step_of_the_log(database: str, sql: Sql) -> None:
