@@ -143,7 +143,7 @@ def test_no_secret_leaves_in_errors_texts_logs_or_tokens(
             for call in (
                 rangefeed.check,
                 rangefeed.now,
-                lambda feed=rangefeed: feed.advance(  # type: ignore[misc]
+                lambda feed=rangefeed: feed.advance(
                     {"lsn": "0/1", "clock": None, "scan": None, "tables": {}, "catalog": "", "settled": "0/0"},
                     after=Timestamp(),
                     limit=LIMIT,

@@ -263,6 +263,6 @@ def test_a_slot_in_use_is_waited_for(database: str, sql: Sql) -> None:
         assert planned is not None
         half_read = feed.reader.read(planned[1][0])
         next(half_read)
-        half_read.close()
+        half_read.close()  # type: ignore[attr-defined]  # it is a generator
         feed.catch_up()
         assert len(feed.rows("public.t")) == 100 + 59001
