@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -77,6 +77,8 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> Spar
         builder = builder.config(key, value)
     with _output_to(log_path):
         session = builder.getOrCreate()
+    # Pyspark prints a traceback on our standard error when the JVM dies; the run says so in a sentence.
+    session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
     session.dataSource.register(RangefeedSource)
     session.dataSource.register(ChangefeedSink)
     return session
@@ -91,14 +93,35 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop *session*, also when its JVM is gone, so that `open_session` can start another one."""
-    try:
-        session.stop()
-    except (Py4JError, OSError):
-        # What pyspark keeps of a JVM that died; there is no public way to make it start a new one.
-        SparkContext._active_spark_context = None
-        SparkContext._gateway = SparkContext._jvm = None
-        SparkSession._instantiatedSession = None
+    """Stop *session* so that `open_session` can start another one; in a new JVM when this one does not answer."""
+    if is_alive(session):
+        with suppress(Py4JError, OSError):
+            session.stop()
+            return
+    _forget_jvm(session)
+
+
+def _forget_jvm(session: SparkSession) -> None:
+    """End what is left of a JVM that died. Pyspark has no public way to make it start a new one."""
+    gateway, server = SparkContext._gateway, getattr(session.sparkContext, "_accumulatorServer", None)
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    if server is not None:
+        server.shutdown()
+    if gateway is not None:
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        process: subprocess.Popen[bytes] | None = gateway.proc
+        if process is not None:
+            process.kill()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
+
+def _say_nothing(request: object, client_address: object) -> None:  # noqa: ARG001
+    """For a server's `handle_error`."""
 
 
 @contextmanager
