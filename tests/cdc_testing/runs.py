@@ -72,10 +72,7 @@ class Feed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process is not None and self.process.poll() is None:
-            for process in self.tree():
-                _kill(process)
-            self.process.wait()
+        self._kill_all()
         if error is not None:
             sys.stderr.write(f"--- {self.log_path}\n{self.log_tail()}\n")
 
@@ -96,6 +93,7 @@ class Feed:
         try:
             return self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
+            self._kill_all()
             raise AssertionError(f"the run did not end in {limit_s:.0f} s\n{self.log_tail()}") from None
 
     def once(self, *, limit_s: float = LIMIT_S) -> None:
@@ -121,6 +119,12 @@ class Feed:
             return met
 
         eventually(what, holds, limit_s=limit_s)
+
+    def _kill_all(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            for process in self.tree():
+                _kill(process)
+            self.process.wait()
 
     def tree(self) -> list[psutil.Process]:
         """Return the driver and all its descendants, itself first."""
