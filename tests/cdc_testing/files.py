@@ -12,7 +12,7 @@ from cdc_testing.validators import Validator
 
 from cdc_core import Timestamp
 
-__all__ = ["last_resolved", "rows_in", "validate"]
+__all__ = ["last_resolved", "paths_in_order", "rows_in", "validate"]
 
 
 def paths_in_order(directory: Path) -> list[Path]:
