@@ -1,0 +1,95 @@
+"""The tree itself: every distribution has the one shape, is installed for development, and says what it needs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MEMBERS = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
+EVERY = [ROOT, *MEMBERS]
+
+
+def project(member: Path) -> dict[str, Any]:
+    return tomllib.loads((member / "pyproject.toml").read_text())
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [project(path)["project"]["name"] for path in paths]
+
+
+def package(member: Path) -> Path:
+    (source,) = project(member)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    return member / source
+
+
+def test_there_are_members() -> None:
+    assert {"cdc-encoder-json", "cdc-rangefeed-postgres", "cdc-sink-cloudstorage"} <= set(names(MEMBERS))
+
+
+def test_plain_pip_installs_every_member_for_development() -> None:
+    lines = (ROOT / "requirements-dev.txt").read_text().splitlines()
+    editable = {re.sub(r"\[.*", "", line.removeprefix("-e ./")) for line in lines if line.startswith("-e ./")}
+    assert editable == {str(member.relative_to(ROOT)) for member in MEMBERS}
+    assert any(line.startswith("-e .[") for line in lines)
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=names(MEMBERS))
+def test_a_member_has_the_shape_of_all(member: Path) -> None:
+    assert (member / "README.md").read_text().startswith("# ")
+    source = package(member)
+    assert source.parent == member / "src"
+    assert {"__init__.py", "options.py", "plugin.py", "py.typed"} <= {path.name for path in source.iterdir()}
+    assert list((member / "tests").glob("test_*.py"))
+    assert not list((member / "tests").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=names(MEMBERS))
+def test_a_member_registers_like_a_stranger_and_is_named_after_its_package(member: Path) -> None:
+    declared = project(member)["project"]
+    module = package(member).name
+    assert declared["name"].replace("-", "_") == module
+    assert declared["entry-points"]["cdc_core.plugins"] == {module: f"{module}.plugin"}
+
+
+@pytest.mark.parametrize("member", EVERY, ids=names(EVERY))
+def test_every_distribution_is_typed_and_of_one_python(member: Path) -> None:
+    declared = project(member)["project"]
+    assert (package(member) / "py.typed").exists()
+    assert declared["requires-python"] == project(ROOT)["project"]["requires-python"]
+    assert declared["description"]
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=names(MEMBERS))
+def test_tools_are_configured_at_the_root_alone(member: Path) -> None:
+    assert set(project(member)["tool"]) == {"hatch", "uv"}
+    assert not [
+        name for name in ("ruff.toml", "mypy.ini", "pytest.ini", "setup.cfg", "tox.ini") if (member / name).exists()
+    ]
+
+
+def test_the_types_of_every_member_are_checked() -> None:
+    sources = {str(package(member).parent.relative_to(ROOT)) for member in MEMBERS}
+    assert sources <= set(project(ROOT)["tool"]["mypy"]["mypy_path"])
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(source in makefile for source in sources)
+
+
+def test_no_committed_file_names_a_package_server_or_pins_one() -> None:
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [ROOT / name for name in tracked.stdout.split("\0") if name]
+    assert not [path for path in files if path.name in ("uv.lock", "pip.conf", "settings.xml", ".npmrc")]
+    server = re.compile("--(extra-)?" + "index-url|" + "find-" + "links|trusted-" + "host")
+    texts = (path for path in files if path.is_file() and path.suffix not in (".png", ".gz", ".zst"))
+    assert not [path for path in texts if server.search(path.read_text(errors="replace"))]
+
+
+def test_the_demo_is_found_by_its_entry_point() -> None:
+    (found,) = entry_points(group="cdc_core.demos", name="postgres")
+    assert callable(found.load())
