@@ -11,7 +11,7 @@ from cdc_core.sink import Flushed
 from cdc_core.span import Span
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["SliceReport", "complete_step", "mark_from_json", "mark_to_json", "worst_failure"]
+__all__ = ["SliceReport", "complete_step", "joined_failures", "mark_from_json", "mark_to_json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport
     return present
 
 
-def worst_failure(failures: Sequence[str]) -> str:
-    """Return the one of the *failures* of a step's slices, texts of MaskedErrors, that decides what happens next.
+def joined_failures(failures: Sequence[str]) -> str:
+    """Return the *failures* of a step's slices, texts of MaskedErrors, as one, led by that which decides what is next.
 
     That is the first that no retry can cure, else the one that asks for the longest wait.
     """
@@ -63,7 +63,7 @@ def worst_failure(failures: Sequence[str]) -> str:
             return error.retry_after_s or 0.0
         return 0.0 if error is None else float("inf")
 
-    return max(failures, key=wait_s)
+    return "\n".join(sorted(failures, key=wait_s, reverse=True))
 
 
 def mark_to_json(mark: Mark) -> list[str | bool | None]:

@@ -120,7 +120,7 @@ def _forget_jvm(session: SparkSession) -> None:
                 process.stdin.close()
 
 
-def _say_nothing(request: object, client_address: object) -> None:  # noqa: ARG001
+def _say_nothing(request: object, client_address: object) -> None:
     """For a server's `handle_error`."""
 
 

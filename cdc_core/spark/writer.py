@@ -18,7 +18,7 @@ from cdc_core.spark.aggregator import ReaderDiedError, write_slice
 from cdc_core.spark.config import MaskedError, RunConfig
 from cdc_core.spark.coordinator import Coordinator
 from cdc_core.spark.kept import Kept
-from cdc_core.spark.reports import SliceReport, worst_failure
+from cdc_core.spark.reports import SliceReport, joined_failures
 
 __all__ = ["ChangefeedSink"]
 
@@ -78,7 +78,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
             told = [message for message in messages if isinstance(message, ReportMessage)]
             failures = [message.failure for message in told if message.failure is not None]
             if failures:
-                raise MaskedError(worst_failure(failures))
+                raise MaskedError(joined_failures(failures))
             reports = [message.report for message in told]
             with _coordinators.use(self._config.key, self._open_coordinator) as coordinator:
                 coordinator.step_done(reports)

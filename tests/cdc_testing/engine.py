@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from cdc_core.status import Status
 __all__ = ["Journal", "counter_job", "eventually", "main"]
 
 SCRIPTED = "cdc_testing.scripted"
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Spark settings for a JVM that lives too briefly to be worth optimising for."""
 
 
 def counter_job(control: Path, *, options: Mapping[str, Any] | None = None, **changes: Any) -> Job:
@@ -51,6 +54,7 @@ def counter_job(control: Path, *, options: Mapping[str, Any] | None = None, **ch
         "encoder": _component("encoder", "plain", "PlainEncoder", "NoOptions"),
         "sink": _component("sink", "journal", "JournalSink", "JournalOptions", control=str(control)),
         "options": ChangefeedOptions(**{**defaults, **(options or {})}),
+        "spark": {**QUICK, **changes.pop("spark", {})},
     }
     return Job(**{**fields, **changes})
 
@@ -117,11 +121,20 @@ def eventually(condition: Callable[[], Any], *, what: str, within_s: float = 120
 
 
 def main(directory: Path) -> int:
+    """Run `job.json`; keep `phase`, and what Spark shows of the query in `shown`, up to date."""
+    from pyspark.sql import SparkSession
+
     from cdc_core.spark.runner import run
 
     job = Job.from_json(json.loads((directory / "job.json").read_text()))
 
     def show(status: Status) -> None:
+        session = SparkSession.getActiveSession()
+        if status.phase == "running" and session is not None:
+            with (directory / "shown").open("a") as file, redirect_stdout(file):
+                for query in session.streams.active:
+                    query.explain(extended=True)
+                    print(query.recentProgress, query.status, query.exception())
         (directory / "phase").write_text(status.phase)
 
     return run(job, store=ProgressStore(store_url(directory)), state_dir=directory, once=False, status=show)

@@ -77,7 +77,9 @@ class Script:
             path.rename(taken)
         except FileNotFoundError:
             return None
-        return taken.read_text()
+        text = taken.read_text()
+        taken.unlink()
+        return text
 
     def pending(self, name: str) -> bool:
         return (self.directory / name).exists()

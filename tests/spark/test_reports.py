@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from cdc_core import ContractError, Flushed, Mark, Span, Timestamp
-from cdc_core.errors import RetryableSinkError, TerminalSinkError, to_wire
-from cdc_core.spark.reports import SliceReport, complete_step, mark_from_json, mark_to_json, worst_failure
+from cdc_core.errors import RetryableSinkError, TerminalSinkError, from_wire, to_wire
+from cdc_core.spark.reports import SliceReport, complete_step, joined_failures, mark_from_json, mark_to_json
 
 
 def report(index: int, *, slices: int = 2, step: int = 3, end: int = 10) -> SliceReport:
@@ -52,6 +52,10 @@ def test_of_several_failures_the_one_that_no_retry_cures_decides() -> None:
     short = to_wire(RetryableSinkError("a"))
     long = to_wire(RetryableSinkError("b", retry_after_s=60))
     terminal = to_wire(TerminalSinkError("c"))
-    assert worst_failure([short, long, terminal]) == terminal
-    assert worst_failure([short, long, short]) == long
-    assert worst_failure(["unknown", short]) == "unknown"
+    assert isinstance(from_wire(joined_failures([short, long, terminal])), TerminalSinkError)
+    assert str(from_wire(joined_failures([short, long, short]))) == "b"
+    assert str(from_wire(joined_failures(["unknown", short]))) == "a"
+
+
+def test_of_several_failures_none_is_left_out() -> None:
+    assert joined_failures(["one", "two", "three"]).splitlines() == ["one", "two", "three"]

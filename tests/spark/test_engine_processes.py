@@ -1,0 +1,169 @@
+"""A changefeed in a process and a JVM of its own: what it shows, and what is left when it ends or is killed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from cdc_testing.engine import counter_job, eventually
+
+if TYPE_CHECKING:
+    Engine = Any
+
+STEPS = {"total": 5000, "rows_per_step": 500}
+pytestmark = pytest.mark.slow
+
+SECRETS = ("s3cr3t/of=the:source", "k3y_of_the_sink", "p455_of_an_option")
+
+
+class Driver:
+    """A run in a process group of its own, as a terminal's job is."""
+
+    def __init__(self, engine: Engine, **job: Any) -> None:
+        (engine.directory / "job.json").write_text(json.dumps(counter_job(engine.directory, **job).to_json()))
+        self.engine = engine
+        self.output = engine.directory / "output"
+        with self.output.open("wb") as output:
+            self.process = psutil.Popen(
+                [sys.executable, "-m", "cdc_testing.engine", str(engine.directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def until(self, condition: Any, *, what: str) -> None:
+        def met() -> bool:
+            assert self.process.poll() is None, self.output.read_text()
+            return bool(condition())
+
+        eventually(met, what=what)
+
+    def family(self) -> list[psutil.Process]:
+        """The JVM, the planner, the coordinator and the workers."""
+        return self.process.children(recursive=True)  # type: ignore[no-any-return]
+
+    def wait(self) -> int:
+        return int(self.process.wait(timeout=90))
+
+
+@pytest.fixture
+def drivers() -> Iterator[list[Driver]]:
+    drivers: list[Driver] = []
+    yield drivers
+    for driver in drivers:
+        for process in [driver.process, *(driver.family() if driver.process.is_running() else [])]:
+            if process.is_running():
+                process.kill()
+        driver.process.wait()
+
+
+def all_gone(family: list[psutil.Process]) -> None:
+    eventually(
+        lambda: not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE],
+        what=f"the end of {family}",
+        within_s=60,
+    )
+
+
+def test_a_killed_driver_takes_its_processes_along_and_the_next_run_goes_on(
+    engine: Engine, drivers: list[Driver]
+) -> None:
+    driver = Driver(engine, **STEPS)
+    drivers.append(driver)
+    driver.until(lambda: engine.saved >= 1000, what="two steps")
+    engine.script.order("hold-emit")
+    driver.until(lambda: engine.script.pending("hold-emit.held"), what="a step in the middle")
+    family = driver.family()
+    assert len(family) >= 4
+    driver.process.kill()
+    all_gone(family)
+    (engine.directory / "hold-emit").unlink()
+    assert engine.run(**STEPS) == 0
+    assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+def test_ctrl_c_in_a_terminal_saves_the_running_step(engine: Engine, drivers: list[Driver]) -> None:
+    driver = Driver(engine, **STEPS)
+    drivers.append(driver)
+    engine.script.order("hold-emit")
+    driver.until(lambda: engine.script.pending("hold-emit.held"), what="a step in the middle")
+    family = driver.family()
+    os.killpg(driver.process.pid, signal.SIGINT)  # a terminal sends it to every process of the job
+    driver.until(lambda: (engine.directory / "phase").read_text() == "stopping", what="the stop")
+    (engine.directory / "hold-emit").unlink()
+    assert driver.wait() == 0
+    all_gone(family)
+    assert engine.saved == 500
+    assert sorted(n for event in engine.journal.of("rows") for _, n in event[4]) == list(range(1, 501))
+
+
+def found_in(directory: Path) -> dict[str, list[str]]:
+    """Return the secrets that each file below *directory* shows, plain or in our own errors' base64."""
+    found: dict[str, list[str]] = {}
+    for path in directory.rglob("*"):
+        if path.is_file() and path.name != "job.json":
+            content = path.read_bytes()
+            content += b"".join(
+                base64.b64decode(wire) for wire in re.findall(rb"<<cdc-error ([A-Za-z0-9+/=]+)>>", content)
+            )
+            shown = [secret for secret in SECRETS if secret.encode() in content]
+            if shown:
+                found[str(path.relative_to(directory))] = shown
+    return found
+
+
+def test_no_secret_is_in_a_plan_a_log_an_event_or_a_checkpoint(engine: Engine, drivers: list[Driver]) -> None:
+    source, sink, option = SECRETS
+    (engine.directory / "events").mkdir()
+    job = {
+        "source": f"counter://u:{source}@host",
+        "destination": f"journal://u:{sink}@bucket",
+        "plain_secrets": frozenset(SECRETS),
+        "spark": {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": str(engine.directory / "events"),
+            "spark.log.level": "INFO",
+            "spark.sql.streaming.numRecentProgressUpdates": "100",
+        },
+    }
+    for order in ("advance", "read", "flush", "resolved"):
+        engine.script.order(order, f"RuntimeError {order} failed with {option}\nlogin with {source} and {sink} failed")
+    driver = Driver(engine, **STEPS, **job)
+    drivers.append(driver)
+    driver.until(lambda: engine.saved >= 3000, what="six steps")
+    engine.script.order("hold-emit")
+    driver.until(lambda: engine.script.pending("hold-emit.held"), what="a step in the middle")
+    assert list((engine.directory / "t.run").rglob("offsets/*"))
+    assert found_in(engine.directory) == {}
+    for process in [driver.process, *driver.family()]:
+        with suppress(psutil.NoSuchProcess):  # workers come and go
+            shown = " ".join(process.cmdline())
+            assert not [secret for secret in SECRETS if secret in shown]
+    (engine.directory / "hold-emit").unlink()
+    driver.process.terminate()
+    assert driver.wait() == 0
+    assert found_in(engine.directory) == {}
+
+    spark_log = (engine.directory / "t.spark.log").read_text()
+    assert "read failed with ***" in spark_log  # the failures are there, with their causes, masked
+    assert "login with *** and *** failed" in spark_log
+    plan = (engine.directory / "shown").read_text()
+    assert "Physical Plan" in plan
+    assert "'token'" in plan or '"token"' in plan  # positions are shown: they hold no secret
+    [events] = [
+        path for path in (engine.directory / "events").rglob("*") if path.is_file() and path.stat().st_size > 1000
+    ]
+    assert "SparkListenerApplicationStart" in events.read_text()

@@ -1,0 +1,104 @@
+"""How runs of a changefeed end on the real Spark, and what the next one finds."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_core.status import Status
+
+if TYPE_CHECKING:
+    Engine = Any
+
+STEPS = {"total": 2000, "rows_per_step": 500}
+
+
+def delivered(engine: Engine) -> list[int]:
+    return [n for event in engine.journal.of("rows") for _, n in event[4]]
+
+
+def test_a_stop_lets_the_running_step_end_and_be_saved(engine: Engine) -> None:
+    engine.script.order("hold-emit")
+
+    def watch(status: Status) -> None:
+        if status.phase == "running" and engine.script.pending("hold-emit.held"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if status.phase == "stopping":
+            (engine.directory / "hold-emit").unlink()
+
+    assert engine.run(once=False, watch=watch, **STEPS) == 0
+    assert engine.saved == 500
+    assert sorted(delivered(engine)) == list(range(1, 501))  # and no step was planned any more
+    assert engine.journal.resolved[-1] == 500
+    assert engine.journal.released == [500]
+
+    assert engine.run(**STEPS) == 0
+    assert sorted(delivered(engine)) == list(range(1, 2001))  # nothing is repeated after a clean stop
+    assert engine.journal.faults(total=2000) == []
+
+
+def test_a_second_signal_abandons_the_running_step(engine: Engine) -> None:
+    engine.script.order("hold-emit")
+
+    def watch(status: Status) -> None:
+        if engine.script.pending("hold-emit.held"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if status.phase == "stopping":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert engine.run(once=False, watch=watch, **STEPS) == 0
+    assert engine.saved == 0
+    (engine.directory / "hold-emit").unlink()
+    assert engine.run(**STEPS) == 0
+    assert engine.journal.faults(total=2000) == []
+
+
+def test_a_stop_while_it_waits_to_retry_ends_the_run(engine: Engine) -> None:
+    engine.script.order("advance", "RetryableRangefeedError out of reach retry_after_s=600")
+
+    def watch(status: Status) -> None:
+        if status.phase == "waiting to retry":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert engine.run(once=False, watch=watch) == 0
+    assert engine.statuses[-1].waiting_for == "out of reach"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_stop_while_it_starts_begins_nothing(number: int, engine: Engine) -> None:
+    def watch(status: Status) -> None:
+        if status.phase == "starting Spark":
+            os.kill(os.getpid(), number)
+
+    assert engine.run(once=False, watch=watch) == 0
+    assert engine.store.load("t") is None
+    assert engine.journal.events == []
+
+
+def test_signal_handlers_are_put_back(engine: Engine) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    engine.run(total=10)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_run_that_only_scans_ends_with_the_scan(engine: Engine) -> None:
+    assert engine.run(once=False, options={"initial_scan": "only", "resolved": None}, **STEPS) == 0
+    assert engine.saved >= 500
+    assert engine.journal.resolved == []
+
+
+def test_what_is_complete_is_resolved_even_if_the_last_mark_failed(engine: Engine) -> None:
+    engine.script.order("resolved", "RetryableSinkError busy")
+    assert engine.run(total=100) == 0
+    assert engine.journal.resolved[-1] == 101
+    assert engine.journal.faults(total=100) == []
+
+
+def test_order_inside_a_slice_survives_batches_larger_than_spark_rows(engine: Engine) -> None:
+    total = 400_000
+    assert engine.run(total=total, rows_per_step=total, batch_rows=total, slices=1) == 0
+    first, *_ = engine.journal.of("rows")
+    assert [n for _, n in first[4]] == list(range(1, total + 1))

@@ -1,0 +1,303 @@
+"""A changefeed on the real Spark, when everything goes wrong: nothing is lost, nothing comes out of order."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cdc_testing.scripted import CounterRangefeed
+from pyspark import SparkContext
+
+from cdc_core.errors import (
+    ConfigError,
+    ContractError,
+    FencedError,
+    HistoryLostError,
+    TerminalSinkError,
+)
+from cdc_core.options import Duration
+from cdc_core.spark.control import at_work
+from cdc_core.status import Status
+
+if TYPE_CHECKING:
+    Engine = Any
+
+TOTAL, KILLS, FAILURES = 2000, 8000, 12_000
+STEPS = {"total": TOTAL, "rows_per_step": 500, "batch_rows": 50}
+
+
+class Orders:
+    """Gives the source and the sink one order after the other, two steps after the one before was obeyed."""
+
+    def __init__(self, engine: Engine, *orders: tuple[str, str]) -> None:
+        self._engine = engine
+        self._orders = list(orders)
+        self._given: str | None = None
+        self._due = 0
+
+    def __call__(self, _: Status) -> None:
+        script, saved = self._engine.script, self._engine.saved
+        if self._given is not None and not script.pending(self._given):
+            self._given, self._due = None, saved + 2 * STEPS["rows_per_step"]
+        if self._given is None and self._orders and saved >= self._due:
+            self._given, text = self._orders.pop(0)
+            script.order(self._given, text)
+
+    @property
+    def obeyed(self) -> bool:
+        return not self._orders and (self._given is None or not self._engine.script.pending(self._given))
+
+
+def whole_slices(engine: Engine) -> bool:
+    """Return whether every flush was of a whole slice."""
+    slices: dict[tuple[int, ...], list[int]] = {}
+    for _, epoch, step, index, rows in engine.journal.of("rows"):
+        numbers = [n for _, n in rows]
+        if slices.setdefault((epoch, step, index), numbers) != numbers:
+            return False
+    return all(len(numbers) in (0, 250) for numbers in slices.values())
+
+
+@pytest.fixture(scope="module")
+def killed_workers(make_engine: Callable[[], Engine]) -> Engine:
+    """A run in which workers were killed: while reading a slice, while emitting, while flushing, after the flush."""
+    engine = make_engine()
+    orders = Orders(engine, ("read-middle", "kill"), ("emit", "kill"), ("flush", "kill"), ("before-report", "kill"))
+    assert engine.run(watch=orders, **{**STEPS, "total": KILLS}) == 0
+    assert orders.obeyed
+    return engine
+
+
+@pytest.mark.slow
+def test_killed_workers_lose_nothing(killed_workers: Engine) -> None:
+    assert killed_workers.journal.faults(total=KILLS) == []
+
+
+def test_nothing_is_published_of_a_slice_whose_reader_was_killed(killed_workers: Engine) -> None:
+    assert whole_slices(killed_workers)
+
+
+def test_a_killed_worker_costs_only_a_task_attempt(killed_workers: Engine) -> None:
+    assert killed_workers.journal.epochs == {1}
+    assert {status.waiting_for for status in killed_workers.statuses} == {None}
+
+
+@pytest.fixture(scope="module")
+def failures(make_engine: Callable[[], Engine]) -> Engine:
+    """A run in which every call that may fail did, one after the other, with errors that a retry may cure."""
+    engine = make_engine()
+    orders = Orders(
+        engine,
+        ("read-middle", "RetryableRangefeedError the source is busy"),
+        ("flush", "RetryableSinkError the sink is busy"),
+        ("before-report", "OSError the sink lost its answer"),
+        ("resolved", "KeyError nobody expected this"),
+        ("advance", "ZeroDivisionError nor this"),
+        ("release", "RetryableRangefeedError the slot is active"),
+    )
+    assert engine.run(watch=orders, **{**STEPS, "total": FAILURES}) == 0
+    assert orders.obeyed
+    return engine
+
+
+@pytest.mark.slow
+def test_failures_lose_nothing(failures: Engine) -> None:
+    assert failures.journal.faults(total=FAILURES) == []
+
+
+def test_each_failure_is_shown_in_one_line_and_retried(failures: Engine) -> None:
+    shown = [status.waiting_for for status in failures.statuses if status.waiting_for]
+    assert list(dict.fromkeys(shown)) == [
+        "the source is busy",
+        "the sink is busy",
+        "OSError: the sink lost its answer",
+        "KeyError: 'nobody expected this'",
+        "ZeroDivisionError: nor this",
+    ]
+
+
+def test_a_failure_is_one_attempt_of_the_run_and_not_of_a_task(failures: Engine) -> None:
+    # all but the release end an attempt; that one is made up for by the next step
+    assert failures.journal.epochs <= set(range(1, 7))
+    assert max(failures.journal.epochs) == 6
+    assert failures.phases.count("waiting to retry") == 5
+
+
+def test_a_failed_commit_undoes_nothing_and_saved_steps_are_not_repeated(failures: Engine) -> None:
+    delivered: dict[int, set[int]] = {}
+    for _, epoch, _, _, rows in failures.journal.of("rows"):
+        delivered.setdefault(epoch, set()).update(n for _, n in rows)
+    first = {epoch: min(numbers) for epoch, numbers in delivered.items() if numbers}
+    # the resolved mark of epoch 4's last step failed after that step was saved: epoch 5 begins behind it
+    assert first[5] == max(delivered[4]) + 1
+    # the flush that epoch 3 lost the report of stays, and comes again
+    assert first[4] in delivered[3]
+
+
+def test_resolved_never_moves_back(failures: Engine) -> None:
+    assert failures.journal.resolved == sorted(failures.journal.resolved)
+
+
+def test_the_wait_that_the_sink_asks_for_is_kept(engine: Engine) -> None:
+    engine.script.order("flush", "RetryableSinkError too many requests retry_after_s=1.5")
+    assert engine.run(total=100) == 0
+    waits = [status.next_attempt_s for status in engine.statuses if status.next_attempt_s is not None]
+    assert 1.2 < max(waits) <= 1.5
+    assert max(engine.journal.epochs) == 2
+    assert engine.journal.faults(total=100) == []
+
+
+def test_waits_double_up_to_their_limit_while_nothing_is_saved(engine: Engine) -> None:
+    failed = 0
+
+    def watch(status: Status) -> None:
+        nonlocal failed
+        if status.waiting_for is None and not engine.script.pending("advance") and failed < 4:
+            engine.script.order("advance", "RetryableRangefeedError out of reach")
+            failed += 1
+
+    options = {"retry_backoff": Duration(0.1), "max_retry_backoff": Duration(0.4)}
+    assert engine.run(total=100, watch=watch, options=options) == 0
+    waits: list[float] = []
+    for before, after in zip(engine.statuses, engine.statuses[1:], strict=False):
+        if before.next_attempt_s is None and after.next_attempt_s is not None:
+            waits.append(round(after.next_attempt_s, 1))
+    assert waits == [0.1, 0.2, 0.4, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("order", "text", "error"),
+    [
+        ("flush", "TerminalSinkError bucket 'x' is gone: create it, or choose another", TerminalSinkError),
+        ("read", "HistoryLostError the slot was dropped: start a new changefeed", HistoryLostError),
+        ("advance", "ContractError source 'counter' broke its contract", ContractError),
+    ],
+)
+def test_an_error_that_no_retry_cures_ends_the_run_with_its_sentence(
+    order: str, text: str, error: type[Exception], engine: Engine
+) -> None:
+    engine.script.order(order, text)
+    with pytest.raises(error) as raised:
+        engine.run(total=100)
+    assert str(raised.value) == text.partition(" ")[2]
+    assert engine.saved == 0
+    assert "waiting to retry" not in engine.phases
+
+
+def test_a_fenced_run_stops_and_saves_nothing_more(engine: Engine) -> None:
+    engine.script.order("hold-emit")
+
+    def watch(_: Status) -> None:
+        if engine.script.pending("hold-emit.held"):
+            engine.store.begin_run("t")
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
+
+    with pytest.raises(FencedError, match="another run of changefeed 't' took over"):
+        engine.run(watch=watch, **STEPS)
+    assert engine.saved == 0
+    assert engine.journal.resolved == engine.journal.released == []
+
+
+def test_a_second_run_on_the_same_state_is_refused(engine: Engine) -> None:
+    refused = []
+
+    def watch(_: Status) -> None:
+        if not refused:
+            with pytest.raises(
+                ConfigError, match=rf"'t' is already running from .* \(process {os.getpid()}\)"
+            ) as error:
+                engine.run(total=100)
+            refused.append(error)
+
+    assert engine.run(total=100, watch=watch) == 0
+    assert refused
+    assert engine.journal.faults(total=100) == []
+
+
+def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: Engine) -> None:
+    lock, old = engine.directory / "t.tasks.lock", engine.directory / "t.run" / "0"
+    task = at_work(lock, run_dir=old)
+    task.__enter__()
+
+    def watch(status: Status) -> None:
+        assert engine.store.load("t") is None or ended
+        if engine.phases.count("waiting for tasks of an earlier run to end") and not ended:
+            ended.append(True)
+            task.__exit__(None, None, None)
+
+    ended: list[bool] = []
+    assert engine.run(total=100, watch=watch) == 0
+    assert ended
+
+
+def test_a_run_that_waits_for_tasks_can_be_stopped(engine: Engine) -> None:
+    def watch(status: Status) -> None:
+        if status.phase.startswith("waiting for tasks"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with at_work(engine.directory / "t.tasks.lock", run_dir=engine.directory / "t.run" / "0"):
+        assert engine.run(watch=watch) == 0
+    assert "running" not in engine.phases
+
+
+@pytest.mark.slow
+def test_a_killed_jvm_is_replaced_and_the_feed_goes_on(engine: Engine) -> None:
+    engine.script.order("hold-emit")
+    killed = []
+
+    def watch(_: Status) -> None:
+        if engine.script.pending("hold-emit.held") and not killed:
+            gateway = SparkContext._gateway
+            assert gateway is not None
+            killed.append(gateway.proc.pid)
+            os.kill(gateway.proc.pid, signal.SIGKILL)
+            (engine.directory / "hold-emit").unlink()
+
+    assert engine.run(watch=watch, **STEPS) == 0
+    assert killed
+    assert engine.phases.count("starting Spark") == 2
+    assert [text for text in {status.waiting_for for status in engine.statuses} if text] != []
+    assert engine.journal.faults(total=TOTAL) == []
+
+
+def test_a_status_that_cannot_be_shown_ends_the_run(engine: Engine) -> None:
+    def watch(status: Status) -> None:
+        if status.phase == "running":
+            raise BrokenPipeError("the terminal is gone")
+
+    with pytest.raises(BrokenPipeError):
+        engine.run(watch=watch)
+
+
+def test_the_source_failing_on_the_driver_is_retried_once_the_feed_ran(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = CounterRangefeed.scan_progress
+    failed: list[object] = []
+
+    def fail_once(self: CounterRangefeed, token: Any) -> Any:
+        if engine.saved and not failed:
+            failed.append(token)
+            raise IndexError("the driver's own")
+        return asked(self, token)
+
+    monkeypatch.setattr(CounterRangefeed, "scan_progress", fail_once)
+    assert engine.run(**STEPS) == 0
+    assert {status.waiting_for for status in engine.statuses} == {None, "IndexError: the driver's own"}
+
+
+def test_an_unknown_error_of_the_source_while_setting_up_ends_the_run(engine: Engine) -> None:
+    engine.script.order("start", "IndexError the source's own")
+    with pytest.raises(IndexError, match="the source's own"):
+        engine.run()
+
+
+def test_a_failing_check_creates_nothing(engine: Engine) -> None:
+    engine.script.order("check", "ConfigError table 'x' does not exist")
+    with pytest.raises(ConfigError, match="table 'x' does not exist"):
+        engine.run(tables=("x",))
+    assert engine.journal.events == []
+    assert engine.run(total=100) == 0  # with the tables corrected: the typo did not take the name

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from cdc_core.errors import ConfigError
+from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
+
+
+def java(directory: Path, shown: str, *, status: int = 0) -> None:
+    """Put a `java` into *directory* that shows *shown* as its version."""
+    path = directory / "java"
+    path.write_text(f"#!/bin/sh\necho '{shown}' >&2\nexit {status}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only directory on the PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("shown", ['openjdk version "17.0.9" 2023-10-17', 'java version "21" 2023-09-19 LTS'])
+def test_java_17_or_newer_will_do(shown: str, path: Path) -> None:
+    java(path, shown)
+    require_java()
+
+
+@pytest.mark.parametrize("shown", ['openjdk version "11.0.2"', 'java version "1.8.0_372"', "what?"])
+def test_an_older_java_is_refused_with_the_remedy(shown: str, path: Path) -> None:
+    java(path, shown)
+    with pytest.raises(ConfigError, match=r"needs Java 17 or newer, .*java' is .*: install Java 17 or newer"):
+        require_java()
+
+
+def test_no_java_is_refused_with_the_remedy(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is none on the PATH: install Java 17 or newer"):
+        require_java()
+
+
+def test_a_java_that_does_not_run_is_named(path: Path) -> None:
+    java(path, "broken", status=1)
+    with pytest.raises(ConfigError, match="java' does not run"):
+        require_java()
+
+
+def test_java_home_comes_before_the_path(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java(path, 'openjdk version "17"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    with pytest.raises(ConfigError, match="jdk/bin/java' does not run"):
+        require_java()
+
+
+def test_a_session_has_the_settings_that_the_engine_relies_on(tmp_path: Path) -> None:
+    session = open_session("t", {"spark.ui.retainedJobs": "7"}, log_path=tmp_path / "log")
+    try:
+        conf = session.conf
+        assert session.sparkContext.master == DEFAULT_MASTER == "local[*,4]"  # four attempts for a task
+        assert conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "1"  # large rows pass one by one
+        assert conf.get("spark.sql.session.timeZone") == "UTC"
+        assert conf.get("spark.driver.memory")
+        assert conf.get("spark.driver.bindAddress") == "127.0.0.1"
+        assert conf.get("spark.ui.retainedJobs") == "7"  # the user's own
+        assert os.environ["PYSPARK_PYTHON"]
+    finally:
+        close_session(session)
+    assert not is_alive(session)
+
+
+def test_a_session_can_be_closed_twice_and_followed_by_another(tmp_path: Path) -> None:
+    first = open_session("t", {}, log_path=tmp_path / "log")
+    close_session(first)
+    close_session(first)
+    second = open_session("t", {}, log_path=tmp_path / "log")
+    assert is_alive(second)
+    close_session(second)
