@@ -122,4 +122,4 @@ def _role(process: psutil.Process, root: psutil.Process, command: str) -> str:
         return "jvm"
     if name.startswith("postgres"):
         return "postgres"
-    return next((role for part, role in _ROLES if part in command), name)
+    return next((role for part, role in _ROLES if part in command), "other")
