@@ -10,43 +10,39 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.workload import connect
+from benchmarks.workload import TRANSACTION_ROWS, connect
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
-__all__ = ["FULL", "QUICK", "Bench", "Sizes"]
+__all__ = ["Bench", "Sizes"]
 
 _SETTINGS = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "256MB", "autovacuum": "off"}
 """A server that is busy with changefeeds only, and as durable as one comes. The same for the peer."""
+_LEAST_ROWS = 100_000
+_LEAST_LATENCY_S = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """How much each benchmark does. All counts of changes are multiples of a transaction's rows."""
 
-    part_rows: int
-    log_changes: int
-    scan_rows: int
-    latency_s: float
-    backlog_changes: int
-    transaction_rows: int
+    part_rows: int = 500_000
+    log_changes: int = 2_000_000
+    scan_rows: int = 2_000_000
+    latency_s: float = 25.0
+    backlog_changes: int = 5_000_000
+    transaction_rows: int = 2_000_000
 
-
-FULL = Sizes(
-    part_rows=500_000,
-    log_changes=2_000_000,
-    scan_rows=2_000_000,
-    latency_s=25.0,
-    backlog_changes=5_000_000,
-    transaction_rows=2_000_000,
-)
-QUICK = Sizes(
-    part_rows=100_000,
-    log_changes=200_000,
-    scan_rows=200_000,
-    latency_s=8.0,
-    backlog_changes=500_000,
-    transaction_rows=200_000,
-)
+    @classmethod
+    def scaled(cls, share: float) -> Sizes:
+        """Return *share* of the full sizes, at least enough to see something."""
+        full = cls()
+        return cls(
+            latency_s=max(_LEAST_LATENCY_S, full.latency_s * share),
+            **{
+                name: max(_LEAST_ROWS, round(getattr(full, name) * share / TRANSACTION_ROWS) * TRANSACTION_ROWS)
+                for name in ("part_rows", "log_changes", "scan_rows", "backlog_changes", "transaction_rows")
+            },
+        )
 
 
 class Bench:

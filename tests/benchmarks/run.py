@@ -1,6 +1,6 @@
 """Run the benchmarks, print one table and write build/bench.json.
 
-    python tests/benchmarks/run.py [--quick] [--only NAME ...]
+    python tests/benchmarks/run.py [--quick | --scale SHARE] [--only NAME ...]
 
 Nothing here asserts a time: whether each target is met is printed, and the exit status tells only whether every
 benchmark ran.
@@ -20,6 +20,7 @@ _TESTS = Path(__file__).resolve().parents[1]
 sys.path[0] = str(_TESTS)  # not the directory of this file: our modules are benchmarks.*, here and in every child
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH", "")]))
 
+_QUICK = 0.1
 _BENCHMARKS = {
     "fetch": "read the log through ADBC as Arrow",
     "decode": "decode log messages into row batches",
@@ -34,14 +35,15 @@ _BENCHMARKS = {
 
 
 def main() -> int:
-    from benchmarks.context import FULL, QUICK, Bench
+    from benchmarks.context import Bench, Sizes
     from benchmarks.report import Figure, print_table, write_json
 
     arguments = _arguments()
+    scale = _QUICK if arguments.quick else arguments.scale
     build = _TESTS.parent / "build"
     figures: list[Figure] = []
     failed: dict[str, str] = {}
-    with Bench(build / "bench", QUICK if arguments.quick else FULL) as bench:
+    with Bench(build / "bench", Sizes.scaled(scale)) as bench:
         for name in arguments.only or _BENCHMARKS:
             started = time.monotonic()
             print(f"{name}: {_BENCHMARKS[name]} …", file=sys.stderr, flush=True)
@@ -53,7 +55,7 @@ def main() -> int:
                 failed[name] = str(error)
             print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     path = build / "bench.json"
-    write_json(path, figures, quick=arguments.quick, failed=failed)
+    write_json(path, figures, scale=scale, failed=failed)
     print_table(figures)
     print(f"written to {path}")
     for name, error_text in failed.items():
@@ -69,7 +71,10 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", action="append", choices=list(_BENCHMARKS), metavar="NAME", help="may be repeated")
-    parser.add_argument("--quick", action="store_true", help="small sizes: a look, not a measurement")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"the same as --scale {_QUICK:g}: a look, not a measurement"
+    )
+    parser.add_argument("--scale", type=float, default=1.0, metavar="SHARE", help="share of the full sizes; default 1")
     return parser.parse_args()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-__all__ = ["TABLE", "connect", "create_table", "update_at_once", "update_rows"]
+__all__ = ["TABLE", "TRANSACTION_ROWS", "connect", "create_table", "insert_at_once", "update_rows"]
 
 TABLE = "public.orders"
 TRANSACTION_ROWS = 1000
@@ -85,16 +85,10 @@ def update_rows(uri: str, changes: int, *, keys: int, transaction_rows: int = TR
         _flush(connection)
 
 
-def update_at_once(uri: str, changes: int, *, keys: int) -> None:
-    """Commit *changes* updates in one transaction, in statements of at most *keys* rows."""
-    with connect(uri) as connection, connection.transaction():
-        done = 0
-        while done < changes:
-            count = min(keys, changes - done)
-            connection.execute(
-                f"UPDATE {TABLE} SET amount = (amount + 1) %% 100, created = clock_timestamp() WHERE id <= %s", (count,)
-            )
-            done += count
+def insert_at_once(uri: str, rows: int, *, after: int) -> None:
+    """Commit *rows* new rows in one transaction, with keys above *after*."""
+    with connect(uri) as connection:
+        connection.execute(_FILL, (after + 1, after + rows))
 
 
 def _flush(connection: psycopg.Connection[Any]) -> None:
