@@ -6,12 +6,11 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
 from cdc_testing.files import last_resolved
-from cdc_testing.runs import Feed, eventually
+from cdc_testing.runs import Feed
 
 pytestmark = pytest.mark.slow
 
@@ -121,20 +120,3 @@ def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path) ->
         all_rows = [line for path in feed.files.rglob("*.ndjson") for line in path.read_text().splitlines()]
         assert len(all_rows) == len(set(all_rows))
     assert_faithful(feed.files, database)
-
-
-def test_processes_of_a_killed_run_are_gone_before_the_next_one_begins(database: str, tmp_path: Path) -> None:
-    open_bank(database)
-    with Feed(tmp_path, database, TABLES) as feed:
-        feed.start()
-        feed.until("a file", lambda: files(feed) > 0)
-        orphans = feed.tree()[1:]
-        assert feed.process is not None
-        feed.process.kill()
-        feed.process.wait()
-        feed.once()
-        eventually("the first run's processes to end", lambda: not any(process.is_running() for process in orphans))
-    with psycopg.connect(database) as connection:
-        row = connection.execute("SELECT count(*) FROM accounts").fetchone()
-    assert row is not None
-    assert assert_faithful(feed.files, database) >= row[0]

@@ -30,15 +30,17 @@ def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path) -> None:
         with Feed(tmp_path, database, ["items"]) as feed:
             feed.once()
             assert rows(feed) == 50_000
-            assert_agrees(feed, database, "items")
             connection.execute("UPDATE items SET n = n + 1 WHERE id <= 20000")
             connection.execute("DELETE FROM items WHERE id > 49000")
             feed.once()
             assert rows(feed) == 50_000 + 20_000 + 1000
             assert_agrees(feed, database, "items")
+            row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
+            assert row is not None
             feed.once()
+            assert last_resolved(feed.files).wall >= row[0] * 1000
             assert rows(feed) == 71_000
-            assert "initial scan begins at" in feed.log()
+            assert feed.log().count("initial scan begins at") == 1
             assert feed.log().count("no initial scan, following the log") == 2
 
 
@@ -88,17 +90,6 @@ def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(
             4: {"b": 4, "id": 4},
         }
         assert versions == {(1, "1"), (2, "1"), (3, "2"), (4, "3")}
-
-
-@pytest.mark.slow
-def test_resolved_reaches_what_was_committed_before_the_run(database: str, tmp_path: Path) -> None:
-    with psycopg.connect(database, autocommit=True) as connection, Feed(tmp_path, database, ["items"]) as feed:
-        connection.execute("CREATE TABLE items (id int PRIMARY KEY)")
-        connection.execute("INSERT INTO items VALUES (1)")
-        row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
-        assert row is not None
-        feed.once()
-        assert last_resolved(feed.files).wall >= row[0] * 1000
 
 
 @pytest.mark.slow
