@@ -88,8 +88,8 @@ class _Demo:
                 feed.kill()
                 feed.wait()
         found = audit(self._files, self._uri, TABLES)
-        files = _shown(self._files)
-        _say(f"The files are in {files}: look at them with  head -n 3 {files}/*/*rides*.ndjson")
+        newest = max(self._files.rglob("*-rides-*.ndjson"), default=self._files)
+        _say(f"The files are in {_shown(self._files)}: look at one with  tail -n 3 {_shown(newest)}")
         _say("Next: put your own database into a file like demo.toml, then  cdc check FILE  and  cdc run FILE")
         _say(f"demo: {found}")
         return 0 if found.passed else 1

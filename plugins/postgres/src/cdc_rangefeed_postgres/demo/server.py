@@ -172,7 +172,7 @@ class EmbeddedPostgres:
         command += ["-E", "UTF8", "--locale=C", "--no-sync"]
         done = subprocess.run(self._command(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
-            raise RuntimeError(f"initdb failed: {done.stderr.strip()}")
+            raise ConfigError(f"PostgreSQL cannot be set up in {self.directory}: {done.stderr.strip()}")
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         binaries = account.reachable_binaries(self.binaries, self.directory / "binaries")
