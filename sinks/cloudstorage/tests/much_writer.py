@@ -1,6 +1,5 @@
 """Writes many files through a sink and prints by how many bytes the process grew. Run by test_memory.py."""
 
-
 from __future__ import annotations
 
 import resource
