@@ -34,11 +34,12 @@ def note(kind: str, value: dict[str, Any]) -> pa.RecordBatch:
 
 def pack(rows: RowBatch) -> Iterator[pa.RecordBatch]:
     """Yield *rows* as one or more `rows` rows, none when there are none."""
-    pieces = max(1, -(-rows.nbytes // (2 * TARGET_BYTES)))
-    length = max(1, -(-len(rows) // pieces))
-    for offset in range(0, len(rows), length):
-        piece = rows if pieces == 1 else rows.slice(offset, length)
-        yield _row(ROWS, str(rows.schema.name), rows.schema.version, piece.to_ipc())
+    if len(rows) > 1 and rows.nbytes > 2 * TARGET_BYTES:
+        middle = len(rows) // 2  # by halves, as values may be of very different sizes
+        yield from pack(rows.slice(0, middle))
+        yield from pack(rows.slice(middle))
+    elif len(rows):
+        yield _row(ROWS, str(rows.schema.name), rows.schema.version, rows.to_ipc())
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, RowBatch | dict[str, Any]]]:

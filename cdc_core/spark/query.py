@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,14 +23,18 @@ def start_query(session: SparkSession, config: RunConfig) -> StreamingQuery:
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
 
 
-def warm_up(session: SparkSession, config: RunConfig) -> None:
+def warm_up(session: SparkSession, config: RunConfig, *, stopped: Callable[[], bool]) -> None:
     """Run one step without rows, so that processes, imports and generated code are there before the first row is.
 
+    Return earlier when *stopped* becomes true.
     Raises: our own error where one of our processes raised it, Spark's otherwise.
     """
     query = start_query(session, config)
     try:
-        query.awaitTermination()
+        while not query.awaitTermination(1):
+            if stopped():
+                query.stop()
+                return
     except PySparkException as error:
         raise from_wire(str(error)) or error from None
 

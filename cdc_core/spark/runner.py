@@ -53,6 +53,7 @@ def run(job: Job, *, store: ProgressStore, state_dir: Path, once: bool, status: 
     ended with it. Errors that a retry may cure are not raised: they are logged, shown in the status, and retried.
     """
     require_java()
+    state_dir = state_dir.absolute()
     state_dir.mkdir(parents=True, exist_ok=True)
     with RunLock(state_dir / f"{job.name}.lock") as lock:
         if not lock.acquire():
@@ -185,9 +186,9 @@ class _Run:
             config = RunConfig(job=job, state_dir=self._state_dir, run_dir=run_dir, start={}, parallelism=parallelism)
             if not self._warm:
                 self._say(phase="warming up")
-                warm_up(session, replace(config, warm_up=True))
+                warm_up(session, replace(config, warm_up=True), stopped=self._stop.is_set)
+                self._check_stop()
                 self._warm = True
-            self._check_stop()
             rangefeed = job.open_rangefeed(parallelism=parallelism)
             cleanup.callback(self._quietly, rangefeed.close)
             token = self._from = self._start(rangefeed, epoch)
@@ -307,7 +308,10 @@ class _Run:
         while not is_idle(lock):
             self._say(phase="waiting for tasks of an earlier run to end")
             if time.monotonic() > deadline:
-                raise RetryableError(f"tasks of an earlier run of changefeed '{self._job.name}' are still alive")
+                raise RetryableError(
+                    f"tasks of an earlier run of changefeed '{self._job.name}' are still alive and hold {lock}:"
+                    " end their processes when they do not end by themselves"
+                )
             if self._stop.wait(_POLL_S):
                 raise _Stopped
 

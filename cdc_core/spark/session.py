@@ -38,6 +38,11 @@ _SETTINGS = {
     "spark.sql.streaming.pollingDelay": "25ms",
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.adaptive.enabled": "false",
+    # What Spark remembers of finished work for its web page; the defaults are a thousand of each.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
     "spark.ui.enabled": "false",
@@ -94,6 +99,8 @@ def is_alive(session: SparkSession) -> bool:
 
 def close_session(session: SparkSession) -> None:
     """Stop *session* so that `open_session` can start another one; in a new JVM when this one does not answer."""
+    if session.sparkContext._jsc is None:  # closed already
+        return
     if is_alive(session):
         with suppress(Py4JError, OSError):
             session.stop()

@@ -124,7 +124,7 @@ class CounterOptions:
 
 
 class CounterRangefeed(Rangefeed):
-    """Orders: `check`, `start`, `advance`, `read`, `read-middle` (not before a slice's second batch) and `release`
+    """Orders: `check`, `start`, `advance`, `read`, `read-late` (before a slice's last batch of several) and `release`
     raise; `hold-read` blocks reads while it is there.
     """
 
@@ -161,8 +161,8 @@ class CounterRangefeed(Rangefeed):
         ]
         for offset in range(0, len(numbers), self.options.batch_rows):
             self.script.raise_once("read")
-            if offset:
-                self.script.raise_once("read-middle")
+            if offset + self.options.batch_rows >= len(numbers) > self.options.batch_rows:
+                self.script.raise_once("read-late")
             self.script.hold("hold-read")
             yield self._rows(numbers[offset : offset + self.options.batch_rows])
         yield Mark(span=Span(TABLE.name.full), timestamp=Timestamp(last), resolved=True)

@@ -61,7 +61,7 @@ class Engine:
 
         with pytest.MonkeyPatch.context() as patch:
             if not warm_up:
-                patch.setattr(runner, "warm_up", lambda *_: None)
+                patch.setattr(runner, "warm_up", lambda *_, **__: None)
             changefeed = counter_job(self.directory, **job)
             return runner.run(changefeed, store=self.store, state_dir=self.directory, once=once, status=show)
 

@@ -16,24 +16,29 @@ from cdc_core.errors import (
     ContractError,
     FencedError,
     HistoryLostError,
+    RetryableError,
     TerminalSinkError,
 )
 from cdc_core.options import Duration
+from cdc_core.spark import runner
 from cdc_core.spark.control import at_work
 from cdc_core.status import Status
 
 if TYPE_CHECKING:
     Engine = Any
 
-TOTAL, KILLS, FAILURES = 2000, 8000, 12_000
-STEPS = {"total": TOTAL, "rows_per_step": 500, "batch_rows": 50}
+STEPS = {"total": 2000, "rows_per_step": 500, "batch_rows": 50}
+FAILURES = 12_000
+LARGE_STEPS = {"total": 120_000, "rows_per_step": 8000, "batch_rows": 1000}
+"""Slices of more than the 64 KiB that Python keeps to itself before it sends them on."""
 
 
 class Orders:
-    """Gives the source and the sink one order after the other, two steps after the one before was obeyed."""
+    """Gives the source and the sink one order after the other, a distance after the one before was obeyed."""
 
-    def __init__(self, engine: Engine, *orders: tuple[str, str]) -> None:
+    def __init__(self, engine: Engine, *orders: tuple[str, str], distance: int) -> None:
         self._engine = engine
+        self._distance = distance
         self._orders = list(orders)
         self._given: str | None = None
         self._due = 0
@@ -41,7 +46,7 @@ class Orders:
     def __call__(self, _: Status) -> None:
         script, saved = self._engine.script, self._engine.saved
         if self._given is not None and not script.pending(self._given):
-            self._given, self._due = None, saved + 2 * STEPS["rows_per_step"]
+            self._given, self._due = None, saved + self._distance
         if self._given is None and self._orders and saved >= self._due:
             self._given, text = self._orders.pop(0)
             script.order(self._given, text)
@@ -58,22 +63,24 @@ def whole_slices(engine: Engine) -> bool:
         numbers = [n for _, n in rows]
         if slices.setdefault((epoch, step, index), numbers) != numbers:
             return False
-    return all(len(numbers) in (0, 250) for numbers in slices.values())
+    return all(len(numbers) in (0, LARGE_STEPS["rows_per_step"] // 2) for numbers in slices.values())
 
 
 @pytest.fixture(scope="module")
 def killed_workers(make_engine: Callable[[], Engine]) -> Engine:
     """A run in which workers were killed: while reading a slice, while emitting, while flushing, after the flush."""
     engine = make_engine()
-    orders = Orders(engine, ("read-middle", "kill"), ("emit", "kill"), ("flush", "kill"), ("before-report", "kill"))
-    assert engine.run(watch=orders, **{**STEPS, "total": KILLS}) == 0
+    orders = Orders(
+        engine, ("read-late", "kill"), ("emit", "kill"), ("flush", "kill"), ("before-report", "kill"), distance=16_000
+    )
+    assert engine.run(watch=orders, **LARGE_STEPS) == 0
     assert orders.obeyed
     return engine
 
 
 @pytest.mark.slow
 def test_killed_workers_lose_nothing(killed_workers: Engine) -> None:
-    assert killed_workers.journal.faults(total=KILLS) == []
+    assert killed_workers.journal.faults(total=LARGE_STEPS["total"]) == []
 
 
 def test_nothing_is_published_of_a_slice_whose_reader_was_killed(killed_workers: Engine) -> None:
@@ -91,12 +98,13 @@ def failures(make_engine: Callable[[], Engine]) -> Engine:
     engine = make_engine()
     orders = Orders(
         engine,
-        ("read-middle", "RetryableRangefeedError the source is busy"),
+        ("read-late", "RetryableRangefeedError the source is busy"),
         ("flush", "RetryableSinkError the sink is busy"),
         ("before-report", "OSError the sink lost its answer"),
         ("resolved", "KeyError nobody expected this"),
         ("advance", "ZeroDivisionError nor this"),
         ("release", "RetryableRangefeedError the slot is active"),
+        distance=1000,
     )
     assert engine.run(watch=orders, **{**STEPS, "total": FAILURES}) == 0
     assert orders.obeyed
@@ -233,6 +241,23 @@ def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: Engine
     assert ended
 
 
+def test_tasks_that_do_not_end_are_named_and_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_IDLE_LIMIT_S", 0.2)
+    lock = engine.directory / "t.tasks.lock"
+    task = at_work(lock, run_dir=engine.directory / "t.run" / "0")
+    task.__enter__()
+    seen: list[str] = []
+
+    def watch(status: Status) -> None:
+        if status.waiting_for is not None and not seen:
+            seen.append(status.waiting_for)
+            task.__exit__(None, None, None)
+
+    assert engine.run(total=100, watch=watch) == 0
+    assert len(seen) == 1
+    assert f"hold {lock}" in seen[0]
+
+
 def test_a_run_that_waits_for_tasks_can_be_stopped(engine: Engine) -> None:
     def watch(status: Status) -> None:
         if status.phase.startswith("waiting for tasks"):
@@ -260,7 +285,7 @@ def test_a_killed_jvm_is_replaced_and_the_feed_goes_on(engine: Engine) -> None:
     assert killed
     assert engine.phases.count("starting Spark") == 2
     assert [text for text in {status.waiting_for for status in engine.statuses} if text] != []
-    assert engine.journal.faults(total=TOTAL) == []
+    assert engine.journal.faults(total=STEPS["total"]) == []
 
 
 def test_a_status_that_cannot_be_shown_ends_the_run(engine: Engine) -> None:
@@ -287,6 +312,32 @@ def test_the_source_failing_on_the_driver_is_retried_once_the_feed_ran(
     monkeypatch.setattr(CounterRangefeed, "scan_progress", fail_once)
     assert engine.run(**STEPS) == 0
     assert {status.waiting_for for status in engine.statuses} == {None, "IndexError: the driver's own"}
+
+
+def test_a_store_that_is_busy_is_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = engine.store.load
+    failed: list[str] = []
+
+    def fail_twice(name: str) -> Any:
+        progress = load(name)
+        if progress is not None and progress.token["n"] >= 500 and len(failed) < 2:
+            failed.append(name)
+            raise RetryableError("progress store cannot be used: database is locked")
+        return progress
+
+    monkeypatch.setattr(engine.store, "load", fail_twice)
+    assert engine.run(**STEPS) == 0
+    assert len(failed) == 2
+    assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+@pytest.mark.slow
+def test_a_killed_planner_and_a_killed_coordinator_lose_nothing(engine: Engine) -> None:
+    orders = Orders(engine, ("advance", "kill"), ("resolved", "kill"), distance=1000)
+    assert engine.run(watch=orders, **{**STEPS, "total": 6000}) == 0
+    assert orders.obeyed
+    assert max(engine.journal.epochs) == 3
+    assert engine.journal.faults(total=6000) == []
 
 
 def test_an_unknown_error_of_the_source_while_setting_up_ends_the_run(engine: Engine) -> None:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pyarrow as pa
 import pytest
 from cdc_testing.scripted import TABLE
 
-from cdc_core import Op, RowBatch
+from cdc_core import Column, ColumnType, Kind, Op, RowBatch
 from cdc_core.spark import packing
 from cdc_core.spark.packing import BEGIN, END, ROWS, note, pack, unpack
+
+TEXT = Column(name="text", type=ColumnType(kind=Kind.STRING, source="text"))
 
 
 def rows(numbers: range) -> RowBatch:
@@ -43,6 +47,23 @@ def test_a_large_batch_is_cut_into_pieces_in_order(monkeypatch: pytest.MonkeyPat
     assert len(packed) > 10
     assert max(batch.nbytes for batch in packed) < 2000 + 3000  # the schema travels with each piece
     assert numbers(packed) == list(range(1003))
+
+
+def test_pieces_are_cut_by_size_also_where_the_last_rows_are_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "TARGET_BYTES", 10_000)
+    schema = dataclasses.replace(TABLE, columns=(*TABLE.columns, TEXT))
+    ids = pa.array(range(200), pa.int64())
+    texts = pa.array(["x" * (10 if n < 190 else 15_000) for n in range(200)])
+    skewed = RowBatch.of(
+        schema,
+        op=pa.array([Op.UPDATE] * 200, pa.uint8()),
+        updated=RowBatch.timestamps(ids, pa.array([0] * 200, pa.int32())),
+        key=RowBatch.struct(schema.key_type, [ids]),
+        after=RowBatch.struct(schema.after_type, [ids, ids, texts]),
+    )
+    packed = list(pack(skewed))
+    assert max(batch.nbytes for batch in packed) < 20_000 + 5000
+    assert numbers(packed) == list(range(200))
 
 
 def test_rows_survive_being_merged_and_split_by_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_a_read_is_at_work_until_its_end(reader: RangefeedReader, config: RunCon
 def test_a_read_that_fails_tells_why_instead_of_costing_a_task_attempt(reader: RangefeedReader, script: Script) -> None:
     start = reader.initialOffset()
     [partition, _] = reader.partitions(start, reader.latestOffset(start, LIMIT))
-    script.order("read-middle", "RetryableRangefeedError too busy retry_after_s=9")
+    script.order("read-late", "RetryableRangefeedError too busy retry_after_s=9")
     *_, (kind, value) = unpack(reader.read(partition))
     assert kind == FAILED
     error = from_wire(value["error"])
