@@ -61,9 +61,9 @@ class Sink(ABC):
     """A destination. One instance lives in one process and serves one task at a time.
 
     On executors the engine calls, for each slice: `begin`, `emit` any number of times, `flush`; it keeps the sink open
-    for later slices of the run; when any call raised, or the slice broke off, it calls `close` and uses the sink no more.
-    On the coordinator it calls only `emit_resolved`, after every row below the timestamp was flushed. On the driver it
-    calls only `check`, and `emit_resolved` on a sink of its own when a run ends.
+    for later slices of the run. When any call raised, or the slice broke off, it calls `close` and uses the sink no
+    more. On the coordinator it calls only `emit_resolved`, after every row below the timestamp was flushed. On the
+    driver it calls only `check`, and `emit_resolved` on a sink of its own when a run ends.
 
     Constructors have no side effects and connect to nothing. The engine retries; a sink does not loop for ever.
 
