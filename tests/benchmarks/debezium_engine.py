@@ -9,7 +9,7 @@ tell nothing about either. The argument is one JSON object:
     timeout_s    fail when they have not come by then
     result       file for the result
 
-The result is one JSON object: events, the seconds from the engine's start to the first and to the last
+The result is one JSON object: the time of the engine's start, events, the seconds from the engine's start to the first and to the last
 batch, events of the first batch, a sample event, and peak resident memory of this process in bytes.
 """
 
@@ -81,13 +81,14 @@ def main() -> int:
         handler.complete.set()
 
     thread = threading.Thread(target=run, daemon=True)
-    started = time.monotonic()
+    started, started_at = time.monotonic(), time.time()
     thread.start()
     in_time = handler.complete.wait(task["timeout_s"])
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
     closing.join(30)
     result = {
+        "started_at": started_at,
         "events": handler.events,
         "first_batch": handler.first_batch,
         "first_s": handler.first_at - started,

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,9 +26,10 @@ class PeerRun:
     """What one run of the engine took.
 
     `rate` counts from the first batch to the last, without the first batch: neither the JVM's start nor the connector's
-    counts. `first_s` and `last_s` count from the engine's start, the JVM being up already.
+    counts. `first_s` and `last_s` count from the engine's start, the JVM being up already since `launch_s` began.
     """
 
+    launch_s: float
     events: int
     first_batch: int
     first_s: float
@@ -40,11 +42,17 @@ class PeerRun:
         return (self.events - self.first_batch) / max(self.last_s - self.first_s, 1e-9)
 
     @property
-    def rate_with_start(self) -> float:
+    def rate_of_engine(self) -> float:
+        """Events per second from the engine's start to the last batch."""
         return self.events / self.last_s
 
+    @property
+    def rate_with_start(self) -> float:
+        """Events per second from the start of the process to the last batch."""
+        return self.events / (self.launch_s + self.last_s)
+
     def details(self) -> dict[str, Any]:
-        return {**asdict(self), "rate_with_start": self.rate_with_start}
+        return {**asdict(self), "rate_of_engine": self.rate_of_engine, "rate_with_start": self.rate_with_start}
 
 
 class Debezium:
@@ -75,12 +83,14 @@ class Debezium:
         python = _environment(self._directory)
         result = self._work / "result.json"
         task = {"properties": self._properties(), "expect": expect, "timeout_s": timeout_s, "result": str(result)}
+        launched = time.time()
         done = subprocess.run(
             [str(python), str(_ENGINE), json.dumps(task)], cwd=self._work, capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise RuntimeError(f"the Debezium engine failed, see {self._work}/logs: {done.stderr[-500:]}")
-        return PeerRun(**json.loads(result.read_text()))
+        found = json.loads(result.read_text())
+        return PeerRun(launch_s=found.pop("started_at") - launched, **found)
 
     def _properties(self) -> dict[str, Any]:
         parts = urlsplit(self._uri)
