@@ -9,8 +9,8 @@ tell nothing about either. The argument is one JSON object:
     timeout_s    fail when they have not come by then
     result       file for the result
 
-The result is one JSON object: the time of the engine's start, events, the seconds from the engine's start to the first and to the last
-batch, events of the first batch, a sample event, and peak resident memory of this process in bytes.
+The result is one JSON object: the time of the engine's start, events, the seconds from there to the first and to the
+last batch, events of the first batch, a sample event, and peak resident memory of this process in bytes.
 """
 
 from __future__ import annotations
