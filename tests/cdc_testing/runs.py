@@ -18,7 +18,7 @@ import psutil
 
 __all__ = ["Feed", "eventually"]
 
-LIMIT_S = 120.0
+LIMIT_S = 180.0
 
 
 def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S) -> None:
