@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -76,7 +77,7 @@ class Figure:
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the smallest of *values* that at least *share* of them do not exceed."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, -(-len(ordered) * round(share * 1000) // 1000) - 1))]
+    return ordered[max(0, math.ceil(round(len(ordered) * share, 9)) - 1)]
 
 
 def print_table(figures: Sequence[Figure]) -> None:
