@@ -67,6 +67,11 @@ class RunConfig:
             warm_up=value["warm_up"],
         )
 
+    def load(self) -> None:
+        """Load what a worker may need in this process. Connects to nothing."""
+        self.job.open_rangefeed(parallelism=self.parallelism).close()
+        self.job.open_sink().close()
+
     @property
     def key(self) -> tuple[str, int]:
         return self.job.name, self.job.epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -41,6 +42,8 @@ class Kept(Generic[C]):
             self._close(self._open.pop(stale))
         if component is None:
             component = opener()
+            # Pyspark collects garbage after every task: keep that from walking through all that is loaded for good.
+            gc.freeze()
         try:
             yield component
         except BaseException:

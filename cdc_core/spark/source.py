@@ -194,6 +194,6 @@ class WarmUpReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         with self._config.guarded():
-            self._config.job.open_rangefeed(parallelism=self._config.parallelism).close()
+            self._config.load()
             yield note(BEGIN, {"step": 0, "index": 0, "lower": str(Timestamp())})
             yield note(END, {})

@@ -59,7 +59,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
         config = self._config
         with config.guarded():
             if config.warm_up:
-                config.job.open_sink().close()
+                config.load()
                 for _ in iterator:
                     pass
                 return ReportMessage()

@@ -87,6 +87,13 @@ def test_nothing_is_published_of_a_slice_whose_reader_was_killed(engine: Engine)
     assert engine.journal.epochs == {1}
 
 
+def test_a_sink_that_fails_early_in_a_large_slice_costs_one_attempt_of_the_run(engine: Engine) -> None:
+    engine.script.order("emit", "RetryableSinkError busy")
+    assert engine.run(total=160_000, rows_per_step=160_000, batch_rows=8000) == 0
+    assert max(engine.journal.epochs) == 2
+    assert engine.journal.faults(total=160_000) == []
+
+
 @pytest.fixture(scope="module")
 def failures(make_engine: Callable[[], Engine]) -> Engine:
     """A run in which every call that may fail did, one after the other, with errors that a retry may cure."""

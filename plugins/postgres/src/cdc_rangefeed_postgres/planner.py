@@ -25,6 +25,7 @@ __all__ = ["Planner", "load_watched"]
 log = logging.getLogger(__name__)
 
 _IDLE_NS = 1_000_000_000
+_FIRST_STEP_BYTES = 8 * 1024 * 1024
 _LEAST_ROW_BYTES = 64
 _PATIENCE_S = 1.0
 
@@ -88,7 +89,10 @@ class Planner:
                 end = self._through_scan(connection, position, position.scan, flushed, after=after, limit=limit)
                 return start if end is None else end
             self._rounds.close()
-            lsn = max(start.lsn, min(flushed, start.lsn + _log_bytes(limit)))
+            bound = _log_bytes(limit)
+            if self._first_log_step:  # its log is searched before it is read
+                bound = min(bound, _FIRST_STEP_BYTES)
+            lsn = max(start.lsn, min(flushed, start.lsn + bound))
             reached = clock if lsn >= flushed else None
             return self._along_log(connection, replace(position, clock=reached), lsn, until=reached, mark=reached)
 
