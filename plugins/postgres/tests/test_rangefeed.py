@@ -195,6 +195,7 @@ def test_one_huge_transaction_streams_in_bounded_memory(database: str, sql: Sql)
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
     with feed_of(database, "t", bytes_=1 << 30, initial_scan=False) as feed:
         feed.start()
+        sql.execute("INSERT INTO t VALUES (0, 'the first step is a short one')")
         feed.catch_up()
         sql.execute("INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 200000) g")
         planned = feed.plan()
