@@ -43,6 +43,8 @@ class Kept(Generic[C]):
         if component is None:
             component = opener()
             # Pyspark collects garbage after every task: keep that from walking through all that is loaded for good.
+            # First collect what is garbage now, which would stay for good too, a little more with every attempt.
+            gc.collect()
             gc.freeze()
         try:
             yield component

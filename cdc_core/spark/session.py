@@ -83,9 +83,8 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> Spar
     local = _LOCAL_SETTINGS if master.startswith("local") else {}
     for key, value in {**_SETTINGS, **local, **settings}.items():
         builder = builder.config(key, value)
-    if master.startswith("local") and "SPARK_HOME" not in os.environ:
-        os.environ["SPARK_HOME"] = str(_spark_home(log_path.parent / "spark-home"))
-    with _output_to(log_path):
+    home = log_path.parent / "spark-home" if master.startswith("local") and "SPARK_HOME" not in os.environ else None
+    with _output_to(log_path), _spark_home(home):
         session = builder.getOrCreate()
     # Pyspark prints a traceback on our standard error when the JVM dies; the run says so in a sentence.
     session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
@@ -94,12 +93,16 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> Spar
     return session
 
 
-def _spark_home(directory: Path) -> Path:
-    """Return *directory* as a Spark home without Spark's own copy of pyspark.
+@contextmanager
+def _spark_home(directory: Path | None) -> Iterator[None]:
+    """Let a JVM that is started inside the block have *directory* as a Spark home without Spark's own copy of pyspark.
 
     Workers would import pyspark from that copy, a zip file without compiled modules: half a second of processor time
     for each of a dozen processes. Without it they find the installed package.
     """
+    if directory is None:
+        yield
+        return
     directory.mkdir(parents=True, exist_ok=True)
     installed = Path(pyspark.__file__).parent
     for name in ("bin", "jars"):
@@ -107,7 +110,11 @@ def _spark_home(directory: Path) -> Path:
         if not link.is_symlink() or link.readlink() != installed / name:
             link.unlink(missing_ok=True)
             link.symlink_to(installed / name)
-    return directory
+    os.environ["SPARK_HOME"] = str(directory)
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_HOME"]  # a later run in this process has a state directory of its own
 
 
 def is_alive(session: SparkSession) -> bool:

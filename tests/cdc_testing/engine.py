@@ -26,8 +26,6 @@ from cdc_core.status import Status
 __all__ = ["Journal", "counter_job", "eventually", "main"]
 
 SCRIPTED = "cdc_testing.scripted"
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Spark settings for a JVM that lives too briefly to be worth optimising for."""
 
 
 def counter_job(control: Path, *, options: Mapping[str, Any] | None = None, **changes: Any) -> Job:
@@ -54,7 +52,6 @@ def counter_job(control: Path, *, options: Mapping[str, Any] | None = None, **ch
         "encoder": _component("encoder", "plain", "PlainEncoder", "NoOptions"),
         "sink": _component("sink", "journal", "JournalSink", "JournalOptions", control=str(control)),
         "options": ChangefeedOptions(**{**defaults, **(options or {})}),
-        "spark": {**QUICK, **changes.pop("spark", {})},
     }
     return Job(**{**fields, **changes})
 
