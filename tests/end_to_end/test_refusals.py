@@ -99,9 +99,9 @@ def test_a_server_without_logical_log_is_refused_with_the_setting(tmp_path: Path
 def test_a_missing_privilege_is_refused_with_the_grant(table: str, tmp_path: Path) -> None:
     parts = psycopg.conninfo.conninfo_to_dict(table)
     with psycopg.connect(table) as connection:
-        connection.execute("DROP ROLE IF EXISTS reader")
-        connection.execute("CREATE ROLE reader LOGIN PASSWORD 'few-rights'")
-    uri = f"postgresql://reader:few-rights@{parts['host']}:{parts['port']}/{parts['dbname']}"
+        connection.execute("DROP ROLE IF EXISTS bystander")
+        connection.execute("CREATE ROLE bystander LOGIN PASSWORD 'few-rights'")
+    uri = f"postgresql://bystander:few-rights@{parts['host']}:{parts['port']}/{parts['dbname']}"
     said = refused(Feed(tmp_path, uri, ["orders"]))
     assert "REPLICATION" in said
     assert "few-rights" not in said

@@ -19,9 +19,9 @@ def uri(database: str) -> str:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         connection.execute("INSERT INTO orders SELECT generate_series(1, 10)")
-        connection.execute("DROP ROLE IF EXISTS keeper")
-        connection.execute(f"CREATE ROLE keeper SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
-    return f"postgresql://keeper:{quote(PASSWORD, safe='')}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+        connection.execute("DROP ROLE IF EXISTS vaultkeeper")
+        connection.execute(f"CREATE ROLE vaultkeeper SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
+    return f"postgresql://vaultkeeper:{quote(PASSWORD, safe='')}@{parts['host']}:{parts['port']}/{parts['dbname']}"
 
 
 def holders(directory: Path) -> list[str]:
@@ -56,7 +56,7 @@ def test_no_log_plan_event_or_store_holds_the_password(uri: str, tmp_path: Path)
     with sqlite3.connect(next(feed.state.glob("*.sqlite"))) as store:
         dump = "\n".join(store.iterdump())
     store.close()
-    assert "keeper:***@" in dump
+    assert "vaultkeeper:***@" in dump
     assert PASSWORD not in dump
 
 
@@ -66,9 +66,9 @@ def test_an_error_in_a_worker_does_not_tell_the_password(uri: str, database: str
         feed.start()
         feed.until("a file", lambda: any(feed.files.rglob("*.ndjson")))
         with psycopg.connect(database, autocommit=True) as connection:
-            connection.execute("ALTER ROLE keeper NOLOGIN")
-            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'keeper'")
+            connection.execute("ALTER ROLE vaultkeeper NOLOGIN")
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'vaultkeeper'")
             feed.until("the failed attempt", lambda: "next attempt in" in feed.log())
-            connection.execute("ALTER ROLE keeper LOGIN")
+            connection.execute("ALTER ROLE vaultkeeper LOGIN")
         feed.stop()
     assert holders(tmp_path) == []
