@@ -9,6 +9,7 @@ import click
 
 from cdc_core.changefeed import Changefeed
 from cdc_core.changefeed_file import read_changefeed
+from cdc_core.checking import check_encoder, check_sink, check_source
 from cdc_core.cli_session import CliSession, debug_option
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.job import Job
@@ -17,6 +18,7 @@ from cdc_core.pipelines import pipeline, pipeline_names
 from cdc_core.plugin_host import PluginHost
 from cdc_core.progress import ProgressStore, store_url
 from cdc_core.resolve import resolve
+from cdc_core.schema import TableSchema
 
 __all__ = ["check", "run"]
 
@@ -80,10 +82,11 @@ def check(session: CliSession, file: str, name: str | None) -> int:
     changefeed, _ = _find(file, name)
     job = _resolved(session, changefeed)
     click.echo(f"changefeed '{job.name}'")
-    parts: list[tuple[str, str, Callable[[], str]]] = [
-        ("source", f"{job.rangefeed.name} {masked_uri(job.source)}", lambda: _check_source(job)),
-        ("encoder", job.encoder.name, lambda: _check_encoder(job)),
-        ("sink", f"{job.sink.name} {masked_uri(job.destination)}", lambda: _check_sink(job)),
+    schemas: list[TableSchema] = []
+    parts: list[tuple[str, str, Callable[[], str | None]]] = [
+        ("source", f"{job.rangefeed.name} {masked_uri(job.source)}", lambda: _check_source(job, schemas)),
+        ("encoder", job.encoder.name, lambda: check_encoder(job, schemas)),
+        ("sink", f"{job.sink.name} {masked_uri(job.destination)}", lambda: check_sink(job, schemas)),
     ]
     status = 0
     for part, what, checked in parts:
@@ -93,7 +96,7 @@ def check(session: CliSession, file: str, name: str | None) -> int:
             click.echo(f"  {part:8} {what} … {session.masked(str(error))}")
             status = max(status, error.exit_status)
         else:
-            click.echo(f"  {part:8} {what} … ok{session.masked(told)}")
+            click.echo(f"  {part:8} {what} … ok{session.masked(told or '')}")
     return status
 
 
@@ -122,27 +125,10 @@ def _resolved(session: CliSession, changefeed: Changefeed) -> Job:
     return job
 
 
-def _check_source(job: Job) -> str:
-    rangefeed = job.open_rangefeed()
-    try:
-        rangefeed.check()
-        return "".join(
-            f"\n           {schema.name}: {len(schema.columns)} columns, key {', '.join(schema.primary_key)}"
-            for schema in rangefeed.schemas()
-        )
-    finally:
-        rangefeed.close()
-
-
-def _check_encoder(job: Job) -> str:
-    job.open_encoder()
-    return ""
-
-
-def _check_sink(job: Job) -> str:
-    sink = job.open_sink()
-    try:
-        sink.check()
-    finally:
-        sink.close()
-    return ""
+def _check_source(job: Job, schemas: list[TableSchema]) -> str:
+    """Check the source, put what it has into *schemas* for the parts behind it, and return it as text."""
+    schemas.extend(check_source(job))
+    return "".join(
+        f"\n           {schema.name}: {len(schema.columns)} columns, key {', '.join(schema.primary_key)}"
+        for schema in schemas
+    )

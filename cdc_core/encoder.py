@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from cdc_core.errors import ContractError
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
+from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["Encoder", "EncoderContext", "EnvelopeOptions", "FileBody", "NewlineBody", "joined_lines", "joined_values"]
@@ -37,6 +39,8 @@ class EncoderContext:
     envelope: EnvelopeOptions
     options: Any
     """An instance of the registered options class."""
+    output: str = "messages"
+    """What the sink asks for, "messages" or "files"."""
 
 
 class FileBody(ABC):
@@ -66,6 +70,14 @@ class Encoder(ABC):
 
     def __init__(self, context: EncoderContext) -> None:
         self.context = context
+
+    @abstractmethod
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        """Return when rows of *tables*, each with its topic, can be encoded. Driver, before a run. Changes nothing.
+
+        Raises: ConfigError for a type that has no representation, options that do not go together, a service that is
+        out of reach or refuses.
+        """
 
     @abstractmethod
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:

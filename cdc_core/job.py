@@ -69,6 +69,8 @@ class Job:
     encoder: Component
     sink: Component
     options: ChangefeedOptions
+    output: str = "messages"
+    """What the sink asks of the encoder, "messages" or "files"."""
     forced: frozenset[str] = frozenset()
     """Envelope options that the sink always switches on."""
     min_checkpoint_frequency_s: float = 0.0
@@ -125,7 +127,9 @@ class Job:
     def open_encoder(self) -> Encoder:
         """Return a new encoder. Raises: PluginLoadError, ContractError, OptionError."""
         cls = self.encoder.load(Encoder)
-        context = EncoderContext(changefeed=self.name, envelope=self.envelope(), options=self.encoder.parsed())
+        context = EncoderContext(
+            changefeed=self.name, envelope=self.envelope(), options=self.encoder.parsed(), output=self.output
+        )
         encoder: Encoder = cls(context)
         return encoder
 
@@ -161,7 +165,8 @@ class Job:
     def to_json(self) -> dict[str, Any]:
         """Return the job as JSON values, for `from_json`. Holds secrets."""
         return {
-            **{name: getattr(self, name) for name in ("name", "source", "destination", "feed_id", "epoch", "state")},
+            **{name: getattr(self, name) for name in ("name", "source", "destination", "output")},
+            **{name: getattr(self, name) for name in ("feed_id", "epoch", "state")},
             **{name: _component_json(getattr(self, name)) for name in ("rangefeed", "encoder", "sink")},
             "tables": list(self.tables),
             "options": dataclasses.asdict(self.options),

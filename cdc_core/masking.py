@@ -6,7 +6,8 @@ import json
 import logging
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "mask",
     "masked_uri",
     "secret_forms",
+    "secret_texts",
     "uri_secrets",
 ]
 
@@ -67,6 +69,15 @@ def uri_secrets(uri: str) -> frozenset[str]:
             found.add(raw)
             found.update(value for _, value in parse_qsl(parameter))
     return frozenset(found - {""})
+
+
+def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts under names that look secret, in tables within tables too."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from secret_texts(value)
+        elif isinstance(value, str) and value and is_secret_name(name):
+            yield value
 
 
 def has_unencoded_password(uri: str) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import re
 import types
 import typing
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeVar
 
 from cdc_core.errors import OptionError
+from cdc_core.masking import secret_texts
 
 __all__ = [
     "MB",
@@ -80,11 +82,13 @@ def option_names(cls: type) -> tuple[str, ...]:
 def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
     """Return an instance of *cls* from what the user wrote. Raises: OptionError naming *owner*, option and remedy.
 
-    An option that *cls* does not declare is an error. A `ValueError` of the class's own `__post_init__` becomes an
+    An option that *cls* does not declare is an error. `table.entry` is an entry of the option `table`, if that is a
+    dict; a dict may also be given as JSON text. A `ValueError` of the class's own `__post_init__` becomes an
     OptionError too.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
+    values = _with_tables(values, {name for name in fields if _is_table(hints[name])}, owner=owner)
     for name in values:
         if name not in fields:
             raise OptionError(f"{owner} does not know option '{name}'{did_you_mean(name, fields)}")
@@ -114,12 +118,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def secret_values(options: Any) -> list[str]:
-    """Return the texts of the secrets that an options instance holds."""
+    """Return the texts of the secrets that an options instance holds, also under names in its tables."""
     found = []
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if field.metadata.get("secret") and value:
             found.append(str(value))
+        elif isinstance(value, Mapping):
+            found.extend(secret_texts(value))
     return found
 
 
@@ -162,6 +168,8 @@ def format_bytes(size: int) -> str:
 def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:
     if flag and isinstance(value, bool | str) and str(value).lower() in ("true", "false", ""):
         return None if str(value).lower() == "false" else Duration(0.0)
+    if _is_table(hint):
+        return _parse_table(value)
     if hint is Duration:
         return _parse_duration(value)
     if hint is ByteSize:
@@ -191,11 +199,43 @@ def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:
         if not isinstance(value, str):
             raise ValueError("must be a text in quotes")
         return value
-    if origin is dict or hint is dict:
-        if not isinstance(value, Mapping):
-            raise ValueError("must be a table of names and values")
-        return dict(value)
     raise TypeError(f"options cannot have the type {hint!r}")
+
+
+def _is_table(hint: Any) -> bool:
+    """Return whether an option of type *hint* is a dict, or a dict or None."""
+    choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return any(choice is dict or typing.get_origin(choice) is dict for choice in choices)
+
+
+def _with_tables(values: Mapping[str, Any], tables: set[str], *, owner: str) -> dict[str, Any]:
+    """Return *values* with each `table.entry` put into its table."""
+    gathered = {name: value for name, value in values.items() if name.partition(".")[0] not in tables}
+    for name, value in values.items():
+        table, dot, entry = name.partition(".")
+        if table not in tables:
+            continue
+        try:
+            entries = {entry: value} if dot else _parse_table(value)
+        except ValueError as error:
+            raise OptionError(f"{owner}: option '{name}': {error}") from None
+        known = gathered.setdefault(table, {})
+        twice = min(known.keys() & entries.keys(), default=None)
+        if twice is not None:
+            raise OptionError(f"{owner} is given '{table}.{twice}' twice; keep one of them")
+        known.update(entries)
+    return gathered
+
+
+def _parse_table(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"must be a table of names and values, or a JSON object ({error})") from None
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a table of names and values")
+    return dict(value)
 
 
 def _parse_bool(value: Any) -> bool:

@@ -48,9 +48,11 @@ class SinkRegistration(Registration):
     `output` is what it asks of the encoder, "messages" or "files". `min_checkpoint_frequency_s` is the least time
     between two steps unless the user says otherwise: 0 for messages, more where a step makes a file. `forced` names
     envelope options that the sink always switches on, such as key_in_value where there is no other place for the key.
+    `envelopes` are those whose messages it can take, all when None: a file has no place for a tombstone.
     """
 
     schemes: tuple[str, ...]
     output: str
     min_checkpoint_frequency_s: float = 0.0
     forced: frozenset[str] = frozenset()
+    envelopes: frozenset[str] | None = None

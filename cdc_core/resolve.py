@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 from cdc_core.changefeed import Changefeed, ChangefeedOptions
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.job import Component, Job
-from cdc_core.masking import is_secret_name, uri_secrets
+from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import option_names, parse_options, secret_values
 from cdc_core.plugin_host import PluginHost
 from cdc_core.registrations import EncoderRegistration, Registration, SinkRegistration
@@ -33,7 +33,9 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
     core_names = option_names(ChangefeedOptions)
     _refuse_unknown(changefeed, {name for names in (core_names, *declared.values()) for name in names})
     values = {
-        component.kind: {name: value for name, value in changefeed.options.items() if name in declared[component.kind]}
+        component.kind: {
+            name: value for name, value in changefeed.options.items() if _declared(name) in declared[component.kind]
+        }
         for component in bare
     }
     for name in parameters:
@@ -65,6 +67,7 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
         encoder=components["encoder"],
         sink=components["sink"],
         options=options,
+        output=sink.output,
         forced=sink.forced,
         min_checkpoint_frequency_s=sink.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,
@@ -96,9 +99,14 @@ def _component(kind: str, registration: Registration, values: Mapping[str, Any] 
     )
 
 
+def _declared(name: str) -> str:
+    """Return the option that *name* belongs to: `librdkafka.linger.ms` is an entry of the table `librdkafka`."""
+    return name.partition(".")[0]
+
+
 def _refuse_unknown(changefeed: Changefeed, known: set[str]) -> None:
     for name in changefeed.options:
-        if name not in known:
+        if _declared(name) not in known:
             close = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"it knows {', '.join(sorted(known))}"
             raise OptionError(f"changefeed '{changefeed.name}' does not know option '{name}'; {hint}")
@@ -114,6 +122,11 @@ def _refuse_impossible(
         raise ConfigError(
             f"{owner}: sink '{sink.name}' wants {sink.output}, which encoder '{encoder.name}' does not write; {remedy}"
         )
+    if sink.envelopes is not None and options.envelope not in sink.envelopes:
+        raise OptionError(
+            f"{owner}: sink '{sink.name}' cannot take envelope '{options.envelope}'; "
+            f"it takes {', '.join(sorted(sink.envelopes))}"
+        )
     if options.envelope not in encoder.envelopes:
         raise OptionError(
             f"{owner}: encoder '{encoder.name}' does not know envelope '{options.envelope}'; "
@@ -126,15 +139,6 @@ def _secrets(changefeed: Changefeed, parsed: list[Any]) -> frozenset[str]:
     found = set(uri_secrets(changefeed.source) | uri_secrets(changefeed.sink))
     for options in parsed:
         found.update(secret_values(options))
-    found.update(_secret_texts(changefeed.options))
-    found.update(_secret_texts(changefeed.spark))
+    found.update(secret_texts(changefeed.options))
+    found.update(secret_texts(changefeed.spark))
     return frozenset(found)
-
-
-def _secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts under names that look secret, in tables within tables too."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _secret_texts(value)
-        elif isinstance(value, str) and value and is_secret_name(name):
-            yield value

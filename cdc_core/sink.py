@@ -63,7 +63,7 @@ class Sink(ABC):
     On executors the engine calls, for each slice: `begin`, `emit` any number of times, `flush`; it keeps the sink open
     for later slices of the run. When any call raised, or the slice broke off, it calls `close` and uses the sink no
     more. On the coordinator it calls only `emit_resolved`, after every row below the timestamp was flushed. On the
-    driver it calls only `check`, and `emit_resolved` on a sink of its own when a run ends.
+    driver it calls `check` and then `prepare` before a run, and `emit_resolved` on a sink of its own when a run ends.
 
     Constructors have no side effects and connect to nothing. The engine retries; a sink does not loop for ever.
 
@@ -77,6 +77,17 @@ class Sink(ABC):
     @abstractmethod
     def check(self) -> None:
         """Return when the destination is reachable and writable. Changes nothing. Raises: ConfigError."""
+
+    @abstractmethod
+    def topic(self, table: TableName) -> str:
+        """Return the topic that rows of *table* go to, as the destination knows it. Connects to nothing."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Return when the destination can take rows: what the options allow to be created there is created.
+
+        Called once a run, after `check` and before any slice; what an earlier run prepared is there already.
+        """
 
     @abstractmethod
     def begin(self, slice_: SliceInfo) -> None:

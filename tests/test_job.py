@@ -119,6 +119,11 @@ def test_a_component_that_is_not_installed_is_named(changes: dict[str, Any], mis
         job(**changes)
 
 
+def test_an_envelope_that_the_sink_cannot_take_is_refused() -> None:
+    with pytest.raises(OptionError, match="sink 'shelf' cannot take envelope 'row'; it takes bare, wrapped"):
+        job({"envelope": "row"}, shelf=sink(envelopes=frozenset({"wrapped", "bare"})))
+
+
 def test_what_the_sink_forces_is_switched_on_in_the_envelope() -> None:
     resolved = job({"updated": True}, shelf=sink(forced=frozenset({"key_in_value"})))
     envelope = resolved.envelope()

@@ -100,8 +100,37 @@ def test_values_are_read_from_text_and_from_toml(name: str, text: Any, value: An
     ],
 )
 def test_a_malformed_value_is_named_with_its_option_and_owner(name: str, text: Any, complaint: str) -> None:
-    with pytest.raises(OptionError, match=rf"sink 'sample': option '{name}' is .*: {complaint}"):
+    with pytest.raises(OptionError, match=rf"sink 'sample': option '{name}'( is .*)?: {complaint}"):
         parse(**{name: text})
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"headers": {"a.b": "1", "c": "2"}},
+        {"headers": '{"a.b": "1", "c": "2"}'},
+        {"headers.a.b": "1", "headers.c": "2"},
+        {"headers": {"c": "2"}, "headers.a.b": "1"},
+    ],
+)
+def test_a_table_may_be_written_whole_as_json_or_by_entry(written: dict[str, Any]) -> None:
+    parsed = parse_options(Sample, {"path": "p", **written}, owner="sink 's'")
+    assert parsed.headers == {"a.b": "1", "c": "2"}
+
+
+def test_an_entry_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"sink 's' is given 'headers\.a' twice; keep one of them"):
+        parse_options(Sample, {"path": "p", "headers": {"a": "1"}, "headers.a": "2"}, owner="sink 's'")
+
+
+def test_an_entry_of_an_option_that_is_no_table_is_unknown() -> None:
+    with pytest.raises(OptionError, match=r"does not know option 'path\.a'"):
+        parse_options(Sample, {"path": "p", "path.a": "1"}, owner="sink 's'")
+
+
+def test_secrets_in_a_table_are_found_by_their_names() -> None:
+    parsed = parse_options(Sample, {"path": "p", "headers": '{"sasl.password": "hush", "b": "c"}'}, owner="sink 's'")
+    assert secret_values(parsed) == ["hush"]
 
 
 def test_an_unknown_option_suggests_the_nearest() -> None:

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cdc_core.checking import check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.errors import CdcError, ConfigError, ContractError, RetryableError, TerminalError
 from cdc_core.frontier import Frontier
 from cdc_core.job import Job
@@ -109,16 +110,10 @@ class _Run:
 
     def _check(self) -> None:
         """Raises: ConfigError while nothing has been created yet."""
-        rangefeed = self._job.open_rangefeed(parallelism=1)
-        try:
-            rangefeed.check()
-        finally:
-            rangefeed.close()
-        sink = self._job.open_sink()
-        try:
-            sink.check()
-        finally:
-            sink.close()
+        schemas = check_source(self._job)
+        check_sink(self._job, schemas)
+        check_encoder(self._job, schemas)
+        prepare_sink(self._job, schemas)
 
     def _attempts(self) -> int:
         wait_s: float = self._job.options.retry_backoff

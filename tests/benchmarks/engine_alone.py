@@ -27,6 +27,7 @@ from cdc_core import (
     SliceInfo,
     Span,
     StepLimit,
+    TableName,
     Timestamp,
     Token,
 )
@@ -111,6 +112,12 @@ class DiscardingSink(Sink):
         self._messages = 0
 
     def check(self) -> None:
+        pass
+
+    def topic(self, table: TableName) -> str:
+        return table.table
+
+    def prepare(self) -> None:
         pass
 
     def begin(self, slice_: SliceInfo) -> None:

@@ -207,6 +207,9 @@ class PlainEncoder(Encoder):
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
 
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        pass
+
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         values = pa.array([str(value).encode() for value in rows.column("after").to_pylist()], pa.binary())
         return MessageBatch(topic=topic, key=values, value=values, updated=rows.column("updated"))
@@ -223,7 +226,8 @@ class JournalOptions:
 class JournalSink(Sink):
     """Writes `["rows", epoch, step, index, [[id, n], …]]` and the like to the file `journal`.
 
-    Orders: `sink-check`, `emit`, `flush`, `resolved`, `before-report` (after the flush) raise; `hold-emit` blocks.
+    Orders: `sink-check`, `sink-prepare`, `emit`, `flush`, `resolved`, `before-report` (after the flush) raise;
+    `hold-emit` blocks.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -235,6 +239,12 @@ class JournalSink(Sink):
 
     def check(self) -> None:
         self.script.raise_once("sink-check")
+
+    def topic(self, table: TableName) -> str:
+        return table.table
+
+    def prepare(self) -> None:
+        self.script.raise_once("sink-prepare")
 
     def begin(self, slice_: SliceInfo) -> None:
         if self._slice is None:

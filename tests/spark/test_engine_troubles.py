@@ -353,4 +353,8 @@ def test_a_failing_check_creates_nothing(engine: Engine) -> None:
     with pytest.raises(ConfigError, match="table 'x' does not exist"):
         engine.run(tables=("x",))
     assert engine.journal.events == []
+    engine.script.order("sink-prepare", "ConfigError topic 'x' cannot be created")
+    with pytest.raises(ConfigError, match="topic 'x' cannot be created"):
+        engine.run()
+    assert engine.journal.events == []
     assert engine.run(total=100) == 0  # with the tables corrected: the typo did not take the name

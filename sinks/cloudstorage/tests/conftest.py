@@ -39,6 +39,9 @@ class LineEncoder(Encoder):
 
     file_extension = ".lines"
 
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        pass
+
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = rows.column("key").field("id").to_pylist()
         walls = rows.column("updated").field("wall").to_pylist()

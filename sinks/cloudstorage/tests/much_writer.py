@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Sequence
 
 import pyarrow as pa
 from cdc_sink_cloudstorage.options import CloudStorageOptions
@@ -48,6 +49,9 @@ class BufferEncoder(Encoder):
 
     def open_body(self, topic: str) -> FileBody:
         return FreshBuffers()
+
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        pass
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         raise AssertionError("files are written as bodies")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -65,6 +66,9 @@ class JsonEncoder(Encoder):
         options: JsonOptions = context.options
         self._null_as_object = options.encode_json_value_null_as_object
         self._layouts: dict[TableName, _Layout] = {}
+
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        """Every kind of value has a JSON text."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = joined(self._key(rows), len(rows))

@@ -15,5 +15,6 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         output="files",
         min_checkpoint_frequency_s=10.0,
         forced=frozenset({"key_in_value"}),
+        envelopes=frozenset({"wrapped", "bare"}),
         summary="Files in a directory or bucket, in an order that resolved marks can be trusted in",
     )

@@ -60,6 +60,13 @@ class CloudStorageSink(Sink):
         self._check_names()
         self._store.check()
 
+    def topic(self, table: TableName) -> str:
+        """Return the topic of *table*, the part of file names that says whose rows are in them."""
+        return self._topics.of(table)
+
+    def prepare(self) -> None:
+        """Directories come into being with their first file."""
+
     def begin(self, slice_: SliceInfo) -> None:
         """Throw away what was not flushed and count files from 0. The first call removes leftovers of dead runs."""
         self._require_open()
@@ -77,7 +84,7 @@ class CloudStorageSink(Sink):
             raise TerminalSinkError("the cloud-storage sink was given rows before begin")
         if len(rows) == 0:
             return
-        topic = self._topics.of(rows.schema.name)
+        topic = self.topic(rows.schema.name)
         file = self._open.get(topic)
         if file is not None and not file.takes(rows):
             self._publish(file)
@@ -155,7 +162,7 @@ class CloudStorageSink(Sink):
         first = SliceInfo(step=0, index=0, lower=Timestamp())
         owners: dict[str, TableName] = {}
         for table in sorted(set(self.context.tables)):
-            topic = self._topics.of(table)
+            topic = self.topic(table)
             if topic in owners:
                 raise ConfigError(
                     f"tables {owners[topic]} and {table} would both be written as topic '{topic}': set the option"
