@@ -1,0 +1,1 @@
+"""Apache Kafka for cdc-core changefeeds."""
