@@ -1,0 +1,1 @@
+"""Avro encoder for cdc-core changefeeds."""
