@@ -1,0 +1,96 @@
+"""Options of the Kafka sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cdc_core.options import MB, ByteSize, Duration, option
+from cdc_sink_kafka.sink_config import SinkConfig
+
+__all__ = ["KafkaOptions"]
+
+_PEM = "as PEM text, or as base64 of it"
+_OAUTH = "For `OAUTHBEARER`: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOptions:
+    """What a user may say about brokers, topics and messages; as options or as parameters of the sink's URI."""
+
+    topic_name: str | None = option(None, doc="One topic for all tables, in place of one for each.")
+    topic_prefix: str = option("", doc="Text put before every topic made of a table's name.")
+    create_kafka_topics: Literal["explicit", "auto", "off"] = option(
+        "explicit",
+        doc="Who creates missing topics: `explicit` the changefeed, before its first row, `auto` the broker, at the"
+        " first message, if it is set up to; with `off` a missing topic is an error at the start.",
+    )
+    topic_partitions: int = option(
+        -1, doc="Partitions of topics that the changefeed creates; -1 leaves it to the broker."
+    )
+    topic_replication_factor: int = option(
+        -1, doc="Replicas of topics that the changefeed creates; -1 leaves it to the broker."
+    )
+    topic_configs: dict[str, Any] = option(
+        None, doc='Settings of topics that the changefeed creates: `{"cleanup.policy": "compact"}`.'
+    )
+    partition_alg: Literal["murmur2", "fnv-1a"] = option(
+        "murmur2", doc="How a key finds its partition: `murmur2` as Kafka's Java clients, `fnv-1a` as CockroachDB."
+    )
+    kafka_sink_config: dict[str, Any] = option(None, doc="Batches, acknowledgement and compression, see below.")
+    buffer_size: ByteSize = option(
+        ByteSize(64 * MB),
+        doc="Bytes of messages that each writer holds before they are acknowledged; the source is read no faster than"
+        " they leave. Sets `queue.buffering.max.kbytes` and `queue.buffering.max.messages`.",
+    )
+    flush_timeout: Duration = option(
+        Duration(120.0),
+        doc="How long to wait while not one message is acknowledged. Until then the client itself tries again; then"
+        " the step fails and is repeated.",
+    )
+    librdkafka: dict[str, Any] = option(
+        None,
+        doc="Any other property of librdkafka: `librdkafka.socket.keepalive.enable = true`. Not those that options of"
+        " this table set.",
+    )
+    extra_headers: dict[str, Any] = option(None, doc='Headers of every message: `{"origin": "shop"}`.')
+    headers_json_column_name: str | None = option(
+        None,
+        doc="A column of JSON objects that become the headers of the row's message; the column is left out of the"
+        " message. Every table must have it.",
+    )
+    header_updated: str | None = option(
+        None, doc="Name of a header that holds the commit timestamp of the row, as `updated` in the message."
+    )
+    header_table: str | None = option(
+        None, doc="Name of a header that holds the full name of the row's table: `database.schema.table`."
+    )
+    tls_enabled: bool = option(False, doc="Encrypt the connection.")
+    ca_cert: str | None = option(
+        None, doc=f"Certificates of the authorities to trust, {_PEM}; by default those of the system."
+    )
+    client_cert: str | None = option(None, doc=f"The client's certificate, {_PEM}. Needs `client_key`.")
+    client_key: str | None = option(None, doc=f"The client's key, unencrypted, {_PEM}.", secret=True)
+    insecure_tls_skip_verify: bool = option(False, doc="Trust any certificate. For tests only.")
+    sasl_enabled: bool = option(False, doc="Authenticate. Needs `sasl_mechanism` and what belongs to it.")
+    sasl_handshake: bool = option(True, doc="Must be true: librdkafka knows no SASL without a handshake.")
+    sasl_mechanism: Literal["plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "aws_msk_iam"] = option(
+        "plain", doc="How to authenticate; upper or lower case."
+    )
+    sasl_user: str | None = option(None, doc="User of `PLAIN` and `SCRAM`.")
+    sasl_password: str | None = option(None, doc="Password of `PLAIN` and `SCRAM`.", secret=True)
+    sasl_client_id: str | None = option(None, doc=_OAUTH + "the client's id.")
+    sasl_client_secret: str | None = option(None, doc=_OAUTH + "base64 of the client's secret.", secret=True)
+    sasl_token_url: str | None = option(None, doc=_OAUTH + "where tokens are got.")
+    sasl_grant_type: str = option("client_credentials", doc=_OAUTH + "must be `client_credentials`.")
+    sasl_scopes: tuple[str, ...] = option((), doc=_OAUTH + "scopes of the token.")
+    sasl_aws_region: str | None = option(None, doc="Region of a cluster with `AWS_MSK_IAM`.")
+    sasl_aws_iam_role_arn: str | None = option(None, doc="Role to take on with `AWS_MSK_IAM`.")
+    sasl_aws_iam_session_name: str | None = option(None, doc="Name of the session with `AWS_MSK_IAM`.")
+    api_key: str | None = option(None, doc="Key of `confluent-cloud://` URIs.")
+    api_secret: str | None = option(None, doc="Secret of `confluent-cloud://` URIs.", secret=True)
+    shared_access_key_name: str | None = option(None, doc="Name of the key of `azure-event-hub://` URIs.")
+    shared_access_key: str | None = option(None, doc="Key of `azure-event-hub://` URIs.", secret=True)
+
+    def __post_init__(self) -> None:
+        SinkConfig.of(self.kafka_sink_config)

@@ -1,0 +1,112 @@
+"""All properties of a sink's producers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cdc_core.errors import ConfigError
+from cdc_sink_kafka.options import KafkaOptions
+from cdc_sink_kafka.security import Address, security_properties
+from cdc_sink_kafka.sink_config import SinkConfig
+
+__all__ = ["client_properties", "producer_properties"]
+
+_OWNED = {
+    "bootstrap.servers": "the sink's URI",
+    "metadata.broker.list": "the sink's URI",
+    "security.protocol": "tls_enabled and sasl_enabled",
+    "ssl.ca.pem": "ca_cert",
+    "ssl.certificate.pem": "client_cert",
+    "ssl.key.pem": "client_key",
+    "enable.ssl.certificate.verification": "insecure_tls_skip_verify",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_user",
+    "sasl.password": "sasl_password",
+    "sasl.oauthbearer.method": "sasl_mechanism",
+    "sasl.oauthbearer.client.id": "sasl_client_id",
+    "sasl.oauthbearer.client.secret": "sasl_client_secret",
+    "sasl.oauthbearer.token.endpoint.url": "sasl_token_url",
+    "sasl.oauthbearer.scope": "sasl_scopes",
+    "client.id": "kafka_sink_config, 'ClientID'",
+    "acks": "kafka_sink_config, 'RequiredAcks'",
+    "request.required.acks": "kafka_sink_config, 'RequiredAcks'",
+    "enable.idempotence": "kafka_sink_config, 'RequiredAcks'",
+    "enable.gapless.guarantee": "kafka_sink_config, 'RequiredAcks'",
+    "max.in.flight": "kafka_sink_config, 'RequiredAcks'",
+    "max.in.flight.requests.per.connection": "kafka_sink_config, 'RequiredAcks'",
+    "compression.type": "kafka_sink_config, 'Compression'",
+    "compression.codec": "kafka_sink_config, 'Compression'",
+    "compression.level": "kafka_sink_config, 'CompressionLevel'",
+    "message.max.bytes": "kafka_sink_config, 'Flush.MaxBytes'",
+    "batch.num.messages": "kafka_sink_config, 'Flush.Messages'",
+    "batch.size": "kafka_sink_config, 'Flush.Bytes'",
+    "linger.ms": "kafka_sink_config, 'Flush.Frequency'",
+    "queue.buffering.max.ms": "kafka_sink_config, 'Flush.Frequency'",
+    "broker.version.fallback": "kafka_sink_config, 'Version'",
+    "queue.buffering.max.kbytes": "buffer_size",
+    "queue.buffering.max.messages": "buffer_size",
+    "partitioner": "partition_alg",
+}
+_REFUSED = {
+    "transactional.id": "rows would be invisible until a commit that never comes",
+    "delivery.report.only.error": "the sink must see what fails",
+    "retries": "a message that is given up early is a failed step",
+    "message.send.max.retries": "a message that is given up early is a failed step",
+}
+_BYTES_OF_SMALL_MESSAGE = 256
+"""What librdkafka spends on a message beside its key and value, roughly."""
+
+
+def client_properties(uri: str, options: KafkaOptions, *, changefeed: str) -> dict[str, Any]:
+    """Return what every connection needs, an administrator's too. Raises: ConfigError."""
+    address = Address.of(uri)
+    return {
+        "bootstrap.servers": address.brokers,
+        "client.id": re.sub(r"[^A-Za-z0-9._-]", "-", f"cdc-{changefeed}"),
+        "topic.metadata.refresh.interval.ms": 10_000,
+        "socket.keepalive.enable": True,
+        **security_properties(address, options),
+        **_others(options.librdkafka or {}),
+    }
+
+
+def producer_properties(options: KafkaOptions) -> dict[str, Any]:
+    """Return what a producer needs beside `client_properties`. Raises: ConfigError."""
+    config = SinkConfig.of(options.kafka_sink_config)
+    found = {
+        "partitioner": {"murmur2": "murmur2", "fnv-1a": "fnv1a"}[options.partition_alg],
+        "queue.buffering.max.kbytes": max(1, options.buffer_size // 1024),
+        "queue.buffering.max.messages": max(1000, options.buffer_size // _BYTES_OF_SMALL_MESSAGE),
+        "delivery.report.only.error": True,
+        **config.properties(),
+    }
+    if config.RequiredAcks == "all":
+        return {**found, "enable.idempotence": True, "enable.gapless.guarantee": True}
+    # without sequence numbers a batch that is tried again must not be overtaken by the next one
+    return {**found, "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
+
+
+def _others(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties that the user gives by their own names."""
+    found = dict(_flat(properties))
+    for name in found:
+        if name in _OWNED:
+            raise ConfigError(f"sink 'kafka': the property '{name}' is set by {_OWNED[name]}, not under 'librdkafka'")
+        if name in _REFUSED:
+            raise ConfigError(f"sink 'kafka': the property '{name}' cannot be set, because {_REFUSED[name]}")
+    return found
+
+
+def _flat(properties: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in properties.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, str | int | float | bool):
+            found.append((prefix + name, value))
+        else:
+            raise ConfigError(f"sink 'kafka': the property '{prefix}{name}' must be a text, a number or a flag")
+    return found

@@ -1,0 +1,145 @@
+"""The option `kafka_sink_config`: CockroachDB's words for what librdkafka's producer can do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cdc_core.errors import OptionError
+from cdc_core.options import Duration, option, parse_options
+
+__all__ = ["FlushConfig", "SinkConfig"]
+
+_OWNER = "option 'kafka_sink_config'"
+_ZSTD_LEVELS = {1: 1, 2: 3, 3: 7, 4: 11}
+_GZIP_LEVELS = range(-1, 10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushConfig:
+    """The entries of `Flush`. None and 0 mean librdkafka's or our default."""
+
+    Messages: int = option(0, doc="A batch is sent as soon as it has so many messages: `batch.num.messages`.")
+    Bytes: int = option(
+        0, doc="A batch is sent as soon as it has so many bytes: `batch.size`. The topics' limits hold anyway."
+    )
+    Frequency: Duration = option(Duration(0.0), doc="How long a batch waits to be filled: `linger.ms`.")
+    MaxMessages: int = option(0, doc="Most messages of a batch; with `Messages` the smaller of the two counts.")
+    MaxBytes: int = option(256 * 1024 * 1024, doc="Most bytes of one message before compression: `message.max.bytes`.")
+
+    def __post_init__(self) -> None:
+        for name in ("Messages", "Bytes", "Frequency", "MaxMessages"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"'Flush.{name}' must not be negative")
+        if not 1000 <= self.MaxBytes <= 1_000_000_000:
+            raise ValueError("'Flush.MaxBytes' must be from 1000 to 1000000000")
+        if (self.Messages or self.Bytes) and not self.Frequency:
+            raise ValueError(
+                "'Flush.Frequency' is not set, so batches would not wait for 'Messages' or 'Bytes'; set it"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig:
+    """The entries of `kafka_sink_config`."""
+
+    Flush: dict[str, Any] = option(None, doc="When batches are sent, see below.")
+    RequiredAcks: Literal["all", "one", "none"] = option(
+        "all",
+        doc="Who must have a batch before it counts: all replicas in sync, the leader, nobody: `acks`. With `ONE` and"
+        " `NONE` the producer is not idempotent, and rows can be lost.",
+    )
+    Version: str = option(
+        "", doc="Version of brokers that do not tell their own: `broker.version.fallback`. From 0.11 on."
+    )
+    ClientID: str = option(
+        "", doc="Name for the broker's logs and quotas: `client.id`. By default `cdc-` and the changefeed's."
+    )
+    Compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = option(
+        "none", doc="How batches are compressed: `compression.type`."
+    )
+    CompressionLevel: int | None = option(
+        None,
+        doc="`compression.level`: GZIP -1 to 9, ZSTD 1 to 4, LZ4 0 or a power of two from 512 to 131072, as CockroachDB"
+        " writes them.",
+    )
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any] | None) -> SinkConfig:
+        """Return the config that the option's *value* stands for. Raises: OptionError."""
+        values: dict[str, Any] = {}
+        for name, entry in (value or {}).items():
+            table, dot, rest = name.partition(".")
+            if dot and table == "Flush":
+                values.setdefault(table, {})[rest] = entry
+            elif name == "Flush" and isinstance(entry, Mapping):
+                values.setdefault(name, {}).update(entry)
+            else:
+                values[name] = entry
+        config = parse_options(cls, values, owner=_OWNER)
+        try:
+            config.properties()
+        except OptionError:
+            raise
+        except ValueError as error:
+            raise OptionError(f"{_OWNER}: {error}") from None
+        return config
+
+    def flush(self) -> FlushConfig:
+        """Return the entries of `Flush`. Raises: OptionError."""
+        return parse_options(FlushConfig, self.Flush or {}, owner=_OWNER)
+
+    def properties(self) -> dict[str, Any]:
+        """Return what the config sets in librdkafka. Raises: ValueError."""
+        flush = self.flush()
+        found: dict[str, Any] = {
+            "message.max.bytes": flush.MaxBytes,
+            "acks": {"all": "all", "one": 1, "none": 0}[self.RequiredAcks],
+            "compression.type": self.Compression,
+        }
+        messages = min((count for count in (flush.Messages, flush.MaxMessages) if count), default=0)
+        if messages:
+            found["batch.num.messages"] = messages
+        if flush.Bytes:
+            found["batch.size"] = flush.Bytes
+        if flush.Frequency:
+            found["linger.ms"] = flush.Frequency * 1000
+        if self.Version:
+            found["broker.version.fallback"] = self._version()
+        if self.ClientID:
+            if not re.fullmatch(r"[A-Za-z0-9._-]+", self.ClientID):
+                raise ValueError("'ClientID' may have only letters, digits and . _ -")
+            found["client.id"] = self.ClientID
+        if self.CompressionLevel is not None:
+            found["compression.level"] = self._level(self.CompressionLevel)
+        return found
+
+    def _version(self) -> str:
+        if not re.fullmatch(r"\d+(\.\d+){2,3}", self.Version):
+            raise ValueError(f"'Version' is '{self.Version}', must be like 1.0.0 or 0.11.0.0")
+        parts = [int(part) for part in self.Version.split(".")]
+        if parts < [0, 11]:
+            raise ValueError(f"'Version' is '{self.Version}', brokers before 0.11 cannot be written to")
+        return self.Version if parts[0] == 0 else ".".join(map(str, parts[:3]))
+
+    def _level(self, level: int) -> int:
+        """Return librdkafka's number for *level* of CockroachDB's."""
+        if self.Compression == "gzip":
+            if level == -2:
+                raise ValueError("'CompressionLevel' -2 (Huffman only) is not in librdkafka; take one from -1 to 9")
+            if level in _GZIP_LEVELS:
+                return level
+            raise ValueError("'CompressionLevel' of GZIP must be from -1 to 9")
+        if self.Compression == "zstd":
+            if level in _ZSTD_LEVELS:
+                return _ZSTD_LEVELS[level]
+            raise ValueError("'CompressionLevel' of ZSTD must be from 1 to 4")
+        if self.Compression == "lz4":
+            if level == 0 or level in (2**power for power in range(9, 18)):
+                return max(0, level.bit_length() - 9)
+            raise ValueError("'CompressionLevel' of LZ4 must be 0 or a power of two from 512 to 131072")
+        raise ValueError(
+            f"'CompressionLevel' has no meaning with 'Compression' {self.Compression.upper()}; leave it out"
+        )
