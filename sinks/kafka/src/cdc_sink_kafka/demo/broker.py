@@ -1,0 +1,198 @@
+"""A real Apache Kafka broker (KRaft) on loopback that can be killed and started again."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+
+from cdc_sink_kafka.demo.client import admin_client
+from cdc_sink_kafka.demo.jars import kafka_jars
+from cdc_sink_kafka.demo.java_process import JavaProcess, free_port, run_java
+from cdc_sink_kafka.demo.listeners import KafkaSecurity, Listener, listener_settings
+
+__all__ = ["KafkaBroker"]
+
+_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+_SETTINGS = {
+    "num.partitions": "3",
+    "log.cleaner.dedupe.buffer.size": str(4 << 20),
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # a killed broker is let in again only when its former session is over
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""What makes a broker small and quick to answer."""
+_LOGGING = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+
+
+class KafkaBroker:
+    """One broker. Entering starts it; leaving ends it and removes its directory when that is a temporary one.
+
+    *settings* go over those of `server.properties` that we give, such as `num.partitions`,
+    `auto.create.topics.enable` or `message.max.bytes`. With *security* it listens at every `Listener`, otherwise at
+    PLAINTEXT only. *node_id* and *controller_ports* are for `KafkaCluster`. Data and ports are kept from start to
+    start. Brokers of several threads may be started at once, but one broker belongs to one thread at a time.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        security: KafkaSecurity | None = None,
+        node_id: int = 1,
+        controller_ports: Sequence[int] = (),
+    ) -> None:
+        self.node_id = node_id
+        self.security = security
+        self._temporary = directory is None
+        self.directory = Path(tempfile.mkdtemp(prefix="cdc-kafka-")) if directory is None else directory.absolute()
+        self.log_path = self.directory / "server.log"
+        self._settings = dict(settings or {})
+        self._controller_ports = tuple(controller_ports) or (free_port(),)
+        self._ports: dict[Listener, int] = {name: free_port() for name in _listeners(security)}
+        self._process = JavaProcess(f"the Kafka broker {node_id} in {self.directory}", self.log_path)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Address for clients without TLS and passwords."""
+        return self.address("PLAINTEXT")
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running broker."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process; it may be paused."""
+        return self._process.running
+
+    def address(self, listener: Listener) -> str:
+        """Return host and port of *listener*; all but PLAINTEXT need `security`."""
+        return f"127.0.0.1:{self._ports[listener]}"
+
+    def start(self) -> None:
+        """Return when the broker answers, after a kill with all that it had on disk.
+
+        Raises: RuntimeError with the log's tail when it does not come up; ConfigError when Java or Maven is missing.
+        """
+        jars = f"{kafka_jars()}/*"
+        configuration = self._configure()
+        if not (self._data / "meta.properties").exists():
+            self._format(jars, configuration)
+        arguments = ["-Xmx384m", *_LOGGING, "-cp", jars, "kafka.Kafka", str(configuration)]
+        self._process.start(arguments, ready=self._answers)
+
+    def stop(self) -> None:
+        """End the broker in order: its leaderships move to others first. `start` may follow. May be called twice."""
+        self._process.stop()
+
+    def kill(self) -> None:
+        """End the broker by SIGKILL. `start` may follow. May be called when it is not running."""
+        self._process.kill()
+
+    def pause(self) -> None:
+        """Stop the broker where it is (SIGSTOP): connections stay open and nothing answers, until `resume`."""
+        self._process.pause()
+
+    def resume(self) -> None:
+        """Let a paused broker go on."""
+        self._process.resume()
+
+    def close(self) -> None:
+        """End the broker at once and remove its directory when that is a temporary one. May be called twice."""
+        self._process.kill()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def change_configs(self, *arguments: str) -> None:
+        """Run Kafka's own `kafka-configs --alter` with *arguments*, which can do what client libraries cannot (quotas).
+
+        For example `--entity-type clients --entity-default --add-config producer_byte_rate=100000`. Takes a second.
+        Raises: RuntimeError with what the tool says.
+        """
+        tool = ["-cp", f"{kafka_jars()}/*", "kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap_servers]
+        run_java("kafka-configs", [*tool, "--alter", *arguments], cwd=self.directory)
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    def _configure(self) -> Path:
+        nodes = len(self._controller_ports)
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in enumerate(self._controller_ports, start=1))
+        settings = {
+            **_SETTINGS,
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": voters,
+            "log.dirs": str(self._data),
+            "default.replication.factor": str(nodes),
+            "min.insync.replicas": str(nodes // 2 + 1),
+            "offsets.topic.replication.factor": str(nodes),
+            "transaction.state.log.replication.factor": str(nodes),
+            "transaction.state.log.min.isr": str(nodes // 2 + 1),
+            **listener_settings(
+                self._ports,
+                controller_port=self._controller_ports[self.node_id - 1],
+                security=self.security,
+                directory=self.directory,
+            ),
+            **self._settings,
+        }
+        path = self.directory / "server.properties"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path.touch(0o600)
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        return path
+
+    def _format(self, jars: str, configuration: Path) -> None:
+        users = self.security.users if self.security else {}
+        credentials = [
+            f"--add-scram={mechanism}=[name={user},password={password}]"
+            for user, password in users.items()
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        ]
+        tool = ["-cp", jars, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(configuration)]
+        run_java("formatting the broker's directory", [*tool, *credentials], cwd=self.directory)
+
+    def _answers(self) -> bool:
+        """Return whether the broker itself says that it is a member of its cluster."""
+        try:
+            socket.create_connection(("127.0.0.1", self._ports["PLAINTEXT"]), 1).close()
+            with admin_client(self.bootstrap_servers) as admin:
+                return self.node_id in admin.list_topics(timeout=2).brokers
+        except (OSError, KafkaException):
+            return False
+
+
+def _listeners(security: KafkaSecurity | None) -> tuple[Listener, ...]:
+    return ("PLAINTEXT",) if security is None else ("PLAINTEXT", "SSL", "MTLS", "SASL_PLAINTEXT", "SASL_SSL")

@@ -1,0 +1,27 @@
+"""An administrative client that keeps quiet about servers that come and go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka.admin import AdminClient
+
+__all__ = ["admin_client"]
+
+_quiet = logging.getLogger(f"{__name__}.quiet")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+@contextmanager
+def admin_client(bootstrap_servers: str) -> Iterator[AdminClient]:
+    """Yield a client of *bootstrap_servers* that does not write connection failures to standard error."""
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap_servers,
+        "reconnect.backoff.max.ms": 200,
+        "log_level": 0,
+    }
+    with AdminClient(settings, logger=_quiet) as client:
+        yield client

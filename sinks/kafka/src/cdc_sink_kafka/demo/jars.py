@@ -1,0 +1,98 @@
+"""Apache Kafka and the Apicurio registry from Maven, kept in a directory of the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from cdc_core import ConfigError
+
+__all__ = ["KAFKA_VERSION", "REGISTRY_VERSION", "kafka_jars", "registry_home"]
+
+KAFKA_VERSION = "4.3.0"
+REGISTRY_VERSION = "2.6.13.Final"
+
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+_REGISTRY = f"io.apicurio:apicurio-registry-app:{REGISTRY_VERSION}:tar.gz:all"
+# Kafka logs through SLF4J and brings no binding for it; without one a broker dies in silence.
+_KAFKA_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>cdc</groupId><artifactId>kafka-server</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def kafka_jars() -> Path:
+    """Return the directory of the jars that a broker needs; the first time on a machine they are fetched.
+
+    Raises: ConfigError when they are not there and cannot be fetched.
+    """
+    recipe = hashlib.sha256(_KAFKA_POM.encode()).hexdigest()[:8]
+    return _cached(f"kafka-{KAFKA_VERSION}-{recipe}", _fetch_kafka)
+
+
+def registry_home() -> Path:
+    """Return the directory of the unpacked registry; the first time on a machine it is fetched. Raises: ConfigError."""
+    return _cached(f"apicurio-registry-{REGISTRY_VERSION}", _fetch_registry)
+
+
+def _cached(name: str, fetch: Callable[[Path], None]) -> Path:
+    """Return the directory *name* of the cache; `fetch` fills a new one, in one process of the machine."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cdc-servers"
+    home = cache / name
+    if home.exists():
+        return home
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.exists():
+            scratch = Path(tempfile.mkdtemp(dir=cache))
+            try:
+                fetch(scratch / "complete")
+                (scratch / "complete").rename(home)
+            finally:
+                shutil.rmtree(scratch)
+    return home
+
+
+def _fetch_kafka(target: Path) -> None:
+    target.mkdir()
+    pom = target / "pom.xml"
+    pom.write_text(_KAFKA_POM)
+    _maven("Apache Kafka", "copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime", cwd=target)
+
+
+def _fetch_registry(target: Path) -> None:
+    packed = target.parent / "packed"
+    packed.mkdir()
+    _maven("the Apicurio registry", "copy", f"-Dartifact={_REGISTRY}", f"-DoutputDirectory={packed}", cwd=packed)
+    (archive,) = packed.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        files.extractall(target, filter="data")
+
+
+def _maven(what: str, goal: str, *settings: str, cwd: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise ConfigError(
+            f"{what} is fetched by Maven, and there is no mvn: install it (Debian: apt-get install maven)"
+            " or name servers of your own by KAFKA_BOOTSTRAP_SERVERS and SCHEMA_REGISTRY_URL"
+        )
+    command = ["mvn", "-q", "-B", "-ntp", "-Dstyle.color=never", f"{_PLUGIN}:{goal}", *settings]
+    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ConfigError(f"mvn did not bring {what}: {done.stdout.strip()[-500:]}")
