@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import ElectionType
-from confluent_kafka.admin import ClusterMetadata
+from confluent_kafka.admin._metadata import ClusterMetadata
 
 from cdc_sink_kafka.demo.broker import KafkaBroker
 from cdc_sink_kafka.demo.client import admin_client

@@ -34,7 +34,7 @@ def listener_settings(
     ports: Mapping[Listener, int], *, controller_port: int, security: KafkaSecurity | None, directory: Path
 ) -> dict[str, str]:
     """Return the settings of `server.properties` for listening at *ports*; a key store is written to *directory*."""
-    everything: dict[str, int] = {**dict(ports), "CONTROLLER": controller_port}
+    everything: dict[str, int] = {**{str(name): port for name, port in ports.items()}, "CONTROLLER": controller_port}
     settings = {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in everything.items()),
         "listener.security.protocol.map": ",".join(f"{name}:{_PROTOCOLS.get(name, name)}" for name in everything),
