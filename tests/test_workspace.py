@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MEMBERS = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
 EVERY = [ROOT, *MEMBERS]
+_PLUGIN_NAME = re.compile("cdc-(rangefeed|encoder|sink)-")
 
 
 def project(member: Path) -> dict[str, Any]:
@@ -22,6 +23,15 @@ def project(member: Path) -> dict[str, Any]:
 
 def names(paths: list[Path]) -> list[str]:
     return [project(path)["project"]["name"] for path in paths]
+
+
+def plugins() -> list[Path]:
+    return [member for member in MEMBERS if _PLUGIN_NAME.match(project(member)["project"]["name"])]
+
+
+def libraries() -> list[Path]:
+    """Return the members that only other members use."""
+    return [member for member in MEMBERS if member not in plugins()]
 
 
 def package(member: Path) -> Path:
@@ -45,17 +55,30 @@ def test_a_member_has_the_shape_of_all(member: Path) -> None:
     assert (member / "README.md").read_text().startswith("# ")
     source = package(member)
     assert source.parent == member / "src"
-    assert {"__init__.py", "options.py", "plugin.py", "py.typed"} <= {path.name for path in source.iterdir()}
+    assert {"__init__.py", "py.typed"} <= {path.name for path in source.iterdir()}
     assert list((member / "tests").glob("test_*.py"))
     assert not list((member / "tests").rglob("__init__.py"))
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=names(MEMBERS))
-def test_a_member_registers_like_a_stranger_and_is_named_after_its_package(member: Path) -> None:
-    declared = project(member)["project"]
-    module = package(member).name
-    assert declared["name"].replace("-", "_") == module
-    assert declared["entry-points"]["cdc_core.plugins"] == {module: f"{module}.plugin"}
+def test_a_member_is_named_after_its_package(member: Path) -> None:
+    assert project(member)["project"]["name"].replace("-", "_") == package(member).name
+
+
+@pytest.mark.parametrize("member", plugins(), ids=names(plugins()))
+def test_a_plugin_registers_like_a_stranger(member: Path) -> None:
+    source = package(member)
+    assert {"options.py", "plugin.py"} <= {path.name for path in source.iterdir()}
+    registered = project(member)["project"]["entry-points"]["cdc_core.plugins"]
+    assert registered == {source.name: f"{source.name}.plugin"}
+
+
+@pytest.mark.parametrize("member", libraries(), ids=names(libraries()))
+def test_a_library_registers_nothing_and_says_what_is_public(member: Path) -> None:
+    source = package(member)
+    assert "entry-points" not in project(member)["project"]
+    assert not (source / "plugin.py").exists()
+    assert "__all__ = [" in (source / "__init__.py").read_text()
 
 
 @pytest.mark.parametrize("member", EVERY, ids=names(EVERY))
@@ -77,8 +100,7 @@ def test_tools_are_configured_at_the_root_alone(member: Path) -> None:
 def test_the_types_of_every_member_are_checked() -> None:
     sources = {str(package(member).parent.relative_to(ROOT)) for member in MEMBERS}
     assert sources <= set(project(ROOT)["tool"]["mypy"]["mypy_path"])
-    makefile = (ROOT / "Makefile").read_text()
-    assert all(source in makefile for source in sources)
+    assert "$(wildcard */*/src)" in (ROOT / "Makefile").read_text()
 
 
 def test_no_committed_file_names_a_package_server_or_pins_one() -> None:
