@@ -3,7 +3,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
-PACKAGES := cdc_core encoders/json/src sinks/cloudstorage/src plugins/postgres/src
+PACKAGES := cdc_core $(wildcard */*/src)
 
 .PHONY: demo test bench lint java clean
 
