@@ -1,0 +1,116 @@
+"""Avro object container files."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_core import ContractError, FileBody, RowBatch, TableSchema
+from cdc_core.encoder import joined_values
+from cdc_encoder_avro.varints import long_bytes
+
+if TYPE_CHECKING:
+    from cdc_encoder_avro.encoder import AvroEncoder
+
+__all__ = ["BLOCK_BYTES", "AvroBody"]
+
+BLOCK_BYTES = 64 * 1024
+"""A block ends with the row that makes it at least this long, before compression."""
+_MAGIC = b"Obj\x01"
+
+
+class AvroBody(FileBody):
+    """One object container file. Its bytes depend on its rows alone, not on the batches that they came in."""
+
+    def __init__(self, encoder: AvroEncoder, topic: str, *, codec: str) -> None:
+        self._encoder = encoder
+        self._topic = topic
+        self._codec = codec
+        self._schema: TableSchema | None = None
+        self._sync = b""
+        self._open: list[pa.Buffer] = []
+        self._open_rows = 0
+        self._open_bytes = 0
+
+    def write(self, rows: RowBatch) -> bytes:
+        """Add *rows* and return the blocks that are full, before them the header when there was none yet.
+
+        Raises: ContractError when the rows have another schema than those before.
+        """
+        if len(rows) == 0:
+            return b""
+        values = self._encoder.file_rows(rows, topic=self._topic)
+        written = []
+        if self._schema is None:
+            self._schema = rows.schema
+            text = self._encoder.file_schema(rows.schema, self._topic)
+            self._sync = _sync(text, self._topic, values[0].as_py())
+            written.append(_header(text, self._codec, self._sync))
+        elif self._schema is not rows.schema and self._schema != rows.schema:
+            raise ContractError(f"a file of table {self._schema.name} was given rows of two schema versions")
+        data = joined_values(values)
+        ends = np.frombuffer(values.buffers()[1], np.int64, len(values) + 1, values.offset * 8)
+        ends = ends - ends[0]
+        row = 0
+        while row < len(rows):
+            wanted = ends[row] + max(BLOCK_BYTES - self._open_bytes, 1)
+            end = min(int(np.searchsorted(ends, wanted)), len(rows))
+            part = data.slice(int(ends[row]), int(ends[end] - ends[row]))
+            self._open.append(part)
+            self._open_rows += end - row
+            self._open_bytes += part.size
+            row = end
+            if self._open_bytes >= BLOCK_BYTES:
+                written.append(self._block())
+        return b"".join(written)
+
+    def finish(self) -> bytes:
+        """Return the last block. A body that was given no rows has no schema, and so no bytes."""
+        return self._block() if self._open_rows else b""
+
+    @classmethod
+    def whole(cls, schema: str, row: bytes, *, codec: str) -> bytes:
+        """Return a file of one row."""
+        sync = _sync(schema, "", row)
+        return _header(schema, codec, sync) + _block(1, row, codec, sync)
+
+    def _block(self) -> bytes:
+        block = _block(self._open_rows, b"".join(self._open), self._codec, self._sync)
+        self._open, self._open_rows, self._open_bytes = [], 0, 0
+        return block
+
+
+def _sync(schema: str, topic: str, first_row: bytes) -> bytes:
+    """Return the mark between blocks: as good as random, and the same for the same file."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (schema.encode(), topic.encode(), first_row):
+        digest.update(long_bytes(len(part)) + part)
+    return digest.digest()
+
+
+def _header(schema: str, codec: str, sync: bytes) -> bytes:
+    entries = {"avro.codec": codec.encode(), "avro.schema": schema.encode()}
+    parts = [_MAGIC, long_bytes(len(entries))]
+    for name, value in entries.items():
+        parts += [long_bytes(len(name)), name.encode(), long_bytes(len(value)), value]
+    return b"".join([*parts, long_bytes(0), sync])
+
+
+def _block(rows: int, data: bytes, codec: str, sync: bytes) -> bytes:
+    compressed = _compressed(data, codec)
+    return b"".join([long_bytes(rows), long_bytes(len(compressed)), compressed, sync])
+
+
+def _compressed(data: bytes, codec: str) -> bytes:
+    if codec == "deflate":
+        compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        return compressor.compress(data) + compressor.flush()
+    if codec == "zstandard":
+        return bytes(pa.Codec("zstd").compress(data))
+    if codec == "snappy":
+        return bytes(pa.Codec("snappy").compress(data)) + zlib.crc32(data).to_bytes(4, "big")
+    return data

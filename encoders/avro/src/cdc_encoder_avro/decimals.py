@@ -1,0 +1,154 @@
+"""Decimals of a declared precision: the unscaled number in two's complement, big-endian, of as few bytes as fastavro.
+
+fastavro makes room for the magnitude's bits and a sign, so -128 takes two bytes. What is no number is a string, the
+second branch of the union.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation, localcontext
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_encoder_avro.errors import NoRepresentationError
+from cdc_encoder_avro.pieces import Piece, ragged, valid_rows
+from cdc_encoder_avro.strings import string_bytes
+from cdc_encoder_avro.varints import long_bytes
+
+__all__ = ["decimal_pieces"]
+
+_STRING = 2
+_SPECIAL = pa.array(["NaN", "Infinity", "-Infinity"])
+_MOST_DIGITS_OF_8, _MOST_DIGITS_OF_16, _MOST_DIGITS_OF_32 = 18, 38, 76
+_SHORT = np.dtype([("branch", "u1"), ("size", "u1"), ("value", ">i8")])
+
+
+def decimal_pieces(array: pa.Array, precision: int, scale: int) -> Piece:
+    """Return the unions of the decimal texts in *array*.
+
+    More than 76 digits are beyond Arrow, so such columns are written one by one. Raises: NoRepresentationError.
+    """
+    if precision > _MOST_DIGITS_OF_32:
+        return _one_by_one(array, precision, scale)
+    special = pc.is_in(array, _SPECIAL)
+    if pc.any(special).as_py():
+        numbers = pc.if_else(special, pa.scalar(None, array.type), array)
+        rest = _numbers(numbers, precision, scale)
+        texts = [string_bytes(text, branch=_STRING) for text in _SPECIAL.to_pylist()]
+        table = pa.concat_arrays([rest, pa.array(texts, pa.large_binary())])
+        places = np.arange(len(array))
+        which = pc.index_in(array, _SPECIAL)
+        rows = np.flatnonzero(which.is_valid().to_numpy(zero_copy_only=False))
+        places[rows] = len(array) + which.drop_null().to_numpy()
+        return table.take(pa.array(places))
+    return _numbers(array, precision, scale)
+
+
+def _numbers(array: pa.Array, precision: int, scale: int) -> pa.Array:
+    type_ = (pa.decimal128 if precision <= _MOST_DIGITS_OF_16 else pa.decimal256)(precision, scale)
+    try:
+        numbers = array.cast(type_)
+    except pa.ArrowInvalid:
+        return _one_by_one(array, precision, scale)
+    valid = valid_rows(array)
+    width = type_.bit_width // 8
+    words = np.zeros((0, width // 8), np.int64)
+    if len(numbers):
+        words = np.frombuffer(numbers.buffers()[1], "<i8", len(numbers) * width // 8, numbers.offset * width)
+        words = words.reshape(-1, width // 8)
+    if valid is not None:
+        words = np.where(valid[:, np.newaxis], words, 0)
+    return _short(words[:, 0], valid) if precision <= _MOST_DIGITS_OF_8 else _long(words, valid)
+
+
+def _short(numbers: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> pa.Array:
+    """Return numbers of at most 18 digits."""
+    sizes = np.ones(len(numbers), np.int64)
+    magnitudes = np.abs(numbers)
+    greatest = int(magnitudes.max(initial=0))
+    for bits in range(7, 63, 8):
+        if greatest >> bits:
+            sizes += magnitudes >= 1 << bits
+    values = np.empty(len(numbers), _SHORT)
+    values["branch"] = 2
+    values["size"] = sizes << 1
+    values["value"] = numbers << 8 * (8 - sizes)
+    matrix = values.view(np.uint8).reshape(-1, _SHORT.itemsize)
+    return ragged(matrix, _kept(matrix, 2 + sizes, valid))
+
+
+def _kept(
+    matrix: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.bool_]:
+    """Return the mask of the first *sizes* bytes of each row, and make one byte, that of null, of what is not valid."""
+    if valid is not None:
+        matrix[~valid, 0] = 0
+        sizes = np.where(valid, sizes, 1)
+    return np.arange(matrix.shape[1]) < sizes[:, np.newaxis]
+
+
+def _long(words: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> pa.Array:
+    """Return numbers of two or four words, the least first."""
+    rows, count = words.shape
+    width = 8 * count
+    sizes = _magnitude_bits(words) // 8 + 1
+    digits = np.ascontiguousarray(words[:, ::-1].astype(">i8")).view(np.uint8).reshape(rows, width)
+    matrix = np.zeros((rows, 2 + width), np.uint8)
+    matrix[:, 0] = 2
+    matrix[:, 1] = sizes << 1
+    # the last bytes of each number, moved to the front
+    places = np.minimum(np.arange(width) + (width - sizes)[:, np.newaxis], width - 1)
+    matrix[:, 2:] = np.take_along_axis(digits, places, axis=1)
+    return ragged(matrix, _kept(matrix, 2 + sizes, valid))
+
+
+def _magnitude_bits(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return how many bits the absolute value of each number has."""
+    negative = words[:, -1] < 0
+    magnitudes = words.view(np.uint64).copy()
+    magnitudes[negative] = ~magnitudes[negative]
+    carry = negative.astype(np.uint64)
+    bits = np.zeros(len(words), np.int64)
+    for place in range(words.shape[1]):
+        word = magnitudes[:, place] + carry
+        carry = ((word == 0) & (carry == 1)).astype(np.uint64)
+        bits = np.where(word == 0, bits, 64 * place + _bit_length(word))
+    return bits
+
+
+def _bit_length(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    length = np.zeros(len(numbers), np.int64)
+    for step in (32, 16, 8, 4, 2, 1):
+        more = numbers >> np.uint64(step) != 0
+        length += more * step
+        numbers = np.where(more, numbers >> np.uint64(step), numbers)
+    length += numbers != 0
+    return length
+
+
+def _one_by_one(array: pa.Array, precision: int, scale: int) -> pa.Array:
+    """Return what Arrow cannot: numbers of many digits; or say which value does not fit its declared type."""
+    texts = array.to_pylist()
+    return pa.array([_one(row, text, precision, scale) for row, text in enumerate(texts)], pa.large_binary())
+
+
+def _one(row: int, text: str | None, precision: int, scale: int) -> bytes:
+    if text is None:
+        return b"\x00"
+    if text in _SPECIAL.to_pylist():
+        return string_bytes(text, branch=_STRING)
+    with localcontext(prec=max(len(text) + scale, 1) + 1):
+        try:
+            scaled = Decimal(text).scaleb(scale)
+            number = int(scaled)
+        except (InvalidOperation, ValueError):
+            raise NoRepresentationError(row, f"the decimal '{text[:80]}' is not a number") from None
+    if number != scaled or abs(number) >= 10**precision:
+        raise NoRepresentationError(
+            row, f"'{text[:80]}' is no decimal of precision {precision} and scale {scale}, as the column declares"
+        )
+    data = number.to_bytes((abs(number).bit_length() + 8) // 8, "big", signed=True)
+    return b"\x02" + long_bytes(len(data)) + data

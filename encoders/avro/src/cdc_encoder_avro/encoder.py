@@ -1,0 +1,209 @@
+"""The Avro encoder: whole batches become messages in the Confluent wire format, or object container files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from cdc_schema_registry import Registry, frame_one
+
+from cdc_core import (
+    Column,
+    ContractError,
+    EncodeError,
+    Encoder,
+    EncoderContext,
+    FileBody,
+    MessageBatch,
+    Op,
+    OptionError,
+    RowBatch,
+    TableSchema,
+    Timestamp,
+)
+from cdc_encoder_avro.container import AvroBody
+from cdc_encoder_avro.errors import NoRepresentationError
+from cdc_encoder_avro.metadata import mvcc_timestamps, timestamp_pieces
+from cdc_encoder_avro.options import AvroOptions
+from cdc_encoder_avro.pieces import Ints, Piece, joined
+from cdc_encoder_avro.schemas import envelope_schema, key_schema, resolved_schema, schema_text
+from cdc_encoder_avro.strings import string_bytes
+from cdc_encoder_avro.values import value_pieces
+
+__all__ = ["AvroEncoder"]
+
+_OWNER = "encoder 'avro'"
+_NULL, _PRESENT = b"\x00", b"\x02"
+_OPS_WITHOUT_BEFORE = pa.array([Op.INSERT, Op.SCAN], pa.uint8())
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """What stands before every key and every value of one schema version in one topic."""
+
+    schema: TableSchema
+    key: bytes
+    value: bytes
+
+
+class AvroEncoder(Encoder):
+    """Messages in the Confluent wire format, or Avro object container files.
+
+    Schemas are registered when rows first need them; the ids are kept. Files carry their schema and need no registry.
+    """
+
+    file_extension = ".avro"
+
+    def __init__(self, context: EncoderContext) -> None:
+        super().__init__(context)
+        self._options: AvroOptions = context.options
+        self._headers: dict[tuple[str, str], _Headers] = {}
+
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        """Return when the registry is there and would accept the schemas of *tables*. Registers nothing."""
+        envelope = self.context.envelope
+        if envelope.envelope == "key_only":
+            for name in ("updated", "mvcc_timestamp", "key_in_value", "topic_in_value"):
+                if getattr(envelope, name):
+                    raise OptionError(f"{_OWNER}: envelope 'key_only' has no value to put '{name}' into; leave it out")
+        if self.context.output == "files":
+            if not envelope.key_in_value:
+                raise OptionError(f"{_OWNER}: files need the option 'key_in_value', or deletes would not say of what")
+            return
+        registry = self._registry
+        for schema, topic in tables:
+            for subject, text in self._subjects(schema, topic).items():
+                registry.check(subject, text, "AVRO")
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        headers = self._headers_of(rows.schema, topic)
+        key = self._key(rows)
+        keys = joined([headers.key, *key], len(rows))
+        if self.context.envelope.envelope == "key_only":
+            values = pa.nulls(len(rows), pa.large_binary())
+        else:
+            values = joined([headers.value, *self._value(rows, topic, key)], len(rows))
+        return MessageBatch(topic=topic, key=keys, value=values, updated=rows.column("updated"))
+
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
+        text = schema_text(resolved_schema(topic, self._options))
+        payload = string_bytes(str(timestamp), branch=1)
+        if self.context.output == "files":
+            return AvroBody.whole(text, payload, codec=self._options.avro_codec)
+        return frame_one(payload, self._registry.register(self._subject(topic, "value"), text, "AVRO"))
+
+    def open_body(self, topic: str) -> FileBody:
+        return AvroBody(self, topic, codec=self._options.avro_codec)
+
+    def file_schema(self, schema: TableSchema, topic: str) -> str:
+        """Return the schema of the rows of a file."""
+        return schema_text(self._envelope_schema(schema, topic, resolved=False))
+
+    def file_rows(self, rows: RowBatch, *, topic: str) -> pa.Array:
+        """Return the rows as a file holds them, large_binary without nulls."""
+        return joined(self._value(rows, topic, None), len(rows))
+
+    @cached_property
+    def _registry(self) -> Registry:
+        address = self._options.confluent_schema_registry
+        if address is None:
+            raise OptionError(f"{_OWNER}: messages need the option 'confluent_schema_registry', the registry's URL")
+        return Registry.of(address, owner=_OWNER)
+
+    def _subject(self, topic: str, part: str) -> str:
+        return f"{self._options.avro_schema_prefix}{topic}-{part}"
+
+    def _envelope_schema(self, schema: TableSchema, topic: str, *, resolved: bool) -> dict[str, object]:
+        envelope = self.context.envelope
+        return envelope_schema(schema, topic, envelope=envelope, options=self._options, resolved=resolved)
+
+    def _subjects(self, schema: TableSchema, topic: str) -> dict[str, str]:
+        """Return the schemas of keys and values by their subjects; no schema of values that are never written."""
+        subjects = {self._subject(topic, "key"): schema_text(key_schema(schema, self._options))}
+        if self.context.envelope.envelope != "key_only":
+            value = schema_text(self._envelope_schema(schema, topic, resolved=True))
+            subjects[self._subject(topic, "value")] = value
+        return subjects
+
+    def _headers_of(self, schema: TableSchema, topic: str) -> _Headers:
+        place = (topic, schema.name.full)
+        headers = self._headers.get(place)
+        if headers is None or (headers.schema is not schema and headers.schema != schema):
+            subjects = self._subjects(schema, topic)
+            ids = [self._registry.register(subject, text, "AVRO") for subject, text in subjects.items()]
+            headers = _Headers(schema, frame_one(b"", ids[0]), frame_one(b"", ids[-1]))
+            self._headers[place] = headers
+        return headers
+
+    def _key(self, rows: RowBatch) -> list[Piece]:
+        key = rows.column("key")
+        columns = [rows.schema.column(name) for name in rows.schema.primary_key]
+        return self._fields(rows, columns, key, None)
+
+    def _value(self, rows: RowBatch, topic: str, key: list[Piece] | None) -> list[Piece]:
+        """Return the pieces of the envelope; its fields are in the order of `schemas.envelope_schema`."""
+        envelope = self.context.envelope
+        bare = envelope.envelope == "bare"
+        pieces: list[Piece] = []
+        if envelope.diff:
+            pieces += self._before(rows)
+        if not bare:
+            pieces += self._records(rows, "after")
+        if envelope.updated:
+            pieces += timestamp_pieces(rows.column("updated"))
+        if envelope.mvcc_timestamp:
+            pieces += timestamp_pieces(mvcc_timestamps(rows))
+        if self.context.output != "files":
+            pieces.append(_NULL)  # the field `resolved`
+        if bare:
+            pieces += self._records(rows, "after")
+        if envelope.key_in_value:
+            pieces += [_PRESENT, *(self._key(rows) if key is None else key)]
+        if envelope.topic_in_value:
+            pieces.append(string_bytes(topic, branch=1))
+        return pieces
+
+    def _before(self, rows: RowBatch) -> list[Piece]:
+        if rows.has_before:
+            return self._records(rows, "before")
+        if not pc.all(pc.is_in(rows.column("op"), _OPS_WITHOUT_BEFORE)).as_py():
+            raise ContractError(
+                f"the source gave updates or deletes of table {rows.schema.name} without the column 'before', "
+                "which the option 'diff' asks of it"
+            )
+        return [_NULL]
+
+    def _records(self, rows: RowBatch, name: str) -> list[Piece]:
+        """Return the unions of null and the record of column *name*."""
+        structs = rows.column(name)
+        columns = rows.schema.columns
+        if structs.null_count == 0:
+            return [_PRESENT, *self._fields(rows, columns, structs, None)]
+        present = np.asarray(structs.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        places = np.flatnonzero(present)
+        if len(places) == 0:
+            return [_NULL]
+        records = joined(
+            [_PRESENT, *self._fields(rows, columns, structs.filter(pa.array(present)), places)], len(places)
+        )
+        records = pa.concat_arrays([records, pa.array([_NULL], pa.large_binary())])
+        return [records.take(pa.array(np.where(present, np.cumsum(present) - 1, len(places))))]
+
+    def _fields(
+        self, rows: RowBatch, columns: Sequence[Column], structs: pa.StructArray, places: Ints | None
+    ) -> list[Piece]:
+        """Return the fields of a record; *places* are the rows that *structs* has, None when it has all."""
+        pieces: list[Piece] = []
+        for index, column in enumerate(columns):
+            try:
+                pieces += value_pieces(structs.field(index), column.type, self._options)
+            except NoRepresentationError as error:
+                row = error.row if places is None else int(places[error.row])
+                key = rows.column("key")[row].as_py()
+                place = f"column {column.name} of table {rows.schema.name}"
+                raise EncodeError(f"{place} cannot become Avro in the row with key {key}: {error}") from error
+        return pieces

@@ -1,0 +1,13 @@
+"""How the encoder's parts say that a value cannot be written."""
+
+from __future__ import annotations
+
+__all__ = ["NoRepresentationError"]
+
+
+class NoRepresentationError(ValueError):
+    """One value of a column has no Avro form. `row` says where; the message ends a sentence and names the remedy."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row

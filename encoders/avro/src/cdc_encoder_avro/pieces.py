@@ -1,0 +1,75 @@
+"""Avro binary of whole columns, put together from pieces.
+
+A piece is either bytes that every row has in common or a large_binary array with the bytes of each row; null is as good
+as empty. The Avro binary of a row is the concatenation of its pieces, whatever they are pieces of: Avro puts nothing
+between the fields of a record. So each byte of a message is copied once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["Bools", "Ints", "Piece", "binary", "integers", "joined", "looked_up", "ragged", "valid_rows"]
+
+Piece: TypeAlias = bytes | pa.Array
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+_EMPTY = pa.scalar(b"", pa.large_binary())
+
+
+def joined(pieces: Sequence[Piece], rows: int) -> pa.Array:
+    """Return the bytes of all *rows*, large_binary without nulls."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):
+            merged[-1] += piece
+        else:
+            merged.append(piece)
+    arguments = [pa.scalar(piece, pa.large_binary()) if isinstance(piece, bytes) else piece for piece in merged]
+    if all(isinstance(piece, bytes) for piece in merged):
+        return pa.repeat(arguments[0] if arguments else _EMPTY, rows)
+    return pc.binary_join_element_wise(*arguments, _EMPTY, null_handling="replace", null_replacement="")
+
+
+def ragged(matrix: npt.NDArray[np.uint8], keep: Bools | None) -> pa.Array:
+    """Return of each row of *matrix* the bytes that *keep* says; all of them when it is None."""
+    rows, width = matrix.shape
+    if keep is None:
+        return binary(np.arange(0, rows * width + 1, width, dtype=np.int64), matrix)
+    offsets = np.zeros(rows + 1, np.int64)
+    np.cumsum(np.count_nonzero(keep, axis=1), out=offsets[1:])
+    return binary(offsets, matrix[keep])
+
+
+def binary(offsets: Ints, data: npt.NDArray[Any]) -> pa.Array:
+    """Return a large_binary array of the bytes *data*, cut at *offsets*."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def looked_up(table: pa.Array, places: npt.NDArray[Any]) -> pa.Array:
+    """Return for each row what stands at its place in *table*."""
+    return table.take(pa.array(places))
+
+
+def valid_rows(array: pa.Array) -> Bools | None:
+    """Return where *array* is not null; None when it has no nulls."""
+    if array.null_count == 0:
+        return None
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def integers(array: pa.Array) -> Ints:
+    """Return the integers behind *array* as int64, 0 where it is null."""
+    width = array.type.bit_width // 8
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    values = np.frombuffer(array.buffers()[1], f"<i{width}", len(array), array.offset * width).astype(np.int64)
+    valid = valid_rows(array)
+    return values if valid is None else np.where(valid, values, 0)

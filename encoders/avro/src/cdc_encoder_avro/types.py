@@ -1,0 +1,74 @@
+"""Which Avro type each kind of column becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc_core import ColumnType, Kind
+from cdc_encoder_avro.names import is_avro_name
+from cdc_encoder_avro.options import AvroOptions
+
+__all__ = ["branches", "decimal_digits", "is_enum", "is_typed_array"]
+
+_LOGICAL: dict[Kind, tuple[str, str]] = {
+    Kind.UUID: ("string", "uuid"),
+    Kind.DATE: ("int", "date"),
+    Kind.TIME: ("long", "time-micros"),
+    Kind.TIMESTAMP: ("long", "local-timestamp-micros"),
+    Kind.TIMESTAMPTZ: ("long", "timestamp-micros"),
+}
+_PLAIN: dict[Kind, str] = {
+    Kind.BOOL: "boolean",
+    Kind.INT: "long",
+    Kind.FLOAT: "double",
+    Kind.BYTES: "bytes",
+}
+_WITH_SPECIAL_VALUES = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+
+
+def branches(type_: ColumnType, options: AvroOptions, *, enum_name: str) -> list[Any]:
+    """Return the branches of the union that a column of *type_* has, after null; values are of the first if they can.
+
+    Integers of every width are longs and floats of every width doubles, so that a column can be widened and readers
+    with the older schema notice nothing. What has no better type is a string. *enum_name* is for an Avro enum.
+    """
+    kind = type_.kind
+    if kind in _PLAIN:
+        return [_PLAIN[kind]]
+    digits = decimal_digits(type_)
+    if digits is not None:
+        precision, scale = digits
+        return [{"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}, "string"]
+    if is_enum(type_, options):
+        return [{"type": "enum", "name": enum_name, "symbols": list(type_.labels)}]
+    if is_typed_array(type_, options):
+        assert type_.element is not None
+        return [{"type": "array", "items": ["null", *branches(type_.element, options, enum_name=enum_name)]}]
+    if kind not in _LOGICAL:
+        return ["string"]
+    base, logical = _LOGICAL[kind]
+    special = kind in _WITH_SPECIAL_VALUES and options.avro_special_values == "string"
+    return [{"type": base, "logicalType": logical}, *(["string"] if special else [])]
+
+
+def decimal_digits(type_: ColumnType) -> tuple[int, int] | None:
+    """Return precision and scale as Avro counts them, or None when *type_* is no decimal with a declared precision.
+
+    Avro's scale is neither below zero nor above the precision: numeric(3,-2) is (5, 0) and numeric(2,4) is (4, 4).
+    """
+    if type_.kind is not Kind.DECIMAL or type_.precision is None:
+        return None
+    scale = type_.scale or 0
+    return max(type_.precision - min(scale, 0), scale), max(scale, 0)
+
+
+def is_enum(type_: ColumnType, options: AvroOptions) -> bool:
+    """Return whether values of *type_* are written as an Avro enum: if asked for, and all labels are Avro names."""
+    if type_.kind is not Kind.ENUM or options.avro_enum != "enum":
+        return False
+    return bool(type_.labels) and all(is_avro_name(label) for label in type_.labels)
+
+
+def is_typed_array(type_: ColumnType, options: AvroOptions) -> bool:
+    """Return whether values of *type_* are written as Avro arrays; otherwise an array is its JSON text."""
+    return type_.kind is Kind.ARRAY and options.avro_arrays == "typed" and type_.element is not None

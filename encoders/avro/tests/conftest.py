@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cdc_schema_registry import Registry
+
+from cdc_core import Column, ColumnType, Op, RowBatch, TableName, TableSchema, Timestamp
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One change, in Python values; the key is taken from `after`, or from `before` for a delete."""
+
+    op: Op = Op.INSERT
+    after: Mapping[str, Any] | None = None
+    before: Mapping[str, Any] | None = None
+    key: tuple[Any, ...] | None = None
+    updated: Timestamp = Timestamp(1_700_000_000_000_000_000)
+    mvcc: Timestamp | None = None
+
+
+MakeRows = Callable[..., RowBatch]
+
+
+@pytest.fixture(scope="session")
+def row() -> type[Row]:
+    return Row
+
+
+@pytest.fixture(scope="session")
+def make_rows() -> MakeRows:
+    """A function that builds a RowBatch from the types of the columns and a list of `Row`."""
+
+    def make(
+        types: Mapping[str, ColumnType],
+        rows: Sequence[Row],
+        *,
+        primary_key: Sequence[str],
+        diff: bool = False,
+        mvcc: bool = False,
+        version: int = 1,
+    ) -> RowBatch:
+        schema = TableSchema(
+            name=TableName("shop", "public", "orders"),
+            version=version,
+            columns=tuple(Column(name=name, type=type_) for name, type_ in types.items()),
+            primary_key=tuple(primary_key),
+        )
+
+        def structs(type_: pa.StructType, values: list[Mapping[str, Any] | None]) -> pa.StructArray:
+            fields = [
+                pa.array([None if value is None else value[field.name] for value in values], field.type)
+                for field in type_
+            ]
+            return RowBatch.struct(type_, fields, mask=pa.array([value is None for value in values], pa.bool_()))
+
+        def timestamps(values: list[Timestamp]) -> pa.StructArray:
+            return RowBatch.timestamps(
+                pa.array([value.wall for value in values], pa.int64()),
+                pa.array([value.logical for value in values], pa.int32()),
+            )
+
+        keys: list[Mapping[str, Any] | None] = []
+        for row in rows:
+            source = row.after if row.after is not None else row.before
+            if row.key is not None:
+                keys.append(dict(zip(primary_key, row.key, strict=True)))
+            else:
+                assert source is not None
+                keys.append({name: source[name] for name in primary_key})
+        return RowBatch.of(
+            schema,
+            op=pa.array([int(row.op) for row in rows], pa.uint8()),
+            updated=timestamps([row.updated for row in rows]),
+            key=structs(schema.key_type, keys),
+            after=structs(schema.after_type, [row.after for row in rows]),
+            before=structs(schema.after_type, [row.before for row in rows]) if diff else None,
+            mvcc=timestamps([row.updated if row.mvcc is None else row.mvcc for row in rows]) if mvcc else None,
+        )
+
+    return make
+
+
+class Registered:
+    """What a schema registry was asked to keep: subject and text, by id."""
+
+    def __init__(self) -> None:
+        self.schemas: list[tuple[str, str]] = []
+        self.asked = 0
+
+    def register(self, subject: str, schema: str, schema_type: str) -> int:
+        assert schema_type == "AVRO"
+        self.asked += 1
+        if (subject, schema) not in self.schemas:
+            self.schemas.append((subject, schema))
+        return self.schemas.index((subject, schema)) + 1
+
+    def text(self, schema_id: int) -> str:
+        return self.schemas[schema_id - 1][1]
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Registered:
+    """A registry in memory, in place of every one that an encoder has."""
+    registered = Registered()
+
+    def register(_: Registry, subject: str, schema: str, schema_type: str) -> int:
+        return registered.register(subject, schema, schema_type)
+
+    monkeypatch.setattr(Registry, "register", register)
+    return registered

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import pickle
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from cdc_encoder_avro.decoder import AvroDecoder
+from cdc_encoder_avro.encoder import AvroEncoder
+from cdc_encoder_avro.options import AvroOptions
+from cdc_schema_registry import unframe
+
+from cdc_core import (
+    ColumnType,
+    ConfigError,
+    ContractError,
+    EncodeError,
+    EncoderContext,
+    EnvelopeOptions,
+    Kind,
+    Op,
+    RowBatch,
+    Timestamp,
+)
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+NUMERIC = ColumnType(kind=Kind.DECIMAL, source="numeric(5,2)", precision=5, scale=2)
+FOO = {"a": INT, "b": TEXT}
+UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
+MVCC = Timestamp(1_701_102_296_000_000_000)
+FLAGS = ("diff", "updated", "mvcc_timestamp", "key_in_value", "topic_in_value")
+
+
+def encoder_with(*, output: str = "messages", options: AvroOptions | None = None, **envelope: Any) -> AvroEncoder:
+    options = options or AvroOptions(confluent_schema_registry="http://user:secret@registry:8081")
+    context = EncoderContext(changefeed="feed", envelope=EnvelopeOptions(**envelope), options=options, output=output)
+    return AvroEncoder(context)
+
+
+@pytest.fixture
+def history(make_rows: Any, row: Any) -> RowBatch:
+    """Insert, update, delete and scan of one row, with before images."""
+    rows: RowBatch = make_rows(
+        FOO,
+        [
+            row(op=Op.INSERT, after={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
+            row(op=Op.UPDATE, after={"a": 1, "b": "y"}, before={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
+            row(op=Op.DELETE, before={"a": 1, "b": "y"}, updated=Timestamp(2, 3), mvcc=MVCC),
+            row(op=Op.SCAN, after={"a": 1, "b": None}, updated=UPDATED, mvcc=MVCC),
+        ],
+        primary_key=["a"],
+        diff=True,
+        mvcc=True,
+    )
+    return rows
+
+
+def stamp(value: dict[str, int]) -> str:
+    return str(Timestamp(value["wall"], value["logical"]))
+
+
+def envelopes(rows: RowBatch, *, topic: str, bare: bool) -> list[dict[str, Any]]:
+    """Return what a loop over rows would give fastavro; it ignores the fields that the schema lacks."""
+    columns = {name: rows.column(name).to_pylist() for name in rows.batch.schema.names}
+    return [
+        {
+            "before": columns["before"][index] if "before" in columns else None,
+            "record" if bare else "after": columns["after"][index],
+            "updated": stamp(columns["updated"][index]),
+            "mvcc_timestamp": stamp(columns["mvcc" if "mvcc" in columns else "updated"][index]),
+            "resolved": None,
+            "key": columns["key"][index],
+            "topic": topic,
+        }
+        for index in range(len(rows))
+    ]
+
+
+@pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=len(FLAGS))))
+@pytest.mark.parametrize("envelope", ["wrapped", "bare"])
+def test_every_envelope_is_written_as_fastavro_writes_it(
+    history: RowBatch, registered: Any, envelope: str, flags: tuple[bool, ...]
+) -> None:
+    chosen = dict(zip(FLAGS, flags, strict=True))
+    if envelope == "bare" and chosen["diff"]:
+        chosen["diff"] = False
+    batch = encoder_with(envelope=envelope, **chosen).encode(history, topic="orders")
+    for payloads, expected in (
+        (batch.key, history.column("key").to_pylist()),
+        (batch.value, envelopes(history, topic="orders", bare=envelope == "bare")),
+    ):
+        for payload, value in zip(payloads.to_pylist(), expected, strict=True):
+            schema_id, data = unframe(payload)
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(registered.text(schema_id))), value)
+            assert data == out.getvalue()
+
+
+def test_messages_decode_to_what_went_in(history: RowBatch, registered: Any) -> None:
+    batch = encoder_with(**dict.fromkeys(FLAGS, True)).encode(history, topic="orders")
+    decoder = AvroDecoder(registered.text)
+    assert [decoder.decode_key(key) for key in batch.key.to_pylist()] == [[1]] * 4
+    decoded = [decoder.decode_value(value) for value in batch.value.to_pylist()]
+    assert decoded == envelopes(history, topic="orders", bare=False)
+    assert [decoder.decode_resolved(value) for value in batch.value.to_pylist()] == [None] * 4
+
+
+def test_key_only_has_no_value(history: RowBatch, registered: Any) -> None:
+    batch = encoder_with(envelope="key_only").encode(history, topic="orders")
+    assert batch.value.to_pylist() == [None] * 4
+    assert batch.value.type == pa.large_binary()
+    assert [AvroDecoder(registered.text).decode_key(key) for key in batch.key.to_pylist()] == [[1]] * 4
+    assert [subject for subject, _ in registered.schemas] == ["orders-key"]
+
+
+def test_a_resolved_mark_says_its_timestamp(registered: Any) -> None:
+    payload = encoder_with().encode_resolved("orders", UPDATED)
+    assert AvroDecoder(registered.text).decode_resolved(payload) == UPDATED
+    assert [subject for subject, _ in registered.schemas] == ["orders-value"]
+
+
+def test_schemas_are_registered_once_for_each_version_and_topic(make_rows: Any, row: Any, registered: Any) -> None:
+    one = make_rows(FOO, [row(after={"a": 1, "b": "x"})], primary_key=["a"])
+    two = make_rows({"a": INT, "c": INT}, [row(after={"a": 1, "c": 2})], primary_key=["a"], version=2)
+    encoder = encoder_with()
+    for _ in range(3):
+        encoder.encode(one, topic="orders")
+    assert registered.asked == 2
+    encoder.encode(two, topic="orders")
+    encoder.encode(two, topic="others")
+    assert registered.asked == 6
+    assert [subject for subject, _ in registered.schemas] == [
+        "orders-key", "orders-value", "orders-value", "others-key", "others-value"
+    ]  # fmt: skip
+
+
+def test_slices_of_a_batch_give_the_same_messages(history: RowBatch, registered: Any) -> None:
+    encoder = encoder_with(**dict.fromkeys(FLAGS, True))
+    whole = encoder.encode(history, topic="orders")
+    for start in range(len(history) + 1):
+        for length in range(len(history) + 1 - start):
+            part = history.slice(start, length)
+            for again in (part, RowBatch.from_ipc(part.to_ipc())):
+                batch = encoder.encode(again, topic="orders")
+                assert batch.key.equals(whole.key.slice(start, length))
+                assert batch.value.equals(whole.value.slice(start, length))
+                assert batch.key.type == batch.value.type == pa.large_binary()
+
+
+def test_mvcc_timestamp_falls_back_to_updated(history: RowBatch, registered: Any) -> None:
+    columns = {name: history.column(name) for name in history.batch.schema.names}
+    known = pa.array([True, False, True, False])
+    columns["mvcc"] = pa.compute.if_else(known, columns["mvcc"], pa.scalar(None, columns["mvcc"].type))
+    partly = RowBatch(schema=history.schema, batch=pa.RecordBatch.from_pydict(columns))
+    batch = encoder_with(mvcc_timestamp=True).encode(partly, topic="orders")
+    decoder = AvroDecoder(registered.text)
+    found = [decoder.decode_value(value)["mvcc_timestamp"] for value in batch.value.to_pylist()]
+    assert found == [str(MVCC), str(UPDATED), str(MVCC), str(UPDATED)]
+
+
+def test_diff_needs_before_images_for_updates_and_deletes_only(make_rows: Any, row: Any, registered: Any) -> None:
+    new = make_rows(FOO, [row(op=op, after={"a": 1, "b": "x"}) for op in (Op.INSERT, Op.SCAN)], primary_key=["a"])
+    batch = encoder_with(diff=True).encode(new, topic="orders")
+    decoder = AvroDecoder(registered.text)
+    assert [decoder.decode_value(value)["before"] for value in batch.value.to_pylist()] == [None, None]
+    for op in (Op.UPDATE, Op.DELETE):
+        rows = make_rows(FOO, [row(op=op, after=None, key=(1,))], primary_key=["a"])
+        with pytest.raises(ContractError, match=r"public\.orders.*'before'.*'diff'"):
+            encoder_with(diff=True).encode(rows, topic="orders")
+
+
+def test_what_stands_under_a_missing_row_is_ignored(make_rows: Any, row: Any, registered: Any) -> None:
+    rows = make_rows({"a": INT, "n": NUMERIC}, [row(after={"a": n, "n": "1"}) for n in range(3)], primary_key=["a"])
+    after = RowBatch.struct(
+        rows.schema.after_type,
+        [pa.array([0, 1, 2]), pa.array(["1", "hidden rubbish", "NaN"])],
+        mask=pa.array([False, True, False]),
+    )
+    columns = {name: rows.column(name) for name in rows.batch.schema.names} | {"after": after}
+    rows = RowBatch(schema=rows.schema, batch=pa.RecordBatch.from_pydict(columns))
+    batch = encoder_with().encode(rows, topic="orders")
+    decoded = [AvroDecoder(registered.text).decode_value(value)["after"] for value in batch.value.to_pylist()]
+    assert decoded == [{"a": 0, "n": 1}, None, {"a": 2, "n": "NaN"}]
+
+
+def test_a_value_that_avro_cannot_hold_names_table_column_and_key(make_rows: Any, row: Any, registered: Any) -> None:
+    changes = [row(op=Op.DELETE, key=(1,)), row(after={"a": 2, "n": "1.5"}), row(after={"a": 3, "n": "1,5"})]
+    rows = make_rows({"a": INT, "n": NUMERIC}, changes, primary_key=["a"])
+    for part in (rows, rows.slice(1)):
+        with pytest.raises(EncodeError, match=r"column n of table public\.orders .* key \{'a': 3\}: the decimal '1,5'"):
+            encoder_with().encode(part, topic="orders")
+    changes = [row(after={"a": 1, "n": "1.5"}), row(after={"a": 2, "n": "1000"})]
+    rows = make_rows({"a": INT, "n": NUMERIC}, changes, primary_key=["a"])
+    with pytest.raises(EncodeError, match=r"key \{'a': 2\}: '1000' is no decimal of precision 5 and scale 2"):
+        encoder_with().encode(rows, topic="orders")
+
+
+def test_the_encoder_survives_pickle(history: RowBatch, registered: Any) -> None:
+    encoder = encoder_with(updated=True)
+    copy = pickle.loads(pickle.dumps(encoder))
+    assert copy.encode(history, topic="orders").value.equals(encoder.encode(history, topic="orders").value)
+
+
+def test_messages_without_a_registry_are_refused() -> None:
+    with pytest.raises(ConfigError, match="need the option 'confluent_schema_registry'"):
+        encoder_with(options=AvroOptions()).check([])
