@@ -1,0 +1,178 @@
+"""The servers that the other tests lean on: they are what they say, and bear what tests do to them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker, Listener, SchemaRegistry
+from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, ClusterFactory, Kafka, ProxyFactory, Registry
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from cdc_core import ConfigError
+
+_quiet = logging.getLogger("quiet")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+def send(bootstrap_servers: str, topic: str, limit_s: float = 30.0, **settings: Any) -> str | None:
+    """Send one message and return why it was not accepted, None when it was."""
+    outcome: list[str | None] = []
+    configuration = {name.replace("_", "."): value for name, value in settings.items()}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **configuration}, logger=_quiet)
+    producer.produce(topic, b"x", on_delivery=lambda error, _: outcome.append(None if error is None else str(error)))
+    producer.flush(limit_s)
+    producer.purge()
+    producer.flush(5)
+    return outcome[0]
+
+
+def test_a_broker_takes_messages(kafka_broker: Kafka, topic_prefix: str) -> None:
+    assert send(kafka_broker.bootstrap_servers, f"{topic_prefix}a") is None
+
+
+def test_a_killed_broker_starts_again_with_its_data(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path, settings={"num.partitions": "5"}) as broker:
+        assert send(broker.bootstrap_servers, "a") is None
+        broker.kill()
+        assert not broker.running
+        starter = threading.Thread(target=broker.start)
+        starter.start()
+        starter.join()
+        assert broker.running, "a broker outlives the thread that started it"
+        assert len(list((tmp_path / "data").glob("a-*/*.log"))) == 5
+        assert send(broker.bootstrap_servers, "a") is None
+
+
+def test_a_cluster_goes_on_without_one_broker(kafka_cluster: ClusterFactory) -> None:
+    cluster = kafka_cluster()
+    assert send(cluster.bootstrap_servers, "a") is None
+    cluster.await_in_sync()
+    leader = cluster.leader("a", 0)
+    assert leader is not None
+    leader.kill()
+    assert send(cluster.bootstrap_servers, "a", partitioner="consistent") is None
+    leader.start()
+    cluster.await_in_sync()
+    cluster.elect_preferred_leaders()
+    assert cluster.leader("a", 0) is leader
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [
+        ("SSL", None),
+        ("MTLS", None),
+        ("SASL_PLAINTEXT", "PLAIN"),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-256"),
+        ("SASL_SSL", "PLAIN"),
+        ("SASL_SSL", "SCRAM-SHA-512"),
+    ],
+)
+def test_a_secured_broker_takes_messages_of_those_it_knows_only(
+    secured_broker: KafkaBroker, certificates: Certificates, topic_prefix: str, listener: Listener, mechanism: str
+) -> None:
+    settings: dict[str, Any] = {"security.protocol": "SSL" if listener == "MTLS" else listener}
+    spoiled: dict[str, Any] = {}
+    if "SASL" in listener:
+        settings |= {"sasl.mechanism": mechanism, "sasl.username": KAFKA_USER, "sasl.password": KAFKA_PASSWORD}
+        spoiled = {"sasl.password": "wrong"}
+    if listener != "SASL_PLAINTEXT":
+        settings["ssl.ca.location"] = str(certificates.ca)
+    if listener == "SSL":
+        spoiled = {"ssl.ca.location": str(certificates.stranger_ca)}
+    if listener == "MTLS":
+        settings |= {"ssl.certificate.location": str(certificates.client_cert)}
+        settings |= {"ssl.key.location": str(certificates.client_key)}
+        spoiled = {"ssl.certificate.location": "", "ssl.key.location": ""}
+    address = secured_broker.address(listener)
+    assert send(address, f"{topic_prefix}a", **settings) is None
+    assert send(address, f"{topic_prefix}a", 0.5, **{**settings, **spoiled}) is not None
+
+
+def test_a_registry_refuses_an_incompatible_schema(schema_registry: Registry, topic_prefix: str) -> None:
+    subject = f"{topic_prefix}a-value"
+    with SchemaRegistryClient({"url": schema_registry.url}) as client:
+        client.register_schema(subject, Schema('{"type":"record","name":"a","fields":[]}', "AVRO"))
+        client.set_compatibility(subject, level="BACKWARD")
+        fields = '[{"name":"b","type":"int"}]'
+        with pytest.raises(SchemaRegistryError) as refused:
+            client.register_schema(subject, Schema(f'{{"type":"record","name":"a","fields":{fields}}}', "AVRO"))
+    assert refused.value.http_status_code == 409
+
+
+def test_a_proxy_demands_password_and_certificate(registry_proxy: ProxyFactory, certificates: Certificates) -> None:
+    proxy = registry_proxy(user="bob", password="secret", certificates=certificates, demand_client_certificate=True)
+    tls = {
+        "ssl.ca.location": str(certificates.ca),
+        "ssl.certificate.location": str(certificates.client_cert),
+        "ssl.key.location": str(certificates.client_key),
+    }
+    known = {"url": proxy.url, "basic.auth.user.info": "bob:secret", **tls}
+    with SchemaRegistryClient(known) as client:
+        assert isinstance(client.get_subjects(), list)
+    assert proxy.requests[-1].startswith("GET /subjects")
+    with (
+        SchemaRegistryClient({**known, "basic.auth.user.info": "bob:wrong"}) as client,
+        pytest.raises(SchemaRegistryError, match="Unauthorized"),
+    ):
+        client.get_subjects()
+    context = ssl.create_default_context(cafile=str(certificates.ca))
+    with pytest.raises(OSError, match=r"CERTIFICATE_REQUIRED|reset|EOF"):
+        urllib.request.urlopen(f"{proxy.url}/subjects", context=context)
+
+
+def test_servers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, pathlib\n"
+        "from cdc_sink_kafka.demo.servers import SchemaRegistry\n"
+        "registry = SchemaRegistry(pathlib.Path(sys.argv[1]))\n"
+        "registry.start()\n"
+        "print(registry.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert run.returncode == -9
+    pid = int(run.stdout)
+    gone = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)[1] == []
+    assert gone
+
+
+def test_a_registry_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with SchemaRegistry(tmp_path / "first") as first:
+        second = SchemaRegistry(tmp_path / "second")
+        second.port = first.port
+        second._answers = lambda: False  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match=r"ended while starting: (.|\n)*in use by another process"):
+            second.start()
+
+
+def test_a_machine_without_java_or_maven_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    broker = KafkaBroker(tmp_path / "broker")
+    with pytest.raises(ConfigError, match="apt-get install maven"):
+        broker.start()
+    (tmp_path / "mvn").write_text(f"#!{os.path.realpath('/bin/sh')}\necho no such thing\nexit 1\n")
+    (tmp_path / "mvn").chmod(0o755)
+    with pytest.raises(ConfigError, match="mvn did not bring Apache Kafka: no such thing"):
+        broker.start()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    (tmp_path / "setpriv").symlink_to("/usr/bin/setpriv")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigError, match="default-jre-headless"):
+        broker.start()

@@ -1,0 +1,162 @@
+"""Fixtures of real brokers and registries: of our own, or external ones where the environment names them.
+
+A server that cannot be had is an error of the test, never a skip.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Protocol
+
+import pytest
+from cdc_sink_kafka.demo.servers import (
+    Certificates,
+    KafkaBroker,
+    KafkaCluster,
+    KafkaSecurity,
+    SchemaRegistry,
+    make_certificates,
+)
+from cdc_testing.registry_proxy import RegistryProxy
+
+__all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "ClusterFactory", "Kafka", "ProxyFactory", "Registry"]
+
+KAFKA_USER = "alice"
+KAFKA_PASSWORD = "Wonder/land+&%40 secret"
+"""Known to `secured_broker`; it needs quoting in a URI."""
+
+
+class Kafka(Protocol):
+    """A broker as a client sees it."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+class Registry(Protocol):
+    """A schema registry as a client sees it."""
+
+    @property
+    def url(self) -> str: ...
+
+
+class ClusterFactory(Protocol):
+    """Starts a cluster that ends with the test."""
+
+    def __call__(
+        self, *, nodes: int = 3, settings: Mapping[str, str] | None = None, security: KafkaSecurity | None = None
+    ) -> KafkaCluster: ...
+
+
+class ProxyFactory(Protocol):
+    """Starts a proxy of the session's registry that ends with the test."""
+
+    def __call__(
+        self,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        certificates: Certificates | None = None,
+        demand_client_certificate: bool = False,
+    ) -> RegistryProxy: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _ExternalKafka:
+    bootstrap_servers: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ExternalRegistry:
+    url: str
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[Kafka]:
+    """A broker for the whole session, KAFKA_BOOTSTRAP_SERVERS where that is set. Tests that harm one start their own.
+
+    Take `topic_prefix` for topics of the test's own.
+    """
+    external = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if external:
+        yield _ExternalKafka(external)
+        return
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def schema_registry() -> Iterator[Registry]:
+    """A registry for the whole session, SCHEMA_REGISTRY_URL where that is set. Take `topic_prefix` for subjects too."""
+    external = os.environ.get("SCHEMA_REGISTRY_URL")
+    if external:
+        yield _ExternalRegistry(external)
+        return
+    with SchemaRegistry() as registry:
+        yield registry
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """Begins the names of topics and subjects that no other test has, on no server."""
+    return f"t{secrets.token_hex(5)}_"
+
+
+@pytest.fixture
+def kafka_cluster() -> Iterator[ClusterFactory]:
+    """Starts clusters, which tests may harm: `kafka_cluster()` has three brokers, `kafka_cluster(nodes=1)` one."""
+    with ExitStack() as stack:
+
+        def cluster(
+            *, nodes: int = 3, settings: Mapping[str, str] | None = None, security: KafkaSecurity | None = None
+        ) -> KafkaCluster:
+            return stack.enter_context(KafkaCluster(nodes=nodes, settings=settings, security=security))
+
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of a test authority for servers on loopback and for a client."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def secured_broker(certificates: Certificates) -> Iterator[KafkaBroker]:
+    """A broker with all listeners, for the whole session: `secured_broker.address("SASL_SSL")`.
+
+    It knows KAFKA_USER by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, and shows and asks for `certificates`. Its
+    PLAINTEXT listener is for looking at what arrived.
+    """
+    security = KafkaSecurity(certificates=certificates, users={KAFKA_USER: KAFKA_PASSWORD})
+    with KafkaBroker(security=security) as broker:
+        yield broker
+
+
+@pytest.fixture
+def registry_proxy(schema_registry: Registry) -> Iterator[ProxyFactory]:
+    """Starts proxies before the session's registry that demand a password, TLS or a client certificate, or fail."""
+    with ExitStack() as stack:
+
+        def proxy(
+            *,
+            user: str | None = None,
+            password: str | None = None,
+            certificates: Certificates | None = None,
+            demand_client_certificate: bool = False,
+        ) -> RegistryProxy:
+            return stack.enter_context(
+                RegistryProxy(
+                    schema_registry.url,
+                    user=user,
+                    password=password,
+                    certificates=certificates,
+                    demand_client_certificate=demand_client_certificate,
+                )
+            )
+
+        yield proxy
