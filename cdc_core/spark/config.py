@@ -74,7 +74,8 @@ class RunConfig:
 
     @property
     def key(self) -> tuple[str, int]:
-        return self.job.name, self.job.epoch
+        """What no other attempt has, in this store or another: a worker may serve feeds of one name one after another."""
+        return self.job.feed_id, self.job.epoch
 
     @property
     def tasks_lock(self) -> Path:

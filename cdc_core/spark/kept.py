@@ -23,7 +23,7 @@ Key = tuple[str, int]
 
 
 class Kept(Generic[C]):
-    """A bounded cache of open components by (changefeed, run epoch).
+    """A bounded cache of open components by (id of the changefeed, run epoch).
 
     Python workers outlive queries and take any task, so a module-level instance of this is what keeps connections open.
     A component is out of the cache while it is in use: one that did not end normally is never used again, and a task

@@ -37,6 +37,11 @@ def test_a_config_survives_the_way_through_spark(config: RunConfig) -> None:
     assert RunConfig.from_options({OPTION: config.to_option()}) == config
 
 
+def test_feeds_of_one_name_in_two_stores_are_told_apart(config: RunConfig) -> None:
+    keys = {dataclasses.replace(config, job=config.job.with_run(feed_id=feed, epoch=1)).key for feed in ("a", "b")}
+    assert len(keys) == 2
+
+
 def test_our_errors_leave_with_their_kind_and_their_sentence(config: RunConfig) -> None:
     error = from_wire(left(config, TerminalSinkError("bucket 'x' refuses")))
     assert isinstance(error, TerminalSinkError)
