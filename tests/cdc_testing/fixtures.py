@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.versions import UnavailableError, binaries_of
 
+TESTS = Path(__file__).parents[1]
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def workers_find_the_tests() -> Iterator[None]:
+    """Python workers inherit the environment of the JVM, not `sys.path`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(scope="session")
+def kept_spark(workers_find_the_tests: None) -> Iterator[KeptSpark]:
+    """A Spark that runs in this process share."""
+    spark = KeptSpark()
+    yield spark
+    spark.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import psutil
+from cdc_testing.kept_spark import KeptSpark
+
+from cdc_core.cli import main
 
 __all__ = ["Feed", "eventually"]
 
@@ -96,10 +101,14 @@ class Feed:
             self._kill_all()
             raise AssertionError(f"the run did not end in {limit_s:.0f} s\n{self.log_tail()}") from None
 
-    def once(self, *, limit_s: float = LIMIT_S) -> None:
-        """Run with --once and see that it succeeds."""
-        self.start("--once")
-        status = self.wait(limit_s=limit_s)
+    def once(self, spark: KeptSpark | None = None) -> None:
+        """Run with --once and see that it succeeds: in its own process, or in this one on *spark*."""
+        if spark is None:
+            self.start("--once")
+            status = self.wait()
+        else:
+            with spark.lent(), self._logging(), _limited(f"{self.toml} did not end"):
+                status = main(["run", str(self.toml), "--state", str(self.state), "--once"])
         assert status == 0, f"cdc run --once ended with status {status}\n{self.log_tail()}"
 
     def stop(self) -> None:
@@ -119,6 +128,18 @@ class Feed:
             return met
 
         eventually(what, holds, limit_s=limit_s)
+
+    @contextmanager
+    def _logging(self) -> Iterator[None]:
+        """Let what the command says in this process go to the log, and leave logging as it was."""
+        root = logging.getLogger()
+        handlers, level = root.handlers[:], root.level
+        with self.log_path.open("a") as log, redirect_stderr(log):
+            try:
+                yield
+            finally:
+                root.handlers[:] = handlers
+                root.setLevel(level)
 
     def _kill_all(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -167,6 +188,25 @@ class Feed:
 
     def log_tail(self) -> str:
         return "\n".join(self.log().splitlines()[-25:])
+
+
+@contextmanager
+def _limited(what: str) -> Iterator[None]:
+    """Stop a run in this process, as Ctrl-C does, when it takes too long. Raises: AssertionError then."""
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        signal.raise_signal(signal.SIGINT)
+
+    timer = threading.Timer(LIMIT_S, stop)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+    assert not late.is_set(), f"{what} in {LIMIT_S:.0f} s"
 
 
 def _toml(value: object) -> str:

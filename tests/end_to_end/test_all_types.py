@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from cdc_testing.files import last_resolved, validate
 from cdc_testing.history import HistoryValidator, arrivals, record, recorded
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from cdc_testing.runs import Feed
 from cdc_testing.validators import OrderValidator
@@ -68,7 +69,9 @@ def change(connection: psycopg.Connection[Any], chance: random.Random) -> None:
         connection.commit()
 
 
-def test_every_version_of_every_type_arrives_with_the_one_before_it(database: str, tmp_path: Path) -> None:
+def test_every_version_of_every_type_arrives_with_the_one_before_it(
+    database: str, tmp_path: Path, kept_spark: KeptSpark
+) -> None:
     chance = random.Random(4)
     with psycopg.connect(database) as connection:
         connection.execute(TYPES)
@@ -88,10 +91,10 @@ def test_every_version_of_every_type_arrives_with_the_one_before_it(database: st
             for _ in range(600):
                 change(connection, chance)
             feed.stop()
-            feed.once()
+            feed.once(kept_spark)
             for _ in range(200):
                 change(connection, chance)
-            feed.once()
+            feed.once(kept_spark)
         order = OrderValidator()
         validate(feed.files, [order])
         assert order.failures() == []

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
 from cdc_testing.files import last_resolved
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
 
 pytestmark = pytest.mark.slow
 
 SMALL_STEPS = {"max_step_bytes": "1MB", "scan_round": "500ms"}
+Finish = Callable[[Feed, str], None]
 
 
 @pytest.fixture
@@ -28,12 +30,20 @@ def files(feed: Feed) -> int:
     return sum(1 for _ in feed.files.rglob("*.ndjson"))
 
 
-def finish(feed: Feed, uri: str) -> None:
-    feed.once()
-    assert assert_faithful(feed.files, uri) > 0
+@pytest.fixture
+def finish(kept_spark: KeptSpark) -> Finish:
+    """Let a feed come to the end of what the bank did, and see that it has all of it."""
+
+    def finish(feed: Feed, uri: str) -> None:
+        feed.once(kept_spark)
+        assert assert_faithful(feed.files, uri) > 0
+
+    return finish
 
 
-def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(database: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(
+    database: str, tmp_path: Path, finish: Finish
+) -> None:
     chance = random.Random(1)
     open_bank(database, filler=60_000)
     with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
@@ -46,7 +56,9 @@ def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(datab
     assert "initial scan begins at" in feed.log()
 
 
-def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(database: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(
+    database: str, tmp_path: Path, finish: Finish
+) -> None:
     chance = random.Random(2)
     open_bank(database)
     with Feed(tmp_path, database, TABLES) as feed, Bank(database):
@@ -60,7 +72,7 @@ def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(data
     finish(feed, database)
 
 
-def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tmp_path: Path) -> None:
+def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tmp_path: Path, finish: Finish) -> None:
     chance = random.Random(3)
     open_bank(database, filler=20_000)
     with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
@@ -75,7 +87,7 @@ def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tm
     finish(feed, database)
 
 
-def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path) -> None:
+def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, finish: Finish) -> None:
     open_bank(database)
     with Feed(tmp_path, database, TABLES, options={"retry_backoff": "100ms"}) as feed, Bank(database):
         feed.start()
@@ -87,7 +99,7 @@ def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path) -> None:
     finish(feed, database)
 
 
-def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path: Path) -> None:
+def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path: Path, finish: Finish) -> None:
     chance = random.Random(4)
     uri = own_server.uri()
     open_bank(uri, filler=60_000)
@@ -105,7 +117,7 @@ def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path:
     finish(feed, uri)
 
 
-def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path) -> None:
+def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     open_bank(database)
     with Feed(tmp_path, database, TABLES) as feed:
         with Bank(database):
@@ -116,7 +128,7 @@ def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path) ->
             feed.stop()
         seen = [line for path in feed.files.rglob("*.ndjson") for line in path.read_text().splitlines()]
         assert len(seen) == len(set(seen))
-        feed.once()
+        feed.once(kept_spark)
         all_rows = [line for path in feed.files.rglob("*.ndjson") for line in path.read_text().splitlines()]
         assert len(all_rows) == len(set(all_rows))
     assert_faithful(feed.files, database)

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.audit import audit
 from cdc_testing.files import last_resolved
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
 
 
@@ -23,7 +24,7 @@ def assert_agrees(feed: Feed, uri: str, *tables: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path) -> None:
+def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int, note text)")
         connection.execute("INSERT INTO items SELECT n, 0, 'item ' || n FROM generate_series(1, 50000) n")
@@ -32,12 +33,12 @@ def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path) -> None:
             assert rows(feed) == 50_000
             connection.execute("UPDATE items SET n = n + 1 WHERE id <= 20000")
             connection.execute("DELETE FROM items WHERE id > 49000")
-            feed.once()
+            feed.once(kept_spark)
             assert rows(feed) == 50_000 + 20_000 + 1000
             assert_agrees(feed, database, "items")
             row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
             assert row is not None
-            feed.once()
+            feed.once(kept_spark)
             assert last_resolved(feed.files).wall >= row[0] * 1000
             assert rows(feed) == 71_000
             assert feed.log().count("initial scan begins at") == 1
@@ -45,7 +46,7 @@ def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_path: Path) -> None:
+def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, note text)")
         connection.execute("INSERT INTO items SELECT n, repeat('x', 200) FROM generate_series(1, 100000) n")
@@ -54,7 +55,7 @@ def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_pat
         feed.until("half of the scan", lambda: rows(feed) > 40_000)
         feed.kill_driver()
         delivered = rows(feed)
-        feed.once()
+        feed.once(kept_spark)
         begins = [tuple(map(int, found)) for found in re.findall(r"scan begins at (\d+) of (\d+)", feed.log())]
         assert begins[0][0] == 0
         done, total = begins[1]
@@ -65,17 +66,19 @@ def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_pat
 
 
 @pytest.mark.slow
-def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(database: str, tmp_path: Path) -> None:
+def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(
+    database: str, tmp_path: Path, kept_spark: KeptSpark
+) -> None:
     with psycopg.connect(database, autocommit=True) as connection, Feed(tmp_path, database, ["items"]) as feed:
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
         connection.execute("INSERT INTO items VALUES (1, 'one')")
-        feed.once()
+        feed.once(kept_spark)
         connection.execute("INSERT INTO items VALUES (2, 'two')")
         connection.execute("ALTER TABLE items ADD COLUMN b int")
         connection.execute("INSERT INTO items VALUES (3, 'three', 3)")
         connection.execute("ALTER TABLE items DROP COLUMN a")
         connection.execute("INSERT INTO items VALUES (4, 4)")
-        feed.once()
+        feed.once(kept_spark)
         found = {}
         versions = set()
         for path in sorted(feed.files.rglob("*.ndjson")):
@@ -93,18 +96,18 @@ def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(
 
 
 @pytest.mark.slow
-def test_diff_carries_the_row_before(database: str, tmp_path: Path) -> None:
+def test_diff_carries_the_row_before(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
         connection.execute("ALTER TABLE items REPLICA IDENTITY FULL")
         options = {"diff": True, "mvcc_timestamp": True, "topic_in_value": True, "full_table_name": True}
         with Feed(tmp_path, database, ["items"], options=options) as feed:
-            feed.once()
+            feed.once(kept_spark)
             connection.execute("INSERT INTO items VALUES (1, 'one')")
             connection.execute("UPDATE items SET a = 'uno'")
             connection.execute("UPDATE items SET id = 2")
             connection.execute("DELETE FROM items")
-            feed.once()
+            feed.once(kept_spark)
         lines = [line for path in sorted(feed.files.rglob("*.ndjson")) for line in path.read_text().splitlines()]
         found = [json.loads(line) for line in lines]
         assert [(row["key"], row["before"], row["after"]) for row in found] == [

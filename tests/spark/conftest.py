@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cdc_testing.engine import Journal, counter_job
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
 
 from cdc_core.progress import ProgressStore, store_url
 from cdc_core.status import Status
 
-TESTS = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def workers_find_the_tests() -> Iterator[None]:
-    """Python workers inherit the environment, not `sys.path`."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), before]))
-    yield
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
-
 
 class Engine:
     """Runs counting changefeeds that share a state directory; `script` pulls their strings."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, spark: KeptSpark) -> None:
         self.directory = directory
+        self.spark = spark
         self.script = Script(directory)
         self.store = ProgressStore(store_url(directory))
         self.statuses: list[Status] = []
@@ -45,10 +33,13 @@ class Engine:
         once: bool = True,
         watch: Callable[[Status], None] | None = None,
         within_s: float = 150.0,
-        warm_up: bool = False,
+        own_spark: bool = False,
         **job: Any,
     ) -> int:
-        """Run to the end. *watch* sees every status. Raises: what the run raises; AssertionError when it takes long."""
+        """Run to the end. *watch* sees every status. Raises: what the run raises; AssertionError when it takes long.
+
+        Runs share a warm session, other than with *own_spark*.
+        """
         from cdc_core.spark import runner
 
         deadline = time.monotonic() + within_s
@@ -59,9 +50,11 @@ class Engine:
             if watch is not None:
                 watch(status)
 
-        with pytest.MonkeyPatch.context() as patch:
-            if not warm_up:
-                patch.setattr(runner, "warm_up", lambda *_, **__: None)
+        with ExitStack() as stack:
+            if own_spark:
+                self.spark.close()
+            else:
+                stack.enter_context(self.spark.lent())
             changefeed = counter_job(self.directory, **job)
             return runner.run(changefeed, store=self.store, state_dir=self.directory, once=once, status=show)
 
@@ -90,10 +83,10 @@ def script(tmp_path: Path) -> Script:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(tmp_path)
+def engine(tmp_path: Path, kept_spark: KeptSpark) -> Engine:
+    return Engine(tmp_path, kept_spark)
 
 
 @pytest.fixture(scope="module")
-def make_engine(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Engine]:
-    return lambda: Engine(tmp_path_factory.mktemp("engine"))
+def make_engine(tmp_path_factory: pytest.TempPathFactory, kept_spark: KeptSpark) -> Callable[[], Engine]:
+    return lambda: Engine(tmp_path_factory.mktemp("engine"), kept_spark)

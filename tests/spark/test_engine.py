@@ -19,7 +19,7 @@ TOTAL = 3000
 def finished(make_engine: Callable[[], Engine]) -> Engine:
     """A run with `once` that has ended: three steps, and one without rows for the rest of the clock."""
     engine = make_engine()
-    assert engine.run(total=TOTAL, rows_per_step=1000, warm_up=True) == 0
+    assert engine.run(total=TOTAL, rows_per_step=1000, own_spark=True) == 0
     return engine
 
 

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from cdc_testing.kept_spark import KeptSpark
 
 from cdc_core.errors import ConfigError
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
@@ -56,6 +57,13 @@ def test_java_home_comes_before_the_path(path: Path, tmp_path: Path, monkeypatch
         require_java()
 
 
+@pytest.fixture
+def no_session(kept_spark: KeptSpark) -> None:
+    """There is no session in this process yet."""
+    kept_spark.close()
+
+
+@pytest.mark.usefixtures("no_session")
 def test_a_session_has_the_settings_that_the_engine_relies_on(tmp_path: Path) -> None:
     session = open_session("t", {"spark.ui.retainedJobs": "7"}, log_path=tmp_path / "log")
     try:
@@ -72,6 +80,7 @@ def test_a_session_has_the_settings_that_the_engine_relies_on(tmp_path: Path) ->
     assert not is_alive(session)
 
 
+@pytest.mark.usefixtures("no_session")
 def test_a_session_can_be_closed_twice_and_followed_by_another(tmp_path: Path) -> None:
     first = open_session("t", {}, log_path=tmp_path / "log")
     close_session(first)

@@ -1,0 +1,60 @@
+"""One Spark for many runs of this process, so that a test does not pay for a start that it proves nothing about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["KeptSpark"]
+
+
+class KeptSpark:
+    """The session that runs inside `lent` share, with its JVM and Python workers; opened when the first one asks.
+
+    A run still believes that it opens and closes a session of its own; one whose JVM died gets a new one. What a
+    session's own settings, start, log or end have to do with needs a run outside `lent`, after `close`.
+    """
+
+    def __init__(self) -> None:
+        self._session: SparkSession | None = None
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Let runs inside the block have the kept session, without a warm-up."""
+        from cdc_core.spark import runner
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runner, "open_session", self._open)
+            patch.setattr(runner, "close_session", self._close_dead)
+            patch.setattr(runner, "warm_up", lambda *_, **__: None)
+            yield
+
+    def close(self) -> None:
+        """End the session; the next run starts one."""
+        from cdc_core.spark.session import close_session
+
+        if self._session is not None:
+            close_session(self._session)
+        self._session = None
+
+    def _open(self, name: str, spark: Mapping[str, str], *, log_path: Path) -> SparkSession:
+        from cdc_core.spark.session import is_alive, open_session
+
+        assert not spark, "settings need a session of their own"
+        if self._session is None or not is_alive(self._session):
+            self.close()
+            self._session = open_session(name, {}, log_path=log_path)
+        return self._session
+
+    def _close_dead(self, session: SparkSession) -> None:
+        from cdc_core.spark.session import close_session, is_alive
+
+        if not is_alive(session):
+            close_session(session)
