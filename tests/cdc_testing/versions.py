@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import shutil
@@ -34,15 +35,17 @@ def binaries_of(major: int) -> Path:
     if (installed / "initdb").exists():
         return installed
     cached = _CACHE / str(major)
-    if not cached.exists():
-        _fetch(_RELEASES[major], cached)
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with (_CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may want it at once
+        if not cached.exists():
+            _fetch(_RELEASES[major], cached)
     return cached / "bin"
 
 
 def _fetch(release: str, target: Path) -> None:
     if shutil.which("mvn") is None:
         raise UnavailableError(f"PostgreSQL {release} is not installed, and there is no mvn to fetch it")
-    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={_ARTIFACT}:{release}"]
         command.append(f"-DoutputDirectory={scratch}")
