@@ -74,7 +74,7 @@ class RunConfig:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What no other attempt has, in this store or another: a worker may serve feeds of one name one after another."""
+        """What no other attempt has, in any store: a worker may serve feeds of one name one after another."""
         return self.job.feed_id, self.job.epoch
 
     @property
