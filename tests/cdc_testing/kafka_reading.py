@@ -1,0 +1,210 @@
+"""What a real consumer reads from Kafka, byte for byte, and topics made and unmade."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cdc_sink_kafka.demo.servers import admin_client
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as ClientMessage
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+__all__ = [
+    "Message",
+    "add_partitions",
+    "by_partition",
+    "consumer",
+    "create_topic",
+    "delete_topic",
+    "partitions_of",
+    "read_topics",
+]
+
+_LIMIT_S = 60.0
+_quiet = logging.getLogger(f"{__name__}.client")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message; a `value` of None is a tombstone. `timestamp_ms` is what the broker says of it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+
+def read_topics(
+    bootstrap_servers: str,
+    topics: Iterable[str],
+    *,
+    settings: Mapping[str, str | int | float | bool] | None = None,
+    limit_s: float = _LIMIT_S,
+) -> list[Message]:
+    """Return all that *topics* hold by now, in the order in which a consumer of all their partitions got it.
+
+    Within a partition that is the order of the log. What is written meanwhile may be left out. *settings* are further
+    ones of the consumer, such as those of security. Raises: TimeoutError when that takes longer than *limit_s*.
+    """
+    with consumer(bootstrap_servers, settings) as client:
+        ends = _ends(client, topics, limit_s)
+        client.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
+        found: list[Message] = []
+        deadline = time.monotonic() + limit_s
+        while ends:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {limit_s:.0f} s and {len(found)} messages these are not at an end: {ends}")
+            for message in client.consume(20_000, timeout=0.2):
+                place = _place(message)
+                error = message.error()
+                if error is None:
+                    found.append(_copied(message))
+                    if found[-1].offset + 1 >= ends.get(place, 0):
+                        ends.pop(place, None)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ends.pop(place, None)
+                elif not error.retriable():
+                    raise KafkaException(error)
+        return found
+
+
+def by_partition(messages: Iterable[Message]) -> dict[tuple[str, int], list[Message]]:
+    """Return the messages of each topic and partition that has any, in order."""
+    found: dict[tuple[str, int], list[Message]] = {}
+    for message in messages:
+        found.setdefault(message.place, []).append(message)
+    return found
+
+
+def partitions_of(bootstrap_servers: str, topics: Iterable[str]) -> list[tuple[str, int]]:
+    """Return every partition of *topics* as (topic, partition). Raises: KafkaException when one is not there."""
+    with consumer(bootstrap_servers) as client:
+        return [(topic, partition) for topic in topics for partition in _partitions(client, topic, _LIMIT_S)]
+
+
+@contextmanager
+def consumer(
+    bootstrap_servers: str, settings: Mapping[str, str | int | float | bool] | None = None
+) -> Iterator[Consumer]:
+    """Yield a consumer of no group, which tells of ends of partitions and keeps quiet; for `assign`."""
+    client = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "allow.auto.create.topics": False,
+            "fetch.wait.max.ms": 20,
+            "queued.min.messages": 1_000_000,
+            "log_level": 0,
+            **(settings or {}),
+        },
+        logger=_quiet,
+    )
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def create_topic(
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    partitions: int = 1,
+    replication: int = -1,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """Return when *topic* is there and each of its partitions has a leader. *replication* -1 is as the broker likes."""
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config or {}))
+    with admin_client(bootstrap_servers) as admin:
+        admin.create_topics([new], operation_timeout=30)[topic].result(_LIMIT_S)
+    _await_partitions(bootstrap_servers, topic, partitions)
+
+
+def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
+    """Return when *topic* has *total* partitions, each with a leader."""
+    with admin_client(bootstrap_servers) as admin:
+        admin.create_partitions([NewPartitions(topic, total)], operation_timeout=30)[topic].result(_LIMIT_S)
+    _await_partitions(bootstrap_servers, topic, total)
+
+
+def delete_topic(bootstrap_servers: str, topic: str) -> None:
+    """Return when *topic* is gone."""
+    with admin_client(bootstrap_servers) as admin:
+        admin.delete_topics([topic], operation_timeout=30)[topic].result(_LIMIT_S)
+        _await(lambda: topic not in admin.list_topics(timeout=10).topics, f"topic {topic} is still there")
+
+
+def _await_partitions(bootstrap_servers: str, topic: str, count: int) -> None:
+    def led() -> bool:
+        found = admin.list_topics(timeout=10).topics.get(topic)
+        leaders = [partition.leader for partition in found.partitions.values()] if found else []
+        return len(leaders) == count and min(leaders) >= 0
+
+    with admin_client(bootstrap_servers) as admin:
+        _await(led, f"topic {topic} does not come to {count} partitions with leaders")
+
+
+def _await(condition: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(otherwise)
+        pause.wait(0.02)
+
+
+def _ends(client: Consumer, topics: Iterable[str], limit_s: float) -> dict[tuple[str, int], int]:
+    """Return the high watermark of every partition that holds anything."""
+    ends = {}
+    for topic in topics:
+        for partition in _partitions(client, topic, limit_s):
+            low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=limit_s)
+            if high > low:
+                ends[topic, partition] = high
+    return ends
+
+
+def _partitions(client: Consumer, topic: str, limit_s: float) -> list[int]:
+    found = client.list_topics(topic, timeout=limit_s).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return sorted(found.partitions)
+
+
+def _place(message: ClientMessage) -> tuple[str, int]:
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return topic, partition
+
+
+def _copied(message: ClientMessage) -> Message:
+    offset = message.offset()
+    assert offset is not None
+    headers = tuple((str(name), _bytes(value)) for name, value in message.headers() or ())
+    return Message(
+        *_place(message), offset, _bytes(message.key()), _bytes(message.value()), headers, message.timestamp()[1]
+    )
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    assert not isinstance(value, str)
+    return value
