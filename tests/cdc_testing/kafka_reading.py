@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 from cdc_sink_kafka.demo.servers import admin_client
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -197,11 +198,18 @@ def _place(message: ClientMessage) -> tuple[str, int]:
 
 
 def _copied(message: ClientMessage) -> Message:
+    topic, partition = _place(message)
     offset = message.offset()
     assert offset is not None
-    headers = tuple((str(name), _bytes(value)) for name, value in message.headers() or ())
+    headers = cast(Sequence[tuple[str, bytes | None]], message.headers() or ())
     return Message(
-        *_place(message), offset, _bytes(message.key()), _bytes(message.value()), headers, message.timestamp()[1]
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=tuple(headers),
+        timestamp_ms=message.timestamp()[1],
     )
 
 
