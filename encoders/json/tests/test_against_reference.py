@@ -21,7 +21,8 @@ from cdc_core import ColumnType, EncoderContext, EnvelopeOptions, Kind, Op, RowB
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _DAY = 86_400_000_000
-_OPTIONS = ("updated", "diff", "mvcc_timestamp", "key_in_value", "topic_in_value")
+_METADATA = ("updated", "mvcc_timestamp", "key_in_value", "topic_in_value")
+_PLACES = {"wrapped": (*_METADATA, "diff"), "bare": _METADATA, "row": (), "key_only": ()}
 _CYCLE_DAYS = 146_097
 """400 years, after which the calendar repeats itself."""
 
@@ -128,12 +129,25 @@ class Case:
     rows: list[dict[str, Any]]
     envelope: EnvelopeOptions
 
-    def reference(self, row: Mapping[str, Any]) -> tuple[str, str]:
+    def reference(self, row: Mapping[str, Any]) -> tuple[str, str | None]:
         """Return key and value of the message of *row*."""
         key = "[" + ", ".join(self.columns[name].write(row["key"][name]) for name in self.primary_key) + "]"
-        fields = {"after": self._object(row["after"])}
-        if self.envelope.diff:
-            fields["before"] = self._object(row["before"])
+        return key, self._value(row, self._metadata(row, key))
+
+    def _value(self, row: Mapping[str, Any], metadata: dict[str, str]) -> str | None:
+        envelope, after = self.envelope.envelope, row["after"]
+        if envelope == "wrapped":
+            before = {"before": self._object(row["before"])} if self.envelope.diff else {}
+            return self._joined({"after": self._object(after)} | before | metadata)
+        if envelope == "bare":
+            fields = self._fields(dict.fromkeys(self.columns) | row["key"] if after is None else after)
+            return self._joined(fields | ({"__crdb__": self._joined(metadata)} if metadata else {}))
+        if after is None:
+            return None
+        return self._object(after) if envelope == "row" else ""
+
+    def _metadata(self, row: Mapping[str, Any], key: str) -> dict[str, str]:
+        fields = {}
         if self.envelope.key_in_value:
             fields["key"] = key
         if self.envelope.mvcc_timestamp:
@@ -142,20 +156,24 @@ class Case:
             fields["topic"] = '"the \\"topic\\""'
         if self.envelope.updated:
             fields["updated"] = f'"{row["updated"].wall}.{row["updated"].logical:010d}"'
-        return key, "{" + ", ".join(f'"{name}": {fields[name]}' for name in sorted(fields)) + "}"
+        return fields
 
     def _object(self, values: Mapping[str, Any] | None) -> str:
-        if values is None:
-            return "null"
-        texts = {name: "null" if values[name] is None else self.columns[name].write(values[name]) for name in values}
-        return "{" + ", ".join(f"{string(name)}: {texts[name]}" for name in sorted(texts)) + "}"
+        return "null" if values is None else self._joined(self._fields(values))
+
+    def _fields(self, values: Mapping[str, Any]) -> dict[str, str]:
+        return {name: "null" if values[name] is None else self.columns[name].write(values[name]) for name in values}
+
+    def _joined(self, fields: Mapping[str, str]) -> str:
+        return "{" + ", ".join(f"{string(name)}: {fields[name]}" for name in sorted(fields)) + "}"
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     columns = draw(st.dictionaries(_text, st.sampled_from(SAMPLES), min_size=1, max_size=6))
     primary_key = draw(st.lists(st.sampled_from(sorted(columns)), min_size=1, max_size=3, unique=True))
-    options = draw(st.builds(EnvelopeOptions, **{name: st.booleans() for name in _OPTIONS}))
+    envelope = draw(st.sampled_from(sorted(_PLACES)))
+    options = EnvelopeOptions(envelope=envelope, **{name: draw(st.booleans()) for name in _PLACES[envelope]})
     nullable = {name for name in columns if name not in primary_key and draw(st.booleans())}
     image = st.fixed_dictionaries(
         {name: st.none() | one.values if name in nullable else one.values for name, one in columns.items()}
@@ -206,14 +224,16 @@ def test_messages_of_random_rows_are_those_of_the_reference(
     batch = encoder.encode(rows, topic='the "topic"')
     wanted = [case.reference(one) for one in case.rows[start : start + length]]
     assert [key.decode() for key in batch.key.to_pylist()] == [key for key, _ in wanted]
-    assert [value.decode() for value in batch.value.to_pylist()] == [value for _, value in wanted]
-    lines = encoder.open_body('the "topic"').write(rows)
-    assert bytes(lines).decode() == "".join(value + "\n" for _, value in wanted)
-    assert not any(b"\n" in value or b"\r" in value for value in batch.value.to_pylist())
-    for key, value in zip(batch.key.to_pylist(), batch.value.to_pylist(), strict=True):
-        decoded = decode_value(value)
-        assert len(decode_key(key)) == len(case.primary_key)
-        assert decoded["after"] is None or decoded["after"].keys() == case.columns.keys()
+    values = batch.value.to_pylist()
+    assert [value if value is None else value.decode() for value in values] == [value for _, value in wanted]
+    assert not any(b"\n" in value or b"\r" in value for value in values if value is not None)
+    if None not in values:
+        lines = encoder.open_body('the "topic"').write(rows)
+        assert bytes(lines).decode() == "".join(f"{value}\n" for _, value in wanted)
+    assert all(len(decode_key(key)) == len(case.primary_key) for key in batch.key.to_pylist())
+    if case.envelope.envelope == "wrapped":
+        decoded = [decode_value(value)["after"] for value in values]
+        assert all(after is None or after.keys() == case.columns.keys() for after in decoded)
 
 
 @settings(max_examples=200, deadline=None)

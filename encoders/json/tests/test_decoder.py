@@ -42,3 +42,12 @@ def test_lines_must_be_whole() -> None:
 def test_a_resolved_mark_is_told_from_a_row() -> None:
     assert decode_resolved(b'{"resolved":"12.0000000003"}') == Timestamp(12, 3)
     assert decode_resolved(b'{"after": {"resolved": "12.0000000003"}}') is None
+
+
+@pytest.mark.parametrize("envelope", ["bare", "row", "key_only"])
+def test_without_wrapping_a_resolved_mark_is_told_from_rows_and_tombstones(envelope: str) -> None:
+    assert decode_resolved(b'{"__crdb__":{"resolved":"12.0000000003"}}', envelope=envelope) == Timestamp(12, 3)
+    assert decode_resolved(b'{"resolved": "12.0000000003"}', envelope=envelope) is None
+    assert decode_resolved(b'{"__crdb__": {"updated": "12.0000000003"}, "a": 1}', envelope=envelope) is None
+    assert decode_resolved(b"", envelope=envelope) is None
+    assert decode_resolved(None, envelope=envelope) is None

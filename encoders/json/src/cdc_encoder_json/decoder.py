@@ -15,7 +15,10 @@ _MOST_INT_DIGITS = 4000
 
 
 def decode_value(payload: bytes) -> dict[str, Any]:
-    """Return the envelope in a message's value. Raises: ValueError when it is not one JSON object."""
+    """Return the envelope in a message's value, or the row that has none.
+
+    Raises: ValueError when it is not one JSON object.
+    """
     value = _decode(payload)
     if not isinstance(value, dict):
         raise ValueError(f"not a JSON object: {payload[:80]!r}")
@@ -38,10 +41,14 @@ def decode_lines(body: bytes) -> list[dict[str, Any]]:
     return [decode_value(line) for line in lines]
 
 
-def decode_resolved(payload: bytes) -> Timestamp | None:
-    """Return the timestamp of a resolved payload, or None when *payload* is a row's value."""
-    value = decode_value(payload)
-    return Timestamp.parse(value["resolved"]) if value.keys() == {"resolved"} else None
+def decode_resolved(payload: bytes | None, *, envelope: str = "wrapped") -> Timestamp | None:
+    """Return the timestamp of a resolved payload, or None when *payload* is a row's value or tombstone."""
+    if not payload:
+        return None
+    value: Any = decode_value(payload)
+    if envelope != "wrapped":
+        value = value["__crdb__"] if value.keys() == {"__crdb__"} else None
+    return Timestamp.parse(value["resolved"]) if isinstance(value, dict) and value.keys() == {"resolved"} else None
 
 
 def _decode(payload: bytes) -> Any:

@@ -12,6 +12,6 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         target="cdc_encoder_json.encoder:JsonEncoder",
         options="cdc_encoder_json.options:JsonOptions",
         summary="JSON messages, or files of newline-delimited JSON",
-        envelopes=frozenset({"wrapped"}),
+        envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),
         outputs=frozenset({"messages", "files"}),
     )

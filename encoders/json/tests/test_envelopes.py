@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_encoder_json.envelopes import ENVELOPES
+from cdc_encoder_json.options import JsonOptions
+from cdc_encoder_json.plugin import cdc_register_encoders
+
+from cdc_core import (
+    ColumnType,
+    ConfigError,
+    ContractError,
+    EncoderContext,
+    EnvelopeOptions,
+    Kind,
+    Op,
+    OptionError,
+    RowBatch,
+    Timestamp,
+)
+from cdc_core.encoder import NewlineBody
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
+UPDATED_TEXT = "1701102296662969433.0000000007"
+METADATA = {"updated": True, "mvcc_timestamp": True, "key_in_value": True, "topic_in_value": True}
+
+
+def encoder_with(envelope: str, **options: bool) -> JsonEncoder:
+    wanted = EnvelopeOptions(envelope=envelope, **options)
+    return JsonEncoder(EncoderContext(changefeed="feed", envelope=wanted, options=JsonOptions()))
+
+
+def values(rows: RowBatch, envelope: str, **options: bool) -> list[str | None]:
+    found = encoder_with(envelope, **options).encode(rows, topic="foo").value.to_pylist()
+    return [value if value is None else value.decode() for value in found]
+
+
+@pytest.fixture
+def history(make_rows: Any, row: Any) -> RowBatch:
+    """Insert, update, delete and scan of one row."""
+    after = {"a": 1, "b": "x", "Z": None, "~": 0}
+    changes = [
+        row(op=Op.INSERT, after=after, updated=UPDATED),
+        row(op=Op.UPDATE, after=after | {"b": "y"}, updated=UPDATED),
+        row(op=Op.DELETE, key=(1,), updated=UPDATED),
+        row(op=Op.SCAN, after=after | {"b": None}, updated=UPDATED),
+    ]
+    rows: RowBatch = make_rows({"a": INT, "b": TEXT, "Z": INT, "~": INT}, changes, primary_key=["a"])
+    return rows
+
+
+def test_a_bare_value_is_the_row_and_a_deleted_one_its_key_and_nulls(history: RowBatch) -> None:
+    assert values(history, "bare") == [
+        '{"Z": null, "a": 1, "b": "x", "~": 0}',
+        '{"Z": null, "a": 1, "b": "y", "~": 0}',
+        '{"Z": null, "a": 1, "b": null, "~": null}',
+        '{"Z": null, "a": 1, "b": null, "~": 0}',
+    ]
+
+
+def test_metadata_of_a_bare_value_stands_among_its_columns(history: RowBatch) -> None:
+    metadata = f'{{"key": [1], "mvcc_timestamp": "{UPDATED_TEXT}", "topic": "foo", "updated": "{UPDATED_TEXT}"}}'
+    assert values(history, "bare", **METADATA)[1:3] == [
+        f'{{"Z": null, "__crdb__": {metadata}, "a": 1, "b": "y", "~": 0}}',
+        f'{{"Z": null, "__crdb__": {metadata}, "a": 1, "b": null, "~": null}}',
+    ]
+    assert values(history, "bare", updated=True)[0] == (
+        f'{{"Z": null, "__crdb__": {{"updated": "{UPDATED_TEXT}"}}, "a": 1, "b": "x", "~": 0}}'
+    )
+
+
+def test_a_deleted_row_keeps_its_whole_key_whatever_its_order(make_rows: Any, row: Any) -> None:
+    columns = {"x": INT, "b": TEXT, "a": INT}
+    changes = [row(op=Op.DELETE, key=("é", 2)), row(after={"x": 1, "b": "", "a": 3})]
+    rows = make_rows(columns, changes, primary_key=["b", "a"])
+    wanted = ['{"a": 2, "b": "é", "x": null}', '{"a": 3, "b": "", "x": 1}']
+    assert values(rows, "bare") == wanted
+    assert values(rows.slice(1), "bare") == wanted[1:]
+
+
+def test_a_row_value_is_the_row_and_a_deleted_one_a_tombstone(history: RowBatch) -> None:
+    assert values(history, "row") == [
+        '{"Z": null, "a": 1, "b": "x", "~": 0}',
+        '{"Z": null, "a": 1, "b": "y", "~": 0}',
+        None,
+        '{"Z": null, "a": 1, "b": null, "~": 0}',
+    ]
+    assert values(history.slice(2, 1), "row") == [None]
+
+
+def test_a_key_only_value_is_empty_and_a_deleted_one_a_tombstone(history: RowBatch) -> None:
+    assert values(history, "key_only") == ["", "", None, ""]
+    assert values(history.slice(0, 2), "key_only") == ["", ""]
+    assert values(history.slice(2, 1), "key_only") == [None]
+
+
+@pytest.mark.parametrize("envelope", sorted(ENVELOPES))
+def test_the_message_key_is_the_same_in_all_envelopes(history: RowBatch, envelope: str) -> None:
+    encoder = encoder_with(envelope)
+    assert encoder.encode(history, topic="foo").key.to_pylist() == [b"[1]"] * 4
+    empty = encoder.encode(history.slice(0, 0), topic="foo")
+    assert (len(empty.key), len(empty.value)) == (0, 0)
+
+
+@pytest.mark.parametrize("envelope", ["bare", "row", "key_only"])
+def test_a_resolved_mark_stands_where_metadata_would(envelope: str) -> None:
+    mark = encoder_with(envelope).encode_resolved("foo", UPDATED)
+    assert mark == f'{{"__crdb__":{{"resolved":"{UPDATED_TEXT}"}}}}'.encode()
+
+
+@pytest.mark.parametrize("envelope", ["row", "key_only"])
+def test_a_tombstone_is_refused_by_files(history: RowBatch, envelope: str) -> None:
+    encoder = encoder_with(envelope)
+    for body in (encoder.open_body("foo"), NewlineBody(encoder, "foo")):
+        with pytest.raises(ContractError, match="tombstone"):
+            body.write(history)
+
+
+def test_files_take_bare_values(history: RowBatch) -> None:
+    lines = bytes(encoder_with("bare").open_body("foo").write(history)).decode()
+    assert lines == "".join(f"{value}\n" for value in values(history, "bare"))
+
+
+@pytest.mark.parametrize("envelope", ["row", "key_only"])
+@pytest.mark.parametrize("option", sorted(METADATA))
+def test_options_without_a_place_in_the_envelope_are_refused(envelope: str, option: str) -> None:
+    with pytest.raises(
+        OptionError, match=f"envelope '{envelope}' has no place for '{option}'; use 'wrapped' or 'bare'"
+    ):
+        encoder_with(envelope, **{option: True})
+
+
+@pytest.mark.parametrize("envelope", ["bare", "row", "key_only"])
+def test_only_a_wrapped_value_has_a_place_for_the_row_before(envelope: str) -> None:
+    with pytest.raises(OptionError, match=f"envelope '{envelope}' has no place for 'diff'; use 'wrapped'"):
+        encoder_with(envelope, diff=True)
+
+
+def test_a_column_that_looks_like_metadata_needs_wrapping(make_rows: Any, row: Any) -> None:
+    rows = make_rows({"a": INT, "__crdb__": INT}, [row(after={"a": 1, "__crdb__": 2})], primary_key=["a"])
+    tables = [(rows.schema, "foo")]
+    for envelope in ("bare", "row"):
+        with pytest.raises(ConfigError, match=r"public\.orders has a column __crdb__.*use envelope 'wrapped'"):
+            encoder_with(envelope).check(tables)
+    for envelope in ("wrapped", "key_only"):
+        encoder_with(envelope).check(tables)
+    assert values(rows, "wrapped") == ['{"after": {"__crdb__": 2, "a": 1}}']
+
+
+def test_every_envelope_is_registered() -> None:
+    (registration,) = cdc_register_encoders()
+    assert registration.envelopes == ENVELOPES.keys()
