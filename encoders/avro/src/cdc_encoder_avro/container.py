@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cdc_core import ContractError, FileBody, RowBatch, TableSchema
 from cdc_core.encoder import joined_values
+from cdc_encoder_avro.pieces import offsets_of
 from cdc_encoder_avro.varints import long_bytes
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ class AvroBody(FileBody):
         elif self._schema is not rows.schema and self._schema != rows.schema:
             raise ContractError(f"a file of table {self._schema.name} was given rows of two schema versions")
         data = joined_values(values)
-        ends = np.frombuffer(values.buffers()[1], np.int64, len(values) + 1, values.offset * 8)
-        ends = ends - ends[0]
+        ends = offsets_of(values)
         row = 0
         while row < len(rows):
             wanted = ends[row] + max(BLOCK_BYTES - self._open_bytes, 1)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Bools", "Ints", "Piece", "binary", "integers", "joined", "looked_up", "ragged", "valid_rows"]
+__all__ = ["Bools", "Ints", "Piece", "binary", "integers", "joined", "looked_up", "offsets_of", "ragged", "valid_rows"]
 
 Piece: TypeAlias = bytes | pa.Array
 Ints = npt.NDArray[np.int64]
@@ -51,6 +51,15 @@ def binary(offsets: Ints, data: npt.NDArray[Any]) -> pa.Array:
     """Return a large_binary array of the bytes *data*, cut at *offsets*."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def offsets_of(array: pa.Array) -> Ints:
+    """Return where each value of a large_binary *array* starts in the concatenation of all, and where the last ends."""
+    if len(array) == 0:
+        return np.zeros(1, np.int64)
+    offsets: Ints = np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
+    first: np.int64 = offsets[0]
+    return offsets - first
 
 
 def looked_up(table: pa.Array, places: npt.NDArray[Any]) -> pa.Array:
