@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,17 +10,18 @@ import pyarrow as pa
 
 from cdc_core import ContractError, FileBody, RowBatch, TableSchema
 from cdc_core.encoder import joined_values
+from cdc_encoder_avro.codecs import compressed
 from cdc_encoder_avro.pieces import offsets_of
 from cdc_encoder_avro.varints import long_bytes
 
 if TYPE_CHECKING:
     from cdc_encoder_avro.encoder import AvroEncoder
 
-__all__ = ["BLOCK_BYTES", "AvroBody"]
+__all__ = ["BLOCK_BYTES", "MAGIC", "AvroBody"]
 
 BLOCK_BYTES = 64 * 1024
 """A block ends with the row that makes it at least this long, before compression."""
-_MAGIC = b"Obj\x01"
+MAGIC = b"Obj\x01"
 
 
 class AvroBody(FileBody):
@@ -94,23 +94,12 @@ def _sync(schema: str, topic: str, first_row: bytes) -> bytes:
 
 def _header(schema: str, codec: str, sync: bytes) -> bytes:
     entries = {"avro.codec": codec.encode(), "avro.schema": schema.encode()}
-    parts = [_MAGIC, long_bytes(len(entries))]
+    parts = [MAGIC, long_bytes(len(entries))]
     for name, value in entries.items():
         parts += [long_bytes(len(name)), name.encode(), long_bytes(len(value)), value]
     return b"".join([*parts, long_bytes(0), sync])
 
 
 def _block(rows: int, data: bytes, codec: str, sync: bytes) -> bytes:
-    compressed = _compressed(data, codec)
-    return b"".join([long_bytes(rows), long_bytes(len(compressed)), compressed, sync])
-
-
-def _compressed(data: bytes, codec: str) -> bytes:
-    if codec == "deflate":
-        compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-        return compressor.compress(data) + compressor.flush()
-    if codec == "zstandard":
-        return bytes(pa.Codec("zstd").compress(data))
-    if codec == "snappy":
-        return bytes(pa.Codec("snappy").compress(data)) + zlib.crc32(data).to_bytes(4, "big")
-    return data
+    body = compressed(data, codec)
+    return b"".join([long_bytes(rows), long_bytes(len(body)), body, sync])

@@ -11,8 +11,34 @@ import fastavro
 from cdc_schema_registry import unframe
 
 from cdc_core import Timestamp
+from cdc_encoder_avro.codecs import decompressed
+from cdc_encoder_avro.container import MAGIC
 
 __all__ = ["AvroDecoder", "decode_file"]
+
+_SYNC = {"type": "fixed", "name": "sync", "size": 16}
+_HEADER = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(MAGIC)}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": _SYNC},
+        ],
+    }
+)
+_BLOCK = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "block",
+        "fields": [
+            {"name": "rows", "type": "long"},
+            {"name": "data", "type": "bytes"},
+            {"name": "sync", "type": _SYNC},
+        ],
+    }
+)
 
 
 class AvroDecoder:
@@ -45,13 +71,33 @@ class AvroDecoder:
         if schema is None:
             schema = self._schemas[schema_id] = fastavro.parse_schema(json.loads(self._schema_of(schema_id)))
         stream = io.BytesIO(data)
-        record = fastavro.schemaless_reader(stream, schema, None)
+        record = _read(stream, schema)
         if stream.tell() != len(data):
             raise ValueError(f"{len(data) - stream.tell()} bytes follow the record of schema {schema_id}")
-        assert isinstance(record, dict)
         return record
 
 
 def decode_file(body: bytes) -> list[dict[str, Any]]:
     """Return the envelopes in an object container file. Raises: ValueError or EOFError when it is damaged."""
-    return [record for record in fastavro.reader(io.BytesIO(body)) if isinstance(record, dict)]
+    stream = io.BytesIO(body)
+    header = _read(stream, _HEADER)
+    if header["magic"] != MAGIC:
+        raise ValueError(f"no Avro object container file: {body[:16]!r}")
+    schema = fastavro.parse_schema(json.loads(header["meta"]["avro.schema"]))
+    codec = header["meta"].get("avro.codec", b"null").decode()
+    records = []
+    while stream.tell() < len(body):
+        block = _read(stream, _BLOCK)
+        if block["sync"] != header["sync"]:
+            raise ValueError(f"the block that ends at byte {stream.tell()} does not end with the file's mark")
+        data = io.BytesIO(decompressed(block["data"], codec))
+        records += [_read(data, schema) for _ in range(block["rows"])]
+        if data.read(1):
+            raise ValueError(f"the block that ends at byte {stream.tell()} has more than its rows")
+    return records
+
+
+def _read(stream: io.BytesIO, schema: Any) -> dict[str, Any]:
+    record = fastavro.schemaless_reader(stream, schema, None)
+    assert isinstance(record, dict)
+    return record
