@@ -5,6 +5,15 @@ Importing this loads no HTTP client; that happens when a `Registry` is first ask
 
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.framing import HEADER_BYTES, frame, frame_one, unframe
-from cdc_schema_registry.registry import Registry, SchemaType
+from cdc_schema_registry.registry import RegisteredSchema, Registry, SchemaType
 
-__all__ = ["HEADER_BYTES", "Registry", "RegistryAddress", "SchemaType", "frame", "frame_one", "unframe"]
+__all__ = [
+    "HEADER_BYTES",
+    "RegisteredSchema",
+    "Registry",
+    "RegistryAddress",
+    "SchemaType",
+    "frame",
+    "frame_one",
+    "unframe",
+]

@@ -1,0 +1,253 @@
+"""Against a real registry."""
+
+from __future__ import annotations
+
+import base64
+import json
+import multiprocessing
+import pickle
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from cdc_schema_registry import Registry
+from cdc_sink_kafka.demo.servers import Certificates
+from cdc_testing.kafka_fixtures import ProxyFactory
+from cdc_testing.kafka_fixtures import Registry as Server
+
+from cdc_core.errors import ConfigError, RetryableError, TerminalError
+
+OWNER = "encoder 'json'"
+USER, PASSWORD = "k@y", "ge/heim:%&"
+
+
+def schema_of(type_: str, **more: Any) -> str:
+    return json.dumps({"type": "object", "properties": {"a": {"type": type_}}, **more}, separators=(",", ":"))
+
+
+def avro_of(type_: str) -> str:
+    return json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": type_}]})
+
+
+def with_user(url: str, user: str, password: str) -> str:
+    return url.replace("://", f"://{quote(user, safe='')}:{quote(password, safe='')}@")
+
+
+def encoded(path: Path) -> str:
+    return quote(base64.b64encode(path.read_bytes()).decode(), safe="")
+
+
+@pytest.fixture
+def registry(schema_registry: Server) -> Registry:
+    return Registry.of(schema_registry.url, owner=OWNER)
+
+
+@pytest.fixture
+def set_compatibility(schema_registry: Server) -> Callable[[str, str], None]:
+    def set_to(subject: str, level: str) -> None:
+        request = urllib.request.Request(
+            f"{schema_registry.url}/config/{quote(subject, safe='')}",
+            data=json.dumps({"compatibility": level}).encode(),
+            method="PUT",
+            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            answer.read()
+
+    return set_to
+
+
+def test_a_schema_gets_one_id_however_often_it_is_registered(registry: Registry, topic_prefix: str) -> None:
+    subject = f"{topic_prefix}foo-value"
+    first = registry.register(subject, schema_of("integer"), "JSON")
+    second = registry.register(subject, schema_of("string"), "JSON")
+    assert first != second
+    assert registry.register(subject, schema_of("integer"), "JSON") == first
+    latest = registry.latest(subject)
+    assert latest is not None
+    assert (latest.schema_id, latest.version, latest.schema_type) == (second, 2, "JSON")
+    assert json.loads(latest.schema) == json.loads(schema_of("string"))
+
+
+def test_subjects_may_have_any_name(registry: Registry, topic_prefix: str) -> None:
+    for name in ("a b", "ö/ü", "100%", "a?b=c", "db.public.t_u002e"):
+        subject = f"{topic_prefix}{name}-key"
+        schema_id = registry.register(subject, schema_of("integer"), "JSON")
+        registry.check(subject, schema_of("integer"), "JSON")
+        latest = registry.latest(subject)
+        assert latest is not None
+        assert latest.schema_id == schema_id
+
+
+def test_a_process_asks_once_for_each_schema_of_a_subject(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
+    proxy = registry_proxy()
+    registry = Registry.of(proxy.url, owner=OWNER)
+    for _ in range(3):
+        for subject in ("a", "b"):
+            registry.register(topic_prefix + subject, schema_of("integer"), "JSON")
+            pickle.loads(pickle.dumps(registry)).register(topic_prefix + subject, schema_of("integer"), "JSON")
+            registry.register(topic_prefix + subject, schema_of("string"), "JSON")
+    assert len(proxy.requests) == 4
+    assert all(request.startswith("POST /subjects/") for request in proxy.requests)
+
+
+def test_a_check_changes_nothing(registry: Registry, topic_prefix: str, set_compatibility: Any) -> None:
+    subject = f"{topic_prefix}foo-value"
+    registry.check(subject, schema_of("integer"), "JSON")
+    assert registry.latest(subject) is None
+    registry.register(subject, schema_of("integer"), "JSON")
+    set_compatibility(subject, "BACKWARD")
+    registry.check(subject, schema_of("number"), "JSON")
+    latest = registry.latest(subject)
+    assert latest is not None
+    assert latest.version == 1
+
+
+@pytest.mark.parametrize(
+    ("schema_type", "old", "new"),
+    [("JSON", schema_of("integer"), schema_of("string")), ("AVRO", avro_of("long"), avro_of("string"))],
+)
+def test_an_incompatible_schema_is_refused_with_the_reason_and_both_schemas(
+    registry: Registry, topic_prefix: str, set_compatibility: Any, schema_type: Any, old: str, new: str
+) -> None:
+    subject = f"{topic_prefix}foo-value"
+    registry.register(subject, old, schema_type)
+    set_compatibility(subject, "BACKWARD")
+    for ask, refusal in ((registry.check, ConfigError), (registry.register, TerminalError)):
+        with pytest.raises(refusal) as refused:
+            ask(subject, new, schema_type)
+        message = str(refused.value)
+        assert f"new schema of subject '{subject}' as incompatible: Incompatible artifact" in message
+        assert "registered is version 1, " in message
+        assert f"new is {new};" in message
+        assert "RuleViolationException" not in message
+    registry.check(subject, old, schema_type)
+
+
+def test_a_schema_that_was_registered_once_passes_even_where_it_would_be_incompatible_now(
+    registry: Registry, topic_prefix: str, set_compatibility: Any
+) -> None:
+    subject = f"{topic_prefix}foo-value"
+    registry.register(subject, schema_of("integer"), "JSON")
+    registry.register(subject, schema_of("string"), "JSON")
+    set_compatibility(subject, "BACKWARD")
+    registry.check(subject, schema_of("integer"), "JSON")
+
+
+def test_a_text_that_is_no_schema_is_refused_and_shown(registry: Registry, topic_prefix: str) -> None:
+    with pytest.raises(TerminalError, match=f"schema of subject '{topic_prefix}foo'.*the schema is no schema"):
+        registry.register(f"{topic_prefix}foo", "no schema", "AVRO")
+
+
+def test_credentials_are_sent_and_wrong_ones_refused_without_showing_them(
+    registry_proxy: ProxyFactory, topic_prefix: str
+) -> None:
+    proxy = registry_proxy(user=USER, password=PASSWORD)
+    right = Registry.of(with_user(proxy.url, USER, PASSWORD), owner=OWNER)
+    right.check(topic_prefix, schema_of("integer"), "JSON")
+    assert right.register(topic_prefix, schema_of("integer"), "JSON") > 0
+    for url in (proxy.url, with_user(proxy.url, USER, "geheimer"), with_user(proxy.url, "geheimer", PASSWORD)):
+        wrong = Registry.of(url, owner=OWNER)
+        asks: list[tuple[Any, type[Exception]]] = [
+            (lambda wrong=wrong: wrong.check(topic_prefix, schema_of("integer"), "JSON"), ConfigError),
+            (lambda wrong=wrong: wrong.register(topic_prefix, schema_of("integer"), "JSON"), TerminalError),
+            (lambda wrong=wrong: wrong.latest(topic_prefix), TerminalError),
+        ]
+        for ask, refusal in asks:
+            with pytest.raises(refusal, match="does not accept the credentials") as refused:
+                ask()
+            assert proxy.url in str(refused.value)
+            assert "geheim" not in str(refused.value) + repr(refused.value.__cause__) + repr(wrong)
+
+
+def test_a_server_is_trusted_by_its_authority_alone(
+    registry_proxy: ProxyFactory, certificates: Certificates, topic_prefix: str
+) -> None:
+    proxy = registry_proxy(certificates=certificates)
+    trusting = Registry.of(f"{proxy.url}?ca_cert={encoded(certificates.ca)}", owner=OWNER)
+    trusting.check(topic_prefix, schema_of("integer"), "JSON")
+    careless = Registry.of(f"{proxy.url}?insecure_tls_skip_verify=true", owner=OWNER)
+    careless.check(topic_prefix, schema_of("integer"), "JSON")
+    for parameters in ("", f"?ca_cert={encoded(certificates.stranger_ca)}"):
+        wary = Registry.of(proxy.url + parameters, owner=OWNER)
+        with pytest.raises(ConfigError, match=r"out of reach.*give its authority's certificate as 'ca_cert'"):
+            wary.check(topic_prefix, schema_of("integer"), "JSON")
+
+
+def test_a_client_shows_its_certificate(
+    registry_proxy: ProxyFactory, certificates: Certificates, topic_prefix: str
+) -> None:
+    proxy = registry_proxy(certificates=certificates, demand_client_certificate=True)
+    url = f"{proxy.url}?ca_cert={encoded(certificates.ca)}"
+    pair = f"&client_cert={encoded(certificates.client_cert)}&client_key={encoded(certificates.client_key)}"
+    Registry.of(url + pair, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")
+    with pytest.raises(ConfigError, match="out of reach"):
+        Registry.of(url, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")
+    other = f"&client_cert={encoded(certificates.client_cert)}&client_key={encoded(certificates.server_key)}"
+    with pytest.raises(ConfigError, match=r"certificates for the schema registry https://.* cannot be used"):
+        Registry.of(url + other, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_registry_is_tried_again_while_running_and_fails_a_check(
+    registry_proxy: ProxyFactory, topic_prefix: str, status: int
+) -> None:
+    proxy = registry_proxy()
+    registry = Registry.of(proxy.url, owner=OWNER)
+    proxy.failure = status
+    with pytest.raises(RetryableError, match=rf"cannot answer for subject '{topic_prefix}' now: .*\(HTTP {status}\)"):
+        registry.register(topic_prefix, schema_of("integer"), "JSON")
+    with pytest.raises(ConfigError, match="cannot answer"):
+        registry.check(topic_prefix, schema_of("integer"), "JSON")
+    proxy.failure = None
+    assert registry.register(topic_prefix, schema_of("integer"), "JSON") > 0
+
+
+def test_a_user_without_rights_is_refused(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
+    proxy = registry_proxy()
+    proxy.failure = 403
+    with pytest.raises(ConfigError, match=f"forbids this user.*subject '{topic_prefix}'"):
+        Registry.of(proxy.url, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")
+
+
+def test_a_registry_that_is_away_is_tried_again_while_running(topic_prefix: str) -> None:
+    registry = Registry.of("http://me:geheim@127.0.0.1:1", owner=OWNER)
+    with pytest.raises(RetryableError, match=r"http://127\.0\.0\.1:1 is out of reach, or no registry: .*refused"):
+        registry.register(topic_prefix, schema_of("integer"), "JSON")
+    with pytest.raises(ConfigError, match="out of reach"):
+        registry.check(topic_prefix, schema_of("integer"), "JSON")
+
+
+def test_a_registry_that_does_not_answer_is_given_up_after_the_timeout(
+    registry_proxy: ProxyFactory, topic_prefix: str
+) -> None:
+    proxy = registry_proxy()
+    proxy.silent = True
+    with pytest.raises(RetryableError, match=r"out of reach, or no registry: .*timed out"):
+        Registry.of(f"{proxy.url}?timeout=300ms", owner=OWNER).register(topic_prefix, schema_of("integer"), "JSON")
+
+
+@pytest.mark.parametrize("path", ["", "/no/such/api"])
+def test_a_server_without_a_registry_at_the_path_is_named(
+    schema_registry: Server, topic_prefix: str, path: str
+) -> None:
+    root = schema_registry.url.partition("/apis")[0]
+    with pytest.raises(ConfigError, match=f"no schema registry at {root}{path}: .*path of its Confluent-compatible"):
+        Registry.of(root + path, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_connections_of_its_own(registry: Registry, topic_prefix: str) -> None:
+    first = registry.register(topic_prefix, schema_of("integer"), "JSON")
+    context = multiprocessing.get_context("fork")
+    with context.Pool(2) as pool:
+        found = [pool.apply(_register, [registry, topic_prefix, type_]) for type_ in ("integer", "string", "integer")]
+    assert found[0] == found[2] == first
+    assert registry.register(topic_prefix, schema_of("string"), "JSON") == found[1]
+
+
+def _register(registry: Registry, subject: str, type_: str) -> int:
+    return registry.register(subject, schema_of(type_), "JSON")
