@@ -1,0 +1,60 @@
+"""A changefeed of scripted components in a file, and an engine in place of the real one."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cdc_testing.components import encoder, host, rangefeed, sink
+
+from cdc_core.plugin_host import PluginHost
+
+TOML = """
+[changefeed.orders]
+source = "paper://user:hunter2@desk/db"
+tables = ["public.counter"]
+sink = "shelf://room"
+[changefeed.orders.options]
+control = "{control}"
+"""
+
+Run = Callable[..., int]
+
+
+@pytest.fixture(autouse=True)
+def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Scripted components, and the root logger as it was before."""
+    scripted = host(
+        rangefeed(options="cdc_testing.scripted:CounterOptions"),
+        encoder(),
+        sink(options="cdc_testing.scripted:JournalOptions"),
+    )
+    monkeypatch.setattr(PluginHost, "load", lambda: scripted)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.toml"
+    path.write_text(TOML.format(control=tmp_path))
+    return path
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Run], None]:
+    """Return a function that puts another engine in place of the real one."""
+
+    def use(run: Run) -> None:
+        module = types.ModuleType("cdc_core.spark.runner")
+        module.run = run  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "cdc_core.spark.runner", module)
+
+    return use

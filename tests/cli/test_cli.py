@@ -1,0 +1,80 @@
+"""The command: exit statuses and what it says of a wrong command line or file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc_core.cli import main
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("[changefeed.orders]", "[changefeed.orders"), "shop.toml, line 2, column 19: "),
+        (("[changefeed.orders.options]", "[changefeed.orders.options]\nupdatd = true"), "did you mean 'updated'?"),
+        (("shelf://", "kafka://"), "pip install cdc-sink-kafka"),
+        (("hunter2", "${NO_SUCH_VARIABLE}"), "needs the environment variable 'NO_SUCH_VARIABLE'"),
+        (("tables", "tabels"), "has no key 'tabels'; did you mean 'tables'?"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_mistake_in_the_file_exits_with_2_and_leaves_nothing(
+    file: Path, capsys: pytest.CaptureFixture[str], command: str, change: tuple[str, str], complaint: str
+) -> None:
+    file.write_text(file.read_text().replace(*change))
+    assert main([command, str(file)]) == 2
+    shown = capsys.readouterr()
+    assert complaint in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert "hunter2" not in shown.err
+    assert sorted(path.name for path in file.parent.iterdir()) == ["shop.toml"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "complaint"),
+    [
+        ("nope.toml", "error: nope.toml cannot be read: No such file or directory"),
+        ("some/where", "error: some/where cannot be read: No such file or directory"),
+        ("nope", "error: there is no file 'nope', and no installed package publishes a pipeline of that name"),
+    ],
+)
+def test_a_file_or_pipeline_that_is_not_there_is_named(
+    capsys: pytest.CaptureFixture[str], argument: str, complaint: str
+) -> None:
+    assert main(["run", argument]) == 2
+    assert capsys.readouterr().err.strip() == complaint
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["run"], ["run", "x", "--nope"], ["plugins", "x"]])
+def test_a_wrong_command_line_exits_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert main(arguments) == 2
+    assert "Usage: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["check"], ["plugins"], ["options"], ["demo"]])
+def test_every_command_has_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setattr("cdc_core.cli_plugins.entry_points", lambda **_: [])
+    assert main([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Usage: ")
+    assert len(shown.splitlines()) > 4
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cdc_core", "check", "nope.toml"],
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: nope.toml cannot be read: No such file or directory\n"

@@ -1,0 +1,31 @@
+"""`cdc check` says of each part whether it is all right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cdc_testing.scripted import Script
+
+from cdc_core.cli import main
+
+
+def test_check_prints_a_line_for_each_part_and_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "changefeed 'orders'",
+        "  source   paper paper://user:***@desk/db … ok",
+        "           public.counter: 2 columns, key id",
+        "  encoder  json … ok",
+        "  sink     shelf shelf://room … ok",
+    ]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["shop.toml"]
+
+
+def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Script(file.parent).order("check", "ConfigError wal_level is not logical for hunter2")
+    Script(file.parent).order("sink-check", "ConfigError the directory is not writable")
+    assert main(["check", str(file)]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "  source   paper paper://user:***@desk/db … wal_level is not logical for ***"
+    assert lines[-1] == "  sink     shelf shelf://room … the directory is not writable"

@@ -1,0 +1,193 @@
+"""`cdc run`: what the engine gets, exit statuses, messages without tracebacks and secrets."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.distributions import install
+
+from cdc_core import Timestamp
+from cdc_core.cli import main
+from cdc_core.errors import ConfigError, TerminalRangefeedError
+from cdc_core.status import Status
+
+Run = Callable[..., int]
+
+
+def test_run_hands_the_engine_job_store_directory_and_view(file: Path, engine: Callable[[Run], None]) -> None:
+    got: dict[str, Any] = {}
+
+    def run(job: Any, **rest: Any) -> int:
+        rest["status"](Status(changefeed=job.name, phase="running", high_water=Timestamp(1)))
+        got.update(rest, job=job)
+        return 0
+
+    engine(run)
+    assert main(["run", str(file), "--once"]) == 0
+    assert got["job"].name == "orders"
+    assert got["once"] is True
+    assert got["state_dir"] == file.parent / ".cdc"
+    assert got["store"].url.endswith("/.cdc/progress.sqlite")
+    assert (file.parent / ".cdc" / "progress.sqlite").exists()
+
+
+def test_the_state_directory_may_be_given(file: Path, tmp_path: Path, engine: Callable[[Run], None]) -> None:
+    got: dict[str, Any] = {}
+    engine(lambda _job, **rest: got.update(rest) or 0)
+    assert main(["run", str(file), "orders", "--state", str(tmp_path / "state")]) == 0
+    assert (got["state_dir"], got["once"]) == (tmp_path / "state", False)
+
+
+def test_progress_may_be_kept_in_a_database(file: Path, tmp_path: Path, engine: Callable[[Run], None]) -> None:
+    got: dict[str, Any] = {}
+    engine(lambda _job, **rest: got.update(rest) or 0)
+    assert main(["run", str(file), "--state", f"sqlite:///{tmp_path}/shared.sqlite"]) == 0
+    assert got["store"].url == f"sqlite:///{tmp_path}/shared.sqlite"
+    assert got["state_dir"] == file.parent / ".cdc"
+    assert got["state_dir"].is_dir()
+
+
+@pytest.mark.parametrize("state", ["{file}/state", "sqlite:///{directory}/shared.sqlite"])
+def test_a_state_directory_that_cannot_be_exits_with_2(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str], state: str
+) -> None:
+    engine(lambda _job, **_rest: 0)
+    (file.parent / ".cdc").write_text("in the way")
+    assert main(["run", str(file), "--state", state.format(file=file, directory=file.parent)]) == 2
+    assert "cannot be the state directory: " in capsys.readouterr().err
+
+
+def test_a_progress_store_out_of_reach_exits_with_2_without_its_password(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine(lambda _job, **_rest: 0)
+    assert main(["run", str(file), "--state", "postgresql://cdc:swordfish@127.0.0.1:1/cdc"]) == 2
+    shown = capsys.readouterr().err
+    assert "progress store postgresql://cdc:***@127.0.0.1:1/cdc cannot be used" in shown
+    assert "swordfish" not in shown
+
+
+def test_without_a_terminal_run_logs_the_status(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(job: Any, *, status: Callable[[Status], None], **_rest: Any) -> int:
+        status(Status(changefeed=job.name, phase="running", rows=5, files=1))
+        return 0
+
+    engine(run)
+    assert main(["run", str(file)]) == 0
+    assert "INFO changefeed 'orders': running, 5 rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (ConfigError("table public.x is missing"), 2, "error: table public.x is missing"),
+        (TerminalRangefeedError("cannot use hunter2"), 1, "error: cannot use ***"),
+        (RuntimeError("hunter2?"), 1, "internal error: RuntimeError: ***?; --debug shows where"),
+    ],
+)
+def test_a_failure_is_one_masked_line_and_its_exit_status(
+    file: Path,
+    engine: Callable[[Run], None],
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    status: int,
+    line: str,
+) -> None:
+    def run(_job: Any, **_rest: Any) -> int:
+        raise error
+
+    engine(run)
+    assert main(["run", str(file)]) == status
+    assert capsys.readouterr().err.splitlines()[-1] == line
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback_masked(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_job: Any, **_rest: Any) -> int:
+        raise TerminalRangefeedError("cannot use hunter2") from ValueError("hunter2 is wrong")
+
+    engine(run)
+    assert main(["run", str(file), "--debug"]) == 1
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert "ValueError: *** is wrong" in shown
+    assert "hunter2" not in shown
+
+
+def test_logs_of_a_run_are_masked(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_job: Any, **_rest: Any) -> int:
+        try:
+            raise OSError("no route for hunter2")
+        except OSError:
+            logging.getLogger("cdc_core.anything").exception("connecting as %s", "user:hunter2")
+        return 0
+
+    engine(run)
+    assert main(["run", str(file)]) == 0
+    shown = capsys.readouterr().err
+    assert "ERROR connecting as user:***" in shown
+    assert "OSError: no route for ***" in shown
+    assert "hunter2" not in shown
+
+
+def test_an_interrupt_exits_with_130(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_job: Any, **_rest: Any) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return 0
+
+    engine(run)
+    assert main(["run", str(file)]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
+
+
+def test_without_spark_run_says_what_to_install(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("cdc_core.spark.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert main(["run", str(file)]) == 2
+    assert "running a changefeed needs Spark: pip install 'cdc-core[spark]'" in capsys.readouterr().err
+    assert not (file.parent / ".cdc").exists()
+
+
+def test_a_published_pipeline_runs_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Callable[[Run], None]
+) -> None:
+    install(
+        tmp_path,
+        "acme",
+        "1.0",
+        module="cdc_t_cli_pipeline",
+        source="""
+            from cdc_core.changefeed import Changefeed
+
+            orders = Changefeed(
+                name="orders", source="paper://x", tables=["t"], sink="shelf://x", options={"control": "/x"}
+            )
+        """,
+        group="cdc_core.pipelines",
+        entry="acme-orders",
+        value="cdc_t_cli_pipeline:orders",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    got: dict[str, Any] = {}
+    engine(lambda job, **rest: got.update(rest, job=job) or 0)
+    assert main(["run", "acme-orders"]) == 0
+    assert got["job"].name == "orders"
+    assert got["state_dir"] == tmp_path / ".cdc"
