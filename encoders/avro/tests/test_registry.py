@@ -1,0 +1,242 @@
+"""Against a real registry, and read back by Confluent's own deserializer."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from cdc_encoder_avro.encoder import AvroEncoder
+from cdc_encoder_avro.options import AvroOptions
+from cdc_schema_registry import unframe
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from cdc_core import (
+    ColumnType,
+    ConfigError,
+    EncoderContext,
+    EnvelopeOptions,
+    Kind,
+    Op,
+    RetryableError,
+    RowBatch,
+    TerminalError,
+    Timestamp,
+)
+
+INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
+INT8 = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+REAL = ColumnType(kind=Kind.FLOAT, source="real", bits=32)
+DOUBLE = ColumnType(kind=Kind.FLOAT, source="double precision", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+SHORT_TEXT = ColumnType(kind=Kind.STRING, source="character varying(5)")
+STAMP = Timestamp(1_701_102_296_662_969_433, 7)
+LEVELS = ["BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"]
+
+
+def encoder_for(url: str, *, prefix: str = "", **envelope: Any) -> AvroEncoder:
+    options = AvroOptions(confluent_schema_registry=url, avro_schema_prefix=prefix)
+    return AvroEncoder(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(**envelope), options=options))
+
+
+def subjects(url: str) -> list[str]:
+    with urllib.request.urlopen(f"{url}/subjects") as answer:
+        found: list[str] = json.load(answer)
+        return found
+
+
+def require(url: str, subject: str, level: str) -> None:
+    """Set the compatibility that the registry demands of new schemas of *subject*."""
+    request = urllib.request.Request(
+        f"{url}/config/{subject}",
+        data=json.dumps({"compatibility": level}).encode(),
+        headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        method="PUT",
+    )
+    urllib.request.urlopen(request).close()
+
+
+class Consumer:
+    """What reads messages: Confluent's deserializer, with the writers' schemas or with one of its own."""
+
+    def __init__(self, client: SchemaRegistryClient) -> None:
+        self._client = client
+
+    def read(self, payload: bytes, field: str = MessageField.VALUE, *, schema: str | None = None) -> Any:
+        deserializer = AvroDeserializer(self._client, schema)
+        return deserializer(payload, SerializationContext("any", field))
+
+    def schema_of(self, payload: bytes) -> str:
+        schema_id, _ = unframe(payload)
+        text: str | None = self._client.get_schema(schema_id).schema_str
+        assert text is not None
+        return text
+
+
+@pytest.fixture(scope="session")
+def consumer(schema_registry: Any) -> Iterator[Consumer]:
+    with SchemaRegistryClient({"url": schema_registry.url}) as client:
+        yield Consumer(client)
+
+
+@pytest.fixture
+def url(schema_registry: Any) -> str:
+    found: str = schema_registry.url
+    return found
+
+
+@pytest.fixture
+def one(make_rows: Any, row: Any) -> Callable[..., RowBatch]:
+    """A function that makes a batch of one row."""
+
+    def made(types: Mapping[str, ColumnType], version: int = 1, **after: Any) -> RowBatch:
+        rows: RowBatch = make_rows(types, [row(after=after, updated=STAMP)], primary_key=["id"], version=version)
+        return rows
+
+    return made
+
+
+def test_confluents_deserializer_reads_what_is_written(
+    url: str, consumer: Consumer, topic_prefix: str, make_rows: Any, row: Any
+) -> None:
+    types = {
+        "id": INT8,
+        "größe (cm)": TEXT,
+        "price": ColumnType(kind=Kind.DECIMAL, source="numeric(10,2)", precision=10, scale=2),
+        "tags": ColumnType(kind=Kind.ARRAY, source="text[]", element=TEXT),
+    }
+    after = {"id": 1, "größe (cm)": "é", "price": "-12.50", "tags": '["a", null]'}
+    changes = [row(after=after, updated=STAMP), row(op=Op.DELETE, before=after, updated=STAMP)]
+    rows = make_rows(types, changes, primary_key=["id"], diff=True)
+    topic = f"{topic_prefix}orders"
+    encoder = encoder_for(url, prefix="shop_", diff=True, updated=True)
+    batch = encoder.encode(rows, topic=topic)
+    assert [consumer.read(key, MessageField.KEY) for key in batch.key.to_pylist()] == [{"id": 1}, {"id": 1}]
+    escaped = {"id": 1, "gr_u00f6__u00df_e_u0020__u0028_cm_u0029_": "é", "tags": ["a", None]}
+    values = [consumer.read(value) for value in batch.value.to_pylist()]
+    for image in (values[0]["after"], values[1]["before"]):
+        assert str(image.pop("price")) == "-12.50"
+        assert image == escaped
+    assert values[1]["after"] is None
+    assert {value["updated"] for value in values} == {str(STAMP)}
+    assert {f"shop_{topic}-key", f"shop_{topic}-value"} <= set(subjects(url))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("first", ["rows", "resolved"])
+def test_a_subject_holds_rows_and_resolved_marks(
+    url: str, consumer: Consumer, topic_prefix: str, one: Any, level: str, first: str
+) -> None:
+    topic = f"{topic_prefix}orders"
+    require(url, f"{topic}-value", level)
+    encoder = encoder_for(url)
+    if first == "resolved":
+        encoder.encode_resolved(topic, STAMP)
+    row = encoder.encode(one({"id": INT8}, id=1), topic=topic).value[0].as_py()
+    mark = encoder.encode_resolved(topic, STAMP)
+    for schema in (None, consumer.schema_of(row)):
+        assert consumer.read(mark, schema=schema)["resolved"] == str(STAMP)
+        assert consumer.read(row, schema=schema) == {"after": {"id": 1}, "resolved": None}
+
+
+STEPS: dict[str, tuple[dict[str, ColumnType], dict[str, Any], dict[str, Any]]] = {
+    "added": ({"id": INT4, "a": INT4, "r": REAL, "s": SHORT_TEXT, "new": TEXT}, {"new": "n"}, {}),
+    "dropped": ({"id": INT4, "r": REAL, "s": SHORT_TEXT}, {}, {"a": None}),
+    "widened": ({"id": INT8, "a": INT8, "r": DOUBLE, "s": TEXT}, {"a": 2**40, "r": 0.1}, {"a": 2**40, "r": 0.1}),
+}
+"""By name of a change: the columns after it, values, and what of them a reader with the old schema sees."""
+OLD_TYPES = {"id": INT4, "a": INT4, "r": REAL, "s": SHORT_TEXT}
+
+
+@pytest.mark.parametrize("level", ["BACKWARD", "FULL_TRANSITIVE"])
+@pytest.mark.parametrize("change", STEPS)
+def test_a_consumer_with_the_old_schema_reads_on_when_a_column_is(
+    url: str, consumer: Consumer, topic_prefix: str, one: Any, level: str, change: str
+) -> None:
+    topic = f"{topic_prefix}orders"
+    for part in ("key", "value"):
+        require(url, f"{topic}-{part}", level)
+    encoder = encoder_for(url)
+    plain = {"id": 1, "a": 2, "r": 0.5, "s": "x"}
+    types, values, seen = STEPS[change]
+    old = encoder.encode(one(OLD_TYPES, **plain), topic=topic)
+    after = {name: {**plain, **values}[name] for name in types}
+    new = encoder.encode(one(types, version=2, **after), topic=topic)
+    old_value, new_value = old.value[0].as_py(), new.value[0].as_py()
+    assert unframe(old_value)[0] != unframe(new_value)[0]
+    old_schema, new_schema = consumer.schema_of(old_value), consumer.schema_of(new_value)
+    assert consumer.read(new_value, schema=old_schema)["after"] == {**plain, **seen}
+    assert consumer.read(old_value, schema=new_schema)["after"] == {name: plain.get(name) for name in types}
+    assert consumer.read(new.key[0].as_py(), MessageField.KEY) == {"id": 1}
+    # a worker that still has rows of the old version finds its schema again
+    again = encoder_for(url).encode(one(OLD_TYPES, **plain), topic=topic).value[0].as_py()
+    assert again == old_value
+
+
+def test_a_check_registers_nothing(url: str, topic_prefix: str, one: Any) -> None:
+    rows = one({"id": INT8}, id=1)
+    topic = f"{topic_prefix}orders"
+    before = subjects(url)
+    encoder = encoder_for(url)
+    encoder.check([(rows.schema, topic)])
+    assert subjects(url) == before
+    encoder.encode(rows, topic=topic)
+    encoder.check([(rows.schema, topic)])
+
+
+def test_an_incompatible_schema_is_refused_with_both_schemas(url: str, topic_prefix: str, one: Any) -> None:
+    topic = f"{topic_prefix}orders"
+    require(url, f"{topic}-value", "BACKWARD")
+    encoder = encoder_for(url)
+    encoder.encode(one({"id": INT8, "a": INT8}, id=1, a=2), topic=topic)
+    changed = one({"id": INT8, "a": TEXT}, id=1, a="2", version=2)
+    with pytest.raises(ConfigError, match=f"{topic}-value") as refused:
+        encoder_for(url).check([(changed.schema, topic)])
+    with pytest.raises(TerminalError, match=f"{topic}-value") as failed:
+        encoder.encode(changed, topic=topic)
+    for error in (refused, failed):
+        assert '"sql_type":"bigint"' in str(error.value)
+        assert '"type":["null","string"],"default":null,"sql_type":"text"' in str(error.value)
+
+
+def test_a_registry_out_of_reach_is_refused_at_start_and_waited_for_later(
+    registry_proxy: Any, topic_prefix: str, one: Any
+) -> None:
+    rows = one({"id": INT8}, id=1)
+    proxy = registry_proxy()
+    proxy.failure = 503
+    encoder = encoder_for(proxy.url)
+    with pytest.raises(ConfigError, match="schema registry"):
+        encoder.check([(rows.schema, topic_prefix)])
+    with pytest.raises(RetryableError, match="schema registry"):
+        encoder.encode(rows, topic=topic_prefix)
+    with pytest.raises(RetryableError, match="schema registry"):
+        encoder.encode_resolved(topic_prefix, STAMP)
+    proxy.failure = None
+    encoder.check([(rows.schema, topic_prefix)])
+    assert len(encoder.encode(rows, topic=topic_prefix)) == 1
+
+
+def test_ids_are_asked_for_once(registry_proxy: Any, topic_prefix: str, one: Any) -> None:
+    rows = one({"id": INT8}, id=1)
+    proxy = registry_proxy()
+    encoder = encoder_for(proxy.url)
+    for _ in range(3):
+        encoder.encode(rows, topic=topic_prefix)
+        encoder.encode_resolved(topic_prefix, STAMP)
+    encoder_for(proxy.url).encode(rows, topic=topic_prefix)
+    assert len([asked for asked in proxy.requests if asked.startswith("POST")]) == 3
+
+
+def test_credentials_are_used_and_never_shown(registry_proxy: Any, topic_prefix: str, one: Any) -> None:
+    rows = one({"id": INT8}, id=1)
+    proxy = registry_proxy(user="alice", password="s3cret/words")
+    host = proxy.url.removeprefix("http://")
+    encoder_for(f"http://alice:s3cret%2Fwords@{host}").check([(rows.schema, topic_prefix)])
+    with pytest.raises(ConfigError, match="credentials") as refused:
+        encoder_for(f"http://alice:wr0ng%2Fwords@{host}").check([(rows.schema, topic_prefix)])
+    assert "wr0ng" not in str(refused.value)
