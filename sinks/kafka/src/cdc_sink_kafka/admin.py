@@ -1,78 +1,184 @@
-"""What is asked of brokers besides taking messages: whether they are there, and their topics."""
+"""What is asked of brokers besides taking messages: whether they answer, and what topics there are."""
 
 from __future__ import annotations
 
-import logging
+import re
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from cdc_core.errors import ConfigError
+from cdc_core.errors import ConfigError, RetryableSinkError
+from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.options import KafkaOptions
 
 __all__ = ["Administrator"]
 
-log = logging.getLogger(__name__)
-
 _LIMIT_S = 10.0
+_CHECK_LIMIT_S = 5.0
+_CREATE_LIMIT_S = 30.0
+_ASK_S = 0.5
+_HOPELESS = {
+    KafkaError._AUTHENTICATION: "check the sasl options",
+    KafkaError._SSL: "check ca_cert, client_cert and the names in the brokers' certificates",
+    KafkaError._RESOLVE: "check the names of the hosts",
+}
+"""Errors of connections that waiting does not cure, with what the user can do."""
+_RETRYABLE = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
 
 
 class Administrator:
-    """Looks after the topics."""
+    """A connection of its own, to be closed soon."""
 
     def __init__(self, properties: Mapping[str, Any], options: KafkaOptions) -> None:
-        self._client = AdminClient(dict(properties), logger=log)
+        self._properties = properties
         self._options = options
+        self._log = ClientLog()
+        self._client: AdminClient | None = None
 
-    def check(self, topics: Sequence[str]) -> None:
-        """Return when the brokers answer and no topic is missing that nobody will create. Raises: ConfigError."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client = None
+
+    def check(self, producer_properties: Mapping[str, Any], topics: Sequence[str]) -> None:
+        """Return when a producer of these properties can reach the brokers and the topics. Raises: ConfigError."""
+        self._connect(producer_properties)
         try:
-            missing = self.missing(topics)
-        except KafkaException as error:
-            raise ConfigError(f"sink 'kafka' cannot reach its brokers: {error.args[0].str()}") from None
-        if missing and self._options.create_kafka_topics == "off":
-            raise ConfigError(
-                f"topic '{missing[0]}' does not exist and create_kafka_topics is off: create it, or choose explicit"
-            )
+            missing = self._missing(topics)
+            if not missing or self._options.create_kafka_topics == "auto":
+                return
+            if self._options.create_kafka_topics == "off":
+                more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+                raise ConfigError(
+                    f"topic '{missing[0]}'{more} does not exist, and create_kafka_topics is off: create it, or choose"
+                    " explicit"
+                )
+            self._create(missing, validate_only=True)
+        except RetryableSinkError as error:
+            raise ConfigError(f"sink 'kafka' cannot be checked: {error}") from None
 
     def prepare(self, topics: Sequence[str]) -> None:
-        """Return when every topic is there that the options allow to be created."""
+        """Return when all topics are there, if they are ours to create. Raises: ConfigError, RetryableSinkError."""
         if self._options.create_kafka_topics != "explicit":
             return
-        missing = self.missing(topics)
+        missing = self._missing(topics)
         if not missing:
             return
-        new = [
+        self._create(missing, validate_only=False)
+        deadline = time.monotonic() + _CREATE_LIMIT_S
+        while missing := self._missing(topics):
+            if time.monotonic() > deadline:
+                raise RetryableSinkError(f"topic '{missing[0]}' was created, but does not show up")
+            self._admin.poll(0.1)
+
+    def limits(self, topics: Sequence[str]) -> dict[str, int | None]:
+        """Return `max.message.bytes` of each topic, None where it cannot be read."""
+        found: dict[str, int | None] = dict.fromkeys(topics)
+        if not topics:
+            return found
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        for resource, future in self._admin.describe_configs(resources, request_timeout=_LIMIT_S).items():
+            try:
+                found[resource.name] = int(future.result()["max.message.bytes"].value)
+            except (KafkaException, KeyError, TypeError, ValueError):
+                continue
+        return found
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            properties = {**self._properties, **self._log.properties()}
+            logger = properties.pop("logger")
+            self._client = AdminClient(properties, logger=logger)
+        return self._client
+
+    def _connect(self, producer_properties: Mapping[str, Any]) -> None:
+        """Return when a broker answers. Raises: ConfigError with the connection's real trouble, in seconds."""
+        brokers = self._properties["bootstrap.servers"]
+        try:
+            producer = Producer({**self._properties, **producer_properties, **self._log.properties()})
+        except KafkaException as error:
+            reason = _plain(error.args[0].str()).removeprefix("Failed to create producer: ")
+            raise ConfigError(f"sink 'kafka': librdkafka does not take its properties: {reason}") from None
+        deadline = time.monotonic() + _CHECK_LIMIT_S
+        while True:
+            try:
+                producer.cluster_id(timeout=_ASK_S)
+                return
+            except KafkaException as error:
+                reason = _plain(error.args[0].str())
+            producer.poll(0)
+            for code, remedy in _HOPELESS.items():
+                if code in self._log.codes:
+                    raise ConfigError(
+                        f"sink 'kafka' cannot connect to {brokers}: {_plain(self._log.trouble())}; {remedy}"
+                    )
+            if time.monotonic() > deadline:
+                reason = _plain(self._log.trouble()) or reason
+                raise ConfigError(
+                    f"sink 'kafka' cannot connect to {brokers}: {reason}; check the address, tls_enabled, and that the"
+                    " brokers run"
+                )
+
+    def _missing(self, topics: Sequence[str]) -> list[str]:
+        """Return those of *topics* that are not there. Creates none, whatever the brokers' settings."""
+        if not topics:
+            return []
+        missing = []
+        found = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_LIMIT_S)
+        for topic, future in found.items():
+            error = _error_of(future)
+            if error is None:
+                continue
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise _refusal(error, f"topic '{topic}' cannot be looked at")
+            missing.append(topic)
+        return missing
+
+    def _create(self, topics: Sequence[str], *, validate_only: bool) -> None:
+        configs = {name: str(value) for name, value in (self._options.topic_configs or {}).items()}
+        wanted = [
             NewTopic(
                 topic,
                 num_partitions=self._options.topic_partitions,
                 replication_factor=self._options.topic_replication_factor,
-                config={name: str(value) for name, value in (self._options.topic_configs or {}).items()},
+                config=configs,
             )
-            for topic in missing
+            for topic in topics
         ]
-        for topic, future in self._client.create_topics(new, request_timeout=_LIMIT_S).items():
-            try:
-                future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise ConfigError(f"topic '{topic}' cannot be created: {error.args[0].str()}") from None
+        futures = self._admin.create_topics(wanted, request_timeout=_LIMIT_S, validate_only=validate_only)
+        for topic, future in futures.items():
+            error = _error_of(future)
+            if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _refusal(error, f"topic '{topic}' cannot be created")
 
-    def missing(self, topics: Sequence[str]) -> list[str]:
-        """Return those of *topics* that are not there. Creates none, whatever the broker's settings."""
-        if not topics:
-            self._client.list_topics(timeout=_LIMIT_S)
-            return []
-        found = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=_LIMIT_S)
-        missing = []
-        for topic, future in found.items():
-            try:
-                future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise
-                missing.append(topic)
-        return missing
+
+def _error_of(future: Future[Any]) -> KafkaError | None:
+    try:
+        future.result()
+    except KafkaException as error:
+        found: KafkaError = error.args[0]
+        return found
+    return None
+
+
+def _refusal(error: KafkaError, what: str) -> ConfigError | RetryableSinkError:
+    if error.code() in _RETRYABLE:
+        return RetryableSinkError(f"{what}: {_plain(error.str())}")
+    return ConfigError(f"{what}: {_plain(error.str())}")
+
+
+def _plain(text: str) -> str:
+    """Return what librdkafka says without its own names of connections and threads."""
+    text = re.sub(r"^(\w+://)?[^\s:]+:\d+/(bootstrap|\d+): ", "", text.strip())
+    return re.sub(r" \(after \d+ms in state \w+[^)]*\)", "", text).rstrip(".")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from confluent_kafka import KafkaError, Message
 
 from cdc_core.errors import CdcError, RetryableSinkError, TerminalSinkError
 
-__all__ = ["TOO_LARGE", "is_consequence", "sink_error"]
+__all__ = ["Failure", "sink_error"]
 
-TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
-"""The broker, or the client itself, refuses a batch for its size."""
-
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
 _CONSEQUENCES = frozenset(
     {KafkaError._FATAL, KafkaError._GAPLESS_GUARANTEE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 )
 _REMEDIES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user the right to write to the topic",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user IdempotentWrite on the cluster, or write on the topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user IdempotentWrite on the cluster, or the right to write",
     KafkaError.TOPIC_EXCEPTION: "choose another topic",
     KafkaError.INVALID_RECORD: "check the topic's settings, a compacted topic takes no message without a key",
     KafkaError.POLICY_VIOLATION: "check the broker's policies",
@@ -25,16 +27,53 @@ _REMEDIES = {
     KafkaError.INVALID_REQUIRED_ACKS: "choose another RequiredAcks in kafka_sink_config",
     KafkaError.SECURITY_DISABLED: "enable security on the broker",
 }
+_REFUSED_BATCH = re.compile(r"ProduceRequest for (\S+) \[(\d+)\] with (\d+) message\(s\) failed: (.*?)(?: \(broker|$)")
 
 
-def is_consequence(error: KafkaError) -> bool:
-    """Return whether *error* only says that another message failed before."""
-    return error.code() in _CONSEQUENCES
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A message or a batch of `messages` that was not delivered; 0 where it is not known how many."""
+
+    code: int
+    reason: str
+    topic: str = ""
+    messages: int = 0
+    key: bytes | None = None
+
+    @classmethod
+    def of_report(cls, error: KafkaError, message: Message) -> Self:
+        """Return what a delivery report says."""
+        return cls(code=error.code(), reason=error.str(), topic=message.topic() or "", key=message.key())
+
+    @classmethod
+    def of_client(cls, error: KafkaError) -> Self:
+        """Return what an error of the whole client says.
+
+        The guarantee that nothing lands behind a failed batch ends the client with an error of its own, which names
+        the batch and the broker's reason in its text. The report of the message may never come.
+        """
+        found = _REFUSED_BATCH.search(error.str())
+        if error.code() != KafkaError._GAPLESS_GUARANTEE or found is None:
+            return cls(code=error.code(), reason=error.str())
+        topic, _, messages, reason = found.groups()
+        known = (*_TOO_LARGE, *_REMEDIES)
+        code = next((code for code in known if KafkaError(code).str() == reason), error.code())
+        return cls(code=code, reason=reason, topic=topic, messages=int(messages))
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it was refused for its size."""
+        return self.code in _TOO_LARGE
+
+    @property
+    def consequence(self) -> bool:
+        """Whether it only follows from another failure."""
+        return self.code in _CONSEQUENCES
 
 
-def sink_error(error: KafkaError, what: str) -> CdcError:
-    """Return the error to raise when *what*, the beginning of a sentence, came to nothing because of *error*."""
-    remedy = _REMEDIES.get(error.code())
+def sink_error(failure: Failure, what: str) -> CdcError:
+    """Return the error to raise when *what*, the beginning of a sentence, came to nothing because of *failure*."""
+    remedy = _REMEDIES.get(failure.code)
     if remedy is not None:
-        return TerminalSinkError(f"{what}: {error.str()}; {remedy}")
-    return RetryableSinkError(f"{what}: {error.str()}")
+        return TerminalSinkError(f"{what}: {failure.reason}; {remedy}")
+    return RetryableSinkError(f"{what}: {failure.reason}")

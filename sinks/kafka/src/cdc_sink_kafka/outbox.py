@@ -2,63 +2,53 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cdc_core.errors import CdcError, ContractError, RetryableSinkError
-from cdc_sink_kafka.failures import is_consequence, sink_error
+from cdc_sink_kafka.client_log import ClientLog
+from cdc_sink_kafka.failures import Failure, sink_error
 
-__all__ = ["Failure", "Outbox"]
-
-log = logging.getLogger(__name__)
+__all__ = ["Outbox"]
 
 _POLL_S = 0.1
-_KEPT_FAILURES = 3
-_LAST_REPORTS_S = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A message that was not delivered."""
-
-    error: KafkaError
-    topic: str
-    partition: int | None
-    key: bytes | None
-    nbytes: int
-
-    def __str__(self) -> str:
-        place = self.topic if self.partition is None or self.partition < 0 else f"{self.topic}[{self.partition}]"
-        return f"{place}: {self.error.str()}"
+_KEPT_FAILURES = 100
+_SHOWN_CAUSES = 3
+_LAST_REPORTS_S = 1.0
 
 
 class Outbox:
     """A producer that takes messages in order and knows what became of them.
 
-    Success is silent; what fails is kept until the next call, which raises. After that every call raises: what stands
-    behind a failed message is not delivered either, so the rows must be read again, by a new outbox.
+    Success is silent; the first call after a failure raises, and so does every later one: nothing that stands behind a
+    failed message of its partition was or will be written, so the rows must be emitted again, by a new outbox.
     """
 
-    def __init__(self, properties: Mapping[str, Any], *, stall_s: float) -> None:
-        """Take librdkafka's *properties*. A wait ends after *stall_s* seconds in which nothing was acknowledged."""
-        self._stall_s = stall_s
-        self._failures: list[Failure] = []
-        self._failed = 0
-        self._error: CdcError | None = None
-        self._trouble: KafkaError | None = None
-        self._producer = Producer(
-            {**properties, "on_delivery": self._on_delivery, "error_cb": self._on_error, "logger": log}
-        )
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        stall_s: float,
+        log: ClientLog,
+        explain: Callable[[Failure], CdcError | None] | None = None,
+    ) -> None:
+        """Take librdkafka's *properties*. A wait ends after *stall_s* seconds in which nothing was acknowledged.
 
-    def __len__(self) -> int:
-        """Return how many messages are not acknowledged."""
-        return len(self._producer)
+        *explain* may turn a failure into a better error than the general one.
+        """
+        self._stall_s = stall_s
+        self._explain = explain or _unexplained
+        self._log = log
+        self._failures: list[Failure] = []
+        self._reports: Counter[tuple[str, str]] = Counter()
+        self._error: CdcError | None = None
+        self._producer = Producer({**properties, **log.properties(), "on_delivery": self._on_delivery})
 
     @property
     def producer(self) -> Producer:
@@ -70,22 +60,31 @@ class Outbox:
 
         Raises: RetryableSinkError, TerminalSinkError, also for messages of earlier calls.
         """
-        self._serve()
+        self._serve(0)
         while messages:
             queued = self._producer.produce_batch(topic, messages)
             if queued == len(messages):
                 return
+            error = messages[queued].get("_error")
             messages = messages[queued:]
-            error = messages[0].pop("_error", None)
-            if error is None or any("_error" not in message for message in messages[1:]):
-                raise ContractError("confluent-kafka queued a message behind one that it did not take")
-            for message in messages[1:]:
-                del message["_error"]
-            self._refused(error, topic)
+            if not all(message.pop("_error", None) for message in messages):
+                raise ContractError("confluent-kafka queued a message behind one that it refused")
+            self._refused(error, topic, messages[0]["key"])
+
+    def send_each(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[list[tuple[str, bytes | None]]],
+    ) -> None:
+        """Return when the messages are queued, in order. Raises: as `send`."""
+        self._serve(0)
+        for key, value, own in zip(keys, values, headers, strict=True):
+            self.send_one(topic, key=key, value=value, headers=own)
 
     def send_one(self, topic: str, **fields: Any) -> None:
-        """Return when one message is queued; *fields* are those of `Producer.produce`."""
-        self._serve()
+        """Return when one message is queued; *fields* are those of `Producer.produce`. Raises: as `send`."""
         while True:
             try:
                 self._producer.produce(topic, **fields)
@@ -93,99 +92,113 @@ class Outbox:
             except BufferError:
                 self._await_room()
             except KafkaException as error:
-                self._refused(error.args[0], topic)
+                self._refused(error.args[0], topic, fields.get("key"))
 
     def flush(self) -> None:
         """Return when every message is acknowledged. Raises: as `send`."""
-        self._serve()
-        left, deadline = len(self._producer), time.monotonic() + self._stall_s
-        while left:
-            now_left = self._producer.flush(_POLL_S)
-            self._raise_failures()
-            if now_left < left:
-                deadline = time.monotonic() + self._stall_s
-            left = now_left
-            if left and time.monotonic() > deadline:
-                self._stalled(left)
+        self._serve(0)
+        self._await(0, self._producer.flush)
 
     def close(self) -> None:
         """Give up what is not acknowledged and let go of the connections. Does not wait for brokers."""
         if self._error is None:
-            self._error = RetryableSinkError("the producer is closed")
-        with suppress(KafkaException):
-            self._producer.purge()
-            self._producer.flush(0)
+            self._error = RetryableSinkError("the connection to Kafka is closed")
+        self._guarded(self._producer.purge)
+        self._guarded(self._producer.flush, 0)
 
-    def _serve(self) -> None:
-        self._producer.poll(0)
+    def _serve(self, timeout_s: float) -> None:
+        self._guarded(self._producer.poll, timeout_s)
         self._raise_failures()
 
-    def _refused(self, error: KafkaError, topic: str) -> None:
+    def _guarded(self, call: Callable[..., Any], *arguments: float) -> None:
+        """Call the client and keep the fatal error that this may raise.
+
+        confluent-kafka raises it as a KafkaException, but before Python 3.12 as a bare KafkaError, which is no
+        exception at all, so that no `except` with a class catches it.
+        """
+        try:
+            call(*arguments)
+        except:  # noqa: E722
+            raised = sys.exc_info()[1]
+            error = raised.args[0] if isinstance(raised, KafkaException) else raised
+            if not isinstance(error, KafkaError):
+                raise
+            self._keep(Failure.of_client(error))
+
+    def _refused(self, error: KafkaError | None, topic: str, key: bytes | None) -> None:
         """Return when there is room again, if the queue was full. Raises: whatever else *error* is."""
-        if error.code() == KafkaError._QUEUE_FULL:
+        if error is not None and error.code() == KafkaError._QUEUE_FULL:
             self._await_room()
             return
+        self._guarded(self._producer.flush, _LAST_REPORTS_S)
         self._raise_failures()
-        if is_consequence(error):
-            self._await_reports()
-        self._error = sink_error(error, f"topic {topic} takes no message")
-        raise self._error
+        code = KafkaError._FAIL if error is None else error.code()
+        reason = "the client refused it" if error is None else error.str()
+        failure = Failure(code=code, reason=reason, topic=topic, key=key)
+        self._fail(self._explain(failure) or sink_error(failure, f"topic '{topic}' takes no message"))
 
     def _await_room(self) -> None:
         """Return when an eighth of the full queue is free again."""
-        full = left = len(self._producer)
-        deadline = time.monotonic() + self._stall_s
-        while left > full - max(1, full // 8):
-            self._producer.poll(_POLL_S)
-            self._raise_failures()
-            now_left = len(self._producer)
-            if now_left < left:
-                deadline = time.monotonic() + self._stall_s
-            left = now_left
-            if time.monotonic() > deadline:
-                self._stalled(left)
+        full = len(self._producer)
+        self._await(full - max(1, full // 8), self._producer.poll)
 
-    def _stalled(self, left: int) -> None:
-        trouble = "" if self._trouble is None else f": {self._trouble.str()}"
-        self._error = RetryableSinkError(
-            f"no message was acknowledged by Kafka for {self._stall_s:g} s, {left} are waiting{trouble}"
-        )
-        raise self._error
+    def _await(self, most: int, wait: Callable[[float], Any]) -> None:
+        """Return when at most *most* messages are not acknowledged."""
+        left, deadline = len(self._producer), time.monotonic() + self._stall_s
+        while left > most:
+            self._guarded(wait, _POLL_S)
+            self._raise_failures()
+            before, left = left, len(self._producer)
+            if left < before:
+                deadline = time.monotonic() + self._stall_s
+            elif time.monotonic() > deadline:
+                self._fail(
+                    RetryableSinkError(
+                        f"no message was acknowledged by Kafka for {self._stall_s:g} s, {left} are waiting"
+                        f"{self._log.last_trouble()}"
+                    )
+                )
+        self._raise_failures()
+
+    def _fail(self, error: CdcError) -> None:
+        self._error = error
+        raise error
 
     def _raise_failures(self) -> None:
         if self._error is not None:
             raise self._error
-        if self._failed:
-            self._await_reports()
-            raise self._error_of(self._failures)
-
-    def _await_reports(self) -> None:
-        """Hear what became of the other messages, which fail too, for the sake of a full account."""
-        self._producer.flush(_LAST_REPORTS_S)
-
-    def _error_of(self, failures: Sequence[Failure]) -> CdcError:
-        self._error = sink_error(
-            failures[0].error,
-            f"{self._failed} messages were not delivered, the first to topic {failures[0].topic}",
-        )
-        return self._error
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
+        if not self._failures:
             return
-        self._failed += 1
-        if len(self._failures) < _KEPT_FAILURES or is_consequence(self._failures[0].error):
-            failure = Failure(
-                error=error,
-                topic=message.topic() or "",
-                partition=message.partition(),
-                key=message.key(),
-                nbytes=len(message.value() or b"") + len(message.key() or b""),
-            )
+        self._guarded(self._producer.flush, _LAST_REPORTS_S)  # the others fail too: let the account be full
+        cause = self._cause()
+        explained = self._explain(cause)
+        if explained is not None:
+            self._fail(explained)
+        self._fail(sink_error(cause, f"{max(1, self._reports.total())} messages were not delivered, {self._account()}"))
+
+    def _cause(self) -> Failure:
+        """Return the first failure that is no consequence, with all that is known of it."""
+        failures = sorted(self._failures, key=lambda failure: (failure.consequence, failure.messages == 0))
+        first = failures[0]
+        same = [failure for failure in failures if (failure.topic, failure.code) == (first.topic, first.code)]
+        key = next((failure.key for failure in same if failure.key is not None), None)
+        return replace(first, messages=first.messages or self._reports[first.topic, first.reason], key=key)
+
+    def _account(self) -> str:
+        causes = [f"{topic}: {reason} ({count})" for (topic, reason), count in self._reports.most_common(_SHOWN_CAUSES)]
+        return ", ".join(causes) or "the client failed"
+
+    def _keep(self, failure: Failure) -> None:
+        if len(self._failures) < _KEPT_FAILURES or not failure.consequence:
             self._failures.append(failure)
-            self._failures.sort(key=lambda failure: is_consequence(failure.error))
+            self._failures.sort(key=lambda kept: kept.consequence)
             del self._failures[_KEPT_FAILURES:]
 
-    def _on_error(self, error: KafkaError) -> None:
-        self._trouble = error
-        log.warning("Kafka client: %s", error.str())
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._reports[message.topic() or "", error.str()] += 1
+            self._keep(Failure.of_report(error, message))
+
+
+def _unexplained(_: Failure) -> None:
+    return None

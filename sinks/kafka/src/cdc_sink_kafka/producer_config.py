@@ -49,6 +49,8 @@ _OWNED = {
     "queue.buffering.max.kbytes": "buffer_size",
     "queue.buffering.max.messages": "buffer_size",
     "partitioner": "partition_alg",
+    "message.timeout.ms": "flush_timeout",
+    "delivery.timeout.ms": "flush_timeout",
 }
 _REFUSED = {
     "transactional.id": "rows would be invisible until a commit that never comes",
@@ -81,6 +83,8 @@ def producer_properties(options: KafkaOptions) -> dict[str, Any]:
         "queue.buffering.max.kbytes": max(1, options.buffer_size // 1024),
         "queue.buffering.max.messages": max(1000, options.buffer_size // _BYTES_OF_SMALL_MESSAGE),
         "delivery.report.only.error": True,
+        # a message that times out is not covered by the guarantee below, others would land behind it
+        "message.timeout.ms": 0,
         **config.properties(),
     }
     if config.RequiredAcks == "all":

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from cdc_core.errors import TerminalSinkError
+from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
 from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.timestamp import Timestamp
 from cdc_sink_kafka.admin import Administrator
+from cdc_sink_kafka.client_log import ClientLog
+from cdc_sink_kafka.headers import Header, Headers
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.outbox import Outbox
+from cdc_sink_kafka.partitions import partitions_of
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
+from cdc_sink_kafka.sizes import Sizes
 from cdc_sink_kafka.topics import Topics
 
 __all__ = ["KafkaSink"]
 
 _CHUNK = 10_000
-_METADATA_LIMIT_S = 10.0
 
 
 class KafkaSink(Sink):
-    """Writes each row as a message to the topic of its table."""
+    """Writes each row as a message to the topic of its table, in order within each partition.
+
+    Order holds through failures: of a partition's messages nothing behind one that failed is written, so when the step
+    is repeated no version of a row appears for the first time after a newer one. A writer holds at most `buffer_size`
+    bytes of messages, and one chunk of rows as Python objects.
+    """
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
@@ -33,76 +43,120 @@ class KafkaSink(Sink):
         self._options: KafkaOptions = context.options
         self._topics = Topics(context.topics(self._options.topic_prefix), name=self._options.topic_name)
         self._outbox: Outbox | None = None
+        self._marks: Outbox | None = None
+        self._sizes: Sizes | None = None
+        self._headers: Headers | None = None
         self._messages = 0
         self._bytes = 0
         self._closed = False
 
     def topic(self, table: TableName) -> str:
+        """Return the topic of *table*: prefix and name, or `topic_name`, escaped as CockroachDB does."""
         return self._topics.of(table)
 
     def check(self) -> None:
+        """Return when the brokers answer and the topics are there or can be made. Raises: ConfigError, in seconds."""
         self._topics.check(self.context.tables)
-        self._administrator().check(self._topics.all(self.context.tables))
+        Headers(self._options)
+        with self._administrator() as administrator:
+            administrator.check(producer_properties(self._options), self._all_topics)
 
     def prepare(self) -> None:
-        self._administrator().prepare(self._topics.all(self.context.tables))
+        """Make the topics that are missing, if `create_kafka_topics` is explicit."""
+        with self._administrator() as administrator:
+            administrator.prepare(self._all_topics)
 
     def begin(self, slice_: SliceInfo) -> None:  # noqa: ARG002 (messages do not name their slice)
+        """Give up what was not flushed."""
         self._require_open()
         if self._messages:
-            self._drop_outbox()
+            self._drop()
 
     def emit(self, rows: RowBatch) -> None:
+        """Queue *rows*. Waits while the queue is full."""
         self._require_open()
         if len(rows) == 0:
             return
-        topic = self.topic(rows.schema.name)
-        batch = self.context.encoder.encode(rows, topic=topic)
-        outbox = self._open_outbox()
-        for start in range(0, len(batch), _CHUNK):
-            outbox.send(topic, _messages(batch.key.slice(start, _CHUNK), batch.value.slice(start, _CHUNK)))
+        if self._outbox is None or self._sizes is None or self._headers is None:
+            self._outbox, self._sizes, self._headers = self._open()
+        payload = self._headers.payload(rows)
+        batch = self.context.encoder.encode(payload, topic=self.topic(rows.schema.name))
+        self._sizes.watch(rows, batch)
         self._messages += len(batch)
         self._bytes += batch.nbytes
+        headers = self._headers.of(rows, batch)
+        if headers is None:
+            for start in range(0, len(batch), _CHUNK):
+                keys, values = batch.key.slice(start, _CHUNK), batch.value.slice(start, _CHUNK)
+                self._outbox.send(batch.topic, _messages(keys, values))
+        else:
+            self._send_with_headers(self._outbox, batch, headers)
 
     def flush(self) -> Flushed:
+        """Return when every message is acknowledged."""
         self._require_open()
-        if self._outbox is not None:
+        if self._outbox is not None and self._sizes is not None:
             self._outbox.flush()
+            self._sizes.forget()
         flushed = Flushed(messages=self._messages, bytes=self._bytes)
         self._messages = self._bytes = 0
         return flushed
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
+        """Return when every partition that a topic of the changefeed has now holds the mark, under no key."""
         self._require_open()
-        outbox = self._open_outbox()
-        for topic in self._topics.all(self.context.tables):
+        if self._marks is None:
+            self._marks = self._new_outbox({})
+        headers = list(Headers(self._options).constant)
+        for topic, partitions in partitions_of(self._marks.producer, self._all_topics).items():
             payload = self.context.encoder.encode_resolved(topic, timestamp)
-            partitions = outbox.producer.list_topics(topic, timeout=_METADATA_LIMIT_S).topics[topic].partitions
-            for partition in sorted(partitions):
-                outbox.send_one(topic, value=payload, partition=partition)
-        outbox.flush()
+            for partition in partitions:
+                self._marks.send_one(topic, value=payload, partition=partition, headers=headers)
+        self._marks.flush()
 
     def close(self) -> None:
-        self._drop_outbox()
+        """Give up what was not flushed. Waits for no broker. May be called twice."""
+        self._drop()
         self._closed = True
 
-    def _open_outbox(self) -> Outbox:
-        if self._outbox is None:
-            properties = {**self._client(), **producer_properties(self._options)}
-            self._outbox = Outbox(properties, stall_s=self._options.flush_timeout)
-        return self._outbox
+    @property
+    def _all_topics(self) -> list[str]:
+        return self._topics.all(self.context.tables)
 
-    def _drop_outbox(self) -> None:
-        if self._outbox is not None:
-            self._outbox.close()
-        self._outbox = None
-        self._messages = self._bytes = 0
+    def _open(self) -> tuple[Outbox, Sizes, Headers]:
+        properties = producer_properties(self._options)
+        with self._administrator() as administrator:
+            limits = administrator.limits(self._all_topics)
+        sizes = Sizes(self._client()["bootstrap.servers"], limits, most=properties["message.max.bytes"])
+        outbox = self._new_outbox(sizes.properties(properties.get("batch.size")), sizes=sizes)
+        return outbox, sizes, Headers(self._options)
+
+    def _new_outbox(self, changes: dict[str, Any], *, sizes: Sizes | None = None) -> Outbox:
+        return Outbox(
+            {**self._client(), **producer_properties(self._options), **changes},
+            stall_s=self._options.flush_timeout,
+            log=ClientLog(),
+            explain=None if sizes is None else sizes.explain,
+        )
+
+    def _send_with_headers(self, outbox: Outbox, batch: MessageBatch, headers: Sequence[list[Header]]) -> None:
+        for start in range(0, len(batch), _CHUNK):
+            keys = batch.key.slice(start, _CHUNK).to_pylist()
+            values = batch.value.slice(start, _CHUNK).to_pylist()
+            outbox.send_each(batch.topic, keys, values, headers[start : start + _CHUNK])
 
     def _client(self) -> dict[str, Any]:
         return client_properties(self.context.uri, self._options, changefeed=self.context.changefeed)
 
     def _administrator(self) -> Administrator:
         return Administrator(self._client(), self._options)
+
+    def _drop(self) -> None:
+        for outbox in (self._outbox, self._marks):
+            if outbox is not None:
+                outbox.close()
+        self._outbox = self._marks = self._sizes = None
+        self._messages = self._bytes = 0
 
     def _require_open(self) -> None:
         if self._closed:

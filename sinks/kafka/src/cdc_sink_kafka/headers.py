@@ -1,0 +1,161 @@
+"""Headers of messages, and the column that they may come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_core.errors import ConfigError, TerminalSinkError
+from cdc_core.messages import MessageBatch
+from cdc_core.rows import RowBatch
+from cdc_core.schema import Kind, TableSchema
+from cdc_sink_kafka.options import KafkaOptions
+
+__all__ = ["Header", "Headers"]
+
+Header = tuple[str, bytes | None]
+
+
+class Headers:
+    """What the options say about headers."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        """Raises: ConfigError for extra headers that are not texts."""
+        self._column = options.headers_json_column_name
+        self._updated = options.header_updated
+        self._table = options.header_table
+        self.constant = _constant(options)
+        """The headers that every message has, those of resolved marks too."""
+        self._reduced: dict[int, tuple[TableSchema, TableSchema]] = {}
+
+    def payload(self, rows: RowBatch) -> RowBatch:
+        """Return *rows* without the column of headers. Raises: TerminalSinkError when the table has none."""
+        if self._column is None:
+            return rows
+        schema = self._without_column(rows.schema, self._column)
+        columns = {name: rows.column(name) for name in ("op", "updated", "mvcc", "key") if name in _names(rows)}
+        for name in ("after", "before"):
+            if name in _names(rows):
+                columns[name] = _without_field(rows.column(name), schema.after_type)
+        return RowBatch(schema=schema, batch=pa.RecordBatch.from_pydict(columns))
+
+    def of(self, rows: RowBatch, batch: MessageBatch) -> list[list[Header]] | None:
+        """Return the headers of each message of *batch*, made from *rows*; None when no message has any.
+
+        Raises: TerminalSinkError when the column of headers holds something else than JSON objects.
+        """
+        if self._column is None and self._updated is None and batch.headers is None:
+            shared = list(self.constant)
+            if self._table is not None:
+                shared.append((self._table, rows.schema.name.full.encode()))
+            return [shared] * len(batch) if shared else None
+        found = [list(self.constant) for _ in range(len(batch))]
+        if self._table is not None:
+            name = rows.schema.name.full.encode()
+            for headers in found:
+                headers.append((self._table, name))
+        if self._updated is not None:
+            updated = rows.column("updated")
+            walls, logicals = updated.field("wall").to_pylist(), updated.field("logical").to_pylist()
+            for headers, wall, logical in zip(found, walls, logicals, strict=True):
+                headers.append((self._updated, f"{wall}.{logical:010d}".encode()))
+        if batch.headers is not None:
+            for headers, own in zip(found, batch.headers.to_pylist(), strict=True):
+                headers.extend(own or ())
+        if self._column is not None:
+            for index, text in enumerate(_texts(rows, self._column)):
+                if text is not None:
+                    found[index].extend(self._parsed(text, rows, index))
+        return found
+
+    def _parsed(self, text: str, rows: RowBatch, index: int) -> list[Header]:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        if value is None:
+            return []
+        if not isinstance(value, dict):
+            raise TerminalSinkError(
+                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds no"
+                f" JSON object in the row with key {rows.column('key')[index].as_py()}: correct the row, or name"
+                " another column"
+            )
+        return [(name, _bytes(entry)) for name, entry in value.items()]
+
+    def _without_column(self, schema: TableSchema, column: str) -> TableSchema:
+        known = self._reduced.get(id(schema))
+        if known is not None:
+            return known[1]
+        if column not in {known.name for known in schema.columns}:
+            raise TerminalSinkError(
+                f"table {schema.name} has no column '{column}', which the option headers_json_column_name names: add"
+                " it, or put the table into a changefeed of its own"
+            )
+        if column in schema.primary_key:
+            raise TerminalSinkError(f"column {column} of table {schema.name} is part of its key, and cannot be headers")
+        type_ = schema.column(column).type
+        if type_.kind is not Kind.JSON:
+            raise TerminalSinkError(
+                f"column {column} of table {schema.name} has the type {type_.source}, and only JSON can"
+                " be headers: change the type, or the option headers_json_column_name"
+            )
+        same = next((reduced for whole, reduced in self._reduced.values() if whole == schema), None)
+        reduced = same or replace(schema, columns=tuple(kept for kept in schema.columns if kept.name != column))
+        if len(self._reduced) >= _MOST_KEPT:
+            self._reduced.clear()
+        self._reduced[id(schema)] = (schema, reduced)
+        return reduced
+
+
+_MOST_KEPT = 1000
+
+
+def _constant(options: KafkaOptions) -> tuple[Header, ...]:
+    found: list[Header] = []
+    for name, value in (options.extra_headers or {}).items():
+        if not isinstance(value, str):
+            raise ConfigError(f"sink 'kafka': the header '{name}' of extra_headers must be a text, not {value!r}")
+        found.append((name, value.encode()))
+    return tuple(found)
+
+
+def _names(rows: RowBatch) -> Sequence[str]:
+    names: Sequence[str] = rows.batch.schema.names
+    return names
+
+
+def _without_field(structs: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
+    children = [structs.field(field.name) for field in type_]
+    mask = structs.is_null() if structs.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+
+
+def _texts(rows: RowBatch, column: str) -> list[str | None]:
+    """Return the JSON of each row, of a delete that of the row before, if that is known."""
+    after = rows.column("after")
+    texts = [None if row is None else row[column] for row in _cells(after, column)]
+    if after.null_count and rows.has_before:
+        before = _cells(rows.column("before"), column)
+        for index, gone in enumerate(after.is_null().to_pylist()):
+            if gone and before[index] is not None:
+                texts[index] = before[index][column]
+    return texts
+
+
+def _cells(structs: pa.StructArray, column: str) -> list[Any]:
+    position = structs.type.get_field_index(column)
+    mask = structs.is_null() if structs.null_count else None
+    fields = [structs.type.field(position)]
+    return list(pa.StructArray.from_arrays([structs.field(position)], fields=fields, mask=mask).to_pylist())
+
+
+def _bytes(value: Any) -> bytes | None:
+    """Return a text as it is, the JSON null as a header without a value, and any other value as its JSON text."""
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    return json.dumps(value, ensure_ascii=False).encode()

@@ -1,0 +1,144 @@
+"""Messages that may be too large for their topic, and what to say when they are."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core.errors import CdcError, RetryableSinkError, TerminalSinkError
+from cdc_core.messages import MessageBatch
+from cdc_core.rows import RowBatch
+from cdc_core.schema import TableName
+from cdc_sink_kafka.failures import Failure
+
+__all__ = ["Sizes"]
+
+_LARGE = 16 * 1024
+"""Where a topic's limit cannot be read, messages from this size on are remembered."""
+_ROOM = 128
+"""Bytes that a message takes beside its key and value, and a batch of messages besides them, at most."""
+_MOST_SUSPECTS = 1000
+
+_split: dict[tuple[str, str], int | None] = {}
+"""Topics, by their brokers and name, that refused a batch of several messages in this process, with their limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspects:
+    """Rows with large messages."""
+
+    topic: str
+    table: TableName
+    encoded: pa.Array
+    keys: pa.StructArray
+    nbytes: npt.NDArray[np.int64]
+
+
+class Sizes:
+    """Keeps batches below the topics' limits, and knows which rows exceed them."""
+
+    def __init__(self, brokers: str, limits: Mapping[str, int | None], *, most: int) -> None:
+        """Take the *limits* of topics, None for one that could not be read, and librdkafka's own of *most* bytes."""
+        self._brokers = brokers
+        self._limits = limits
+        self._most = most
+        self._suspects: deque[_Suspects] = deque(maxlen=_MOST_SUSPECTS)
+
+    def properties(self, wanted: int | None) -> dict[str, int]:
+        """Return what keeps batches, of *wanted* bytes if it were for the user, so small that no topic refuses them."""
+        if any(_split.get((self._brokers, topic), 0) == limit for topic, limit in self._limits.items()):
+            return {"batch.num.messages": 1}
+        limits = [limit - _ROOM for limit in self._limits.values() if limit is not None]
+        smallest = min([*limits, _DEFAULT_BATCH if wanted is None else wanted])
+        return {"batch.size": max(1, smallest)}
+
+    def watch(self, rows: RowBatch, batch: MessageBatch) -> None:
+        """Remember large messages of *batch* until `forget`. Raises: TerminalSinkError for one too large to send."""
+        nbytes = _lengths(batch.value) + _lengths(batch.key)
+        if batch.headers is not None:
+            nbytes += _ROOM
+        limit = self._limits.get(batch.topic)
+        most = int(nbytes.max(initial=0))
+        if most > (limit or _LARGE) - _ROOM:
+            places = np.flatnonzero(nbytes > (limit or _LARGE) - _ROOM)
+            taken = pa.array(places)
+            self._suspects.append(
+                _Suspects(
+                    batch.topic, rows.schema.name, batch.key.take(taken), rows.column("key").take(taken), nbytes[places]
+                )
+            )
+        if most + _ROOM > self._most:
+            place = int(nbytes.argmax())
+            key = rows.column("key")[place].as_py()
+            raise TerminalSinkError(
+                f"{_row(rows.schema.name, key, most)}, and Flush.MaxBytes in kafka_sink_config allows {self._most}:"
+                " raise that, or leave the table out"
+            )
+
+    def forget(self) -> None:
+        """Everything watched was delivered."""
+        self._suspects.clear()
+
+    def explain(self, failure: Failure) -> CdcError | None:
+        """Return what to say about *failure* when it is one of size, else None."""
+        if not failure.too_large:
+            return None
+        limit = self._limits.get(failure.topic)
+        shown = "its limit" if limit is None else f"max.message.bytes = {limit}"
+        suspect = self._suspect(failure)
+        if failure.messages > 1:
+            _split[self._brokers, failure.topic] = limit
+            return RetryableSinkError(
+                f"topic '{failure.topic}' refused a batch of several messages for its size ({shown}): the step is"
+                " repeated with one message in a batch"
+            )
+        row = suspect or f"a message with the key {_text(failure.key)} is too large"
+        return TerminalSinkError(
+            f"{row}, more than topic '{failure.topic}' takes ({shown}): raise max.message.bytes of the topic, or"
+            " compress messages by Compression in kafka_sink_config"
+        )
+
+    def _suspect(self, failure: Failure) -> str | None:
+        """Return the row that *failure* is about, by its key, else the largest."""
+        found: tuple[int, str] | None = None
+        for suspects in self._suspects:
+            if suspects.topic != failure.topic:
+                continue
+            places: Sequence[int] = range(len(suspects.nbytes))
+            if failure.key is not None:
+                same = pc.equal(suspects.encoded, pa.scalar(failure.key, suspects.encoded.type))
+                places = np.flatnonzero(same.to_numpy(zero_copy_only=False)).tolist()
+            for place in places:
+                nbytes = int(suspects.nbytes[place])
+                if found is None or nbytes > found[0]:
+                    found = nbytes, _row(suspects.table, suspects.keys[place].as_py(), nbytes)
+        return None if found is None else found[1]
+
+
+_DEFAULT_BATCH = 1_000_000
+
+
+def _row(table: TableName, key: object, nbytes: int) -> str:
+    return f"the message of the row with key {key} of table {table} has {nbytes} bytes"
+
+
+def _text(key: bytes | None) -> str:
+    if key is None:
+        return "(none)"
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key.hex()
+
+
+def _lengths(values: pa.Array) -> npt.NDArray[np.int64]:
+    lengths = pc.binary_length(values)
+    if lengths.null_count:
+        lengths = lengths.fill_null(0)
+    return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
