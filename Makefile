@@ -5,10 +5,13 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PACKAGES := cdc_core $(wildcard */*/src)
 
-.PHONY: demo test bench lint java clean
+.PHONY: demo demo-kafka test bench lint java clean
 
 demo: $(READY) java
-	$(PYTHON) -m cdc_core demo --directory build/demo
+	$(PYTHON) -m cdc_core demo postgres --directory build/demo
+
+demo-kafka: $(READY) java
+	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka
 
 test: $(READY) java
 	$(PYTHON) -m pytest

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.audit import Audit, audit
 from cdc_rangefeed_postgres.demo.movr import TABLES, Workload, load
+from cdc_rangefeed_postgres.demo.replay import Replay
 from cdc_sink_cloudstorage.names import DataFile, ResolvedFile
 from cdc_testing.runs import eventually
 
@@ -148,6 +149,52 @@ def test_an_audit_of_nothing_does_not_pass(database: str, tmp_path: Path) -> Non
     assert not audit(tmp_path, database, []).passed
 
 
+def note(replay: Replay, partition: str, key: str, updated: int, row: bytes | None = b"{}") -> None:
+    replay.note_row(partition, "t", key=key, row=row, updated=Timestamp(updated))
+
+
+def keys(replay: Replay) -> set[str]:
+    return {key for key, (_, row) in replay.tables.get("t", {}).items() if row is not None}
+
+
+def test_a_replay_goes_no_further_than_its_slowest_partition() -> None:
+    replay = Replay()
+    replay.watch("p0")
+    replay.watch("p1")
+    note(replay, "p0", "a", 3)
+    note(replay, "p1", "b", 5)
+    replay.note_resolved("p0", Timestamp(9))
+    assert (replay.last_resolved, keys(replay)) == (Timestamp(), set())
+    replay.note_resolved("p1", Timestamp(4))
+    assert (replay.last_resolved, keys(replay)) == (Timestamp(4), {"a"})
+    replay.note_resolved("p1", Timestamp(9))
+    assert (replay.last_resolved, keys(replay)) == (Timestamp(9), {"a", "b"})
+
+
+def test_a_replay_waits_for_a_partition_that_appears() -> None:
+    replay = Replay()
+    replay.note_resolved("p0", Timestamp(4))
+    replay.watch("p1")
+    note(replay, "p0", "a", 5)
+    replay.note_resolved("p0", Timestamp(6))
+    assert (replay.last_resolved, keys(replay)) == (Timestamp(4), set())
+    replay.note_resolved("p1", Timestamp(6))
+    assert keys(replay) == {"a"}
+
+
+def test_a_replay_bears_with_repeats_and_sees_what_is_out_of_order() -> None:
+    replay = Replay()
+    for updated in (1, 2, 3, 2):
+        note(replay, "p0", "a", updated)
+    replay.note_resolved("p0", Timestamp(4))
+    assert replay.out_of_order == []
+    note(replay, "p0", "b", 4)
+    note(replay, "p1", "a", 5)
+    assert len(replay.out_of_order) == 2
+    assert replay.out_of_order[0].endswith("was resolved")
+    assert "in two partitions, p0 and p1" in replay.out_of_order[1]
+
+
 def test_people_insert_update_delete_and_change_keys(database: str) -> None:
     started = load(database, users=200, vehicles=100, rides=300)
     assert started == 600
@@ -167,14 +214,28 @@ def test_people_insert_update_delete_and_change_keys(database: str) -> None:
     assert {table for table, _, _ in done} == set(TABLES)
 
 
-@pytest.mark.slow
-def test_the_demo_ends_with_a_clean_audit(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cdc_core", "demo", "--directory", str(tmp_path), "--seconds", "5"]
+def summary(demo: str, directory: Path) -> tuple[str, int, int]:
+    """Run a demo for five seconds, see that it ends well, and return its output and how many rows and marks it had."""
+    command = [sys.executable, "-m", "cdc_core", "demo", demo, "--directory", str(directory), "--seconds", "5"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]
     found = re.fullmatch(r"demo: rows=(\d+) resolved=(\d+) missing=0 extra=0 out_of_order=0", last)
     assert found is not None, last
-    assert int(found[1]) > 5000
-    assert int(found[2]) > 0
-    assert f"{tmp_path}/files" in done.stdout
+    return done.stdout, int(found[1]), int(found[2])
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_clean_audit(tmp_path: Path) -> None:
+    output, rows, marks = summary("postgres", tmp_path)
+    assert rows > 5000
+    assert marks > 0
+    assert f"{tmp_path}/files" in output
+
+
+@pytest.mark.slow
+def test_the_demo_of_kafka_ends_with_a_clean_audit(tmp_path: Path) -> None:
+    output, rows, marks = summary("kafka", tmp_path)
+    assert rows > 5000
+    assert marks >= 3 * len(TABLES), "each partition of each topic has a mark"
+    assert '"rider_id": "' in output

@@ -112,6 +112,7 @@ def test_no_committed_file_names_a_package_server_or_pins_one() -> None:
     assert not [path for path in texts if server.search(path.read_text(errors="replace"))]
 
 
-def test_the_demo_is_found_by_its_entry_point() -> None:
-    (found,) = entry_points(group="cdc_core.demos", name="postgres")
+@pytest.mark.parametrize("name", ["kafka", "postgres"])
+def test_a_demo_is_found_by_its_entry_point(name: str) -> None:
+    (found,) = entry_points(group="cdc_core.demos", name=name)
     assert callable(found.load())
