@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -13,6 +13,8 @@ import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.versions import UnavailableError, binaries_of
+
+__all__ = ["fresh_database"]
 
 TESTS = Path(__file__).parents[1]
 _numbers = itertools.count(1)
@@ -44,6 +46,13 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
 @pytest.fixture
 def database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
     """URI of a fresh database, dropped with its slots at the end."""
+    with fresh_database(postgres_server) as uri:
+        yield uri
+
+
+@contextmanager
+def fresh_database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """Yield the URI of a fresh database, dropped with its slots at the end: for what several tests share."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(postgres_server.uri(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")

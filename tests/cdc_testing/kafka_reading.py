@@ -20,6 +20,7 @@ __all__ = [
     "add_partitions",
     "by_partition",
     "consumer",
+    "copied",
     "create_topic",
     "delete_topic",
     "partitions_of",
@@ -74,7 +75,7 @@ def read_topics(
                 place = _place(message)
                 error = message.error()
                 if error is None:
-                    found.append(_copied(message))
+                    found.append(copied(message))
                     if found[-1].offset + 1 >= ends.get(place, 0):
                         ends.pop(place, None)
                 elif error.code() == KafkaError._PARTITION_EOF:
@@ -197,7 +198,8 @@ def _place(message: ClientMessage) -> tuple[str, int]:
     return topic, partition
 
 
-def _copied(message: ClientMessage) -> Message:
+def copied(message: ClientMessage) -> Message:
+    """Return the client's *message*, which is not an error, as ours."""
     topic, partition = _place(message)
     offset = message.offset()
     assert offset is not None
