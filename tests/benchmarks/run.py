@@ -25,6 +25,7 @@ _BENCHMARKS = {
     "fetch": "read the log through ADBC as Arrow",
     "decode": "decode log messages into row batches",
     "encode": "rows to JSON, beside a loop over orjson",
+    "avro": "rows to Avro, beside a loop over fastavro",
     "sink": "encoded rows to files",
     "engine": "ready rows through Spark to nowhere",
     "log": "a backlog to JSON files, beside Debezium",

@@ -94,7 +94,7 @@ class AvroEncoder(Encoder):
         payload = string_bytes(str(timestamp), branch=1)
         if self.context.output == "files":
             return AvroBody.whole(text, payload, codec=self._options.avro_codec)
-        return frame_one(payload, self._registry.register(self._subject(topic, "value"), text, "AVRO"))
+        return frame_one(payload, self._registered(self._subject(topic, "value"), text))
 
     def open_body(self, topic: str) -> FileBody:
         return AvroBody(self, topic, codec=self._options.avro_codec)
@@ -113,6 +113,10 @@ class AvroEncoder(Encoder):
         if address is None:
             raise OptionError(f"{_OWNER}: messages need the option 'confluent_schema_registry', the registry's URL")
         return Registry.of(address, owner=_OWNER)
+
+    def _registered(self, subject: str, schema: str) -> int:
+        """Return the id of *schema*; the registry is asked once in this process."""
+        return self._registry.register(subject, schema, "AVRO")
 
     def _subject(self, topic: str, part: str) -> str:
         return f"{self._options.avro_schema_prefix}{topic}-{part}"
@@ -134,7 +138,7 @@ class AvroEncoder(Encoder):
         headers = self._headers.get(place)
         if headers is None or (headers.schema is not schema and headers.schema != schema):
             subjects = self._subjects(schema, topic)
-            ids = [self._registry.register(subject, text, "AVRO") for subject, text in subjects.items()]
+            ids = [self._registered(subject, text) for subject, text in subjects.items()]
             headers = _Headers(schema, frame_one(b"", ids[0]), frame_one(b"", ids[-1]))
             self._headers[place] = headers
         return headers
