@@ -5,6 +5,10 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PACKAGES := cdc_core $(wildcard */*/src)
 
+# A run of Spark mostly waits, for itself or for a file. The slow files come first, each is one process's business, and
+# a process that dies (a test that hangs ends its own) ends all.
+TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
 .PHONY: demo demo-kafka test bench lint java clean
 
 demo: $(READY) java
@@ -14,7 +18,7 @@ demo-kafka: $(READY) java
 	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka
 
 test: $(READY) java
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest $(TWO_AT_A_TIME)
 
 bench: $(READY) java
 	$(PYTHON) tests/benchmarks/run.py
