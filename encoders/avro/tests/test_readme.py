@@ -1,0 +1,82 @@
+"""The tables of the documents are what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cdc_encoder_avro.options import AvroOptions
+from cdc_encoder_avro.types import branches
+
+from cdc_core import ColumnType, Kind
+from cdc_core.options import describe
+
+ROOT = Path(__file__).parents[3]
+README = ROOT / "encoders" / "avro" / "README.md"
+INT = ColumnType(kind=Kind.INT, source="integer", bits=32)
+SAMPLES: dict[str, tuple[ColumnType, dict[str, Any]]] = {
+    "bool": (ColumnType(kind=Kind.BOOL, source=""), {}),
+    "int": (INT, {}),
+    "float": (ColumnType(kind=Kind.FLOAT, source=""), {}),
+    "decimal with a precision": (ColumnType(kind=Kind.DECIMAL, source="", precision=10, scale=2), {}),
+    "decimal": (ColumnType(kind=Kind.DECIMAL, source=""), {}),
+    "string": (ColumnType(kind=Kind.STRING, source=""), {}),
+    "bytes": (ColumnType(kind=Kind.BYTES, source=""), {}),
+    "uuid": (ColumnType(kind=Kind.UUID, source=""), {}),
+    "date": (ColumnType(kind=Kind.DATE, source=""), {}),
+    "time": (ColumnType(kind=Kind.TIME, source=""), {}),
+    "timetz": (ColumnType(kind=Kind.TIMETZ, source=""), {}),
+    "timestamp": (ColumnType(kind=Kind.TIMESTAMP, source=""), {}),
+    "timestamptz": (ColumnType(kind=Kind.TIMESTAMPTZ, source=""), {}),
+    "interval": (ColumnType(kind=Kind.INTERVAL, source=""), {}),
+    "json": (ColumnType(kind=Kind.JSON, source=""), {}),
+    "enum": (ColumnType(kind=Kind.ENUM, source="", labels=("a",)), {"avro_enum": ("string", "enum")}),
+    "array": (ColumnType(kind=Kind.ARRAY, source="", element=INT), {"avro_arrays": ("typed", "json")}),
+    "composite": (ColumnType(kind=Kind.COMPOSITE, source=""), {}),
+}
+
+
+def shown(type_: ColumnType, choices: dict[str, Any]) -> str:
+    """Return the cell of *type_*: its branches, for each choice of an option."""
+    ((name, values),) = choices.items() or ((None, (None,)),)
+    cells = []
+    for value in values:
+        options = AvroOptions(**({} if name is None else {name: value}))
+        cell = " or ".join(map(branch_text, branches(type_, options, enum_name="x")))
+        cells.append(cell if value is None or value == values[0] else f'with `{name} = "{value}"` {cell}')
+    return "; ".join(cells)
+
+
+def branch_text(branch: Any) -> str:
+    if isinstance(branch, str):
+        return f"`{branch}`"
+    if branch["type"] == "array":
+        return f"`array` of {' or '.join(map(branch_text, branch['items']))}"
+    if branch["type"] == "enum":
+        return "`enum`"
+    return f"`{branch['type']}`, logical type `{branch['logicalType']}`"
+
+
+def types_table() -> str:
+    rows = [f"| {name} | {shown(*sample)} |" for name, sample in SAMPLES.items()]
+    return "\n".join(["| kind | Avro type besides null |", "|---|---|", *rows])
+
+
+def options_table() -> str:
+    rows = []
+    for row in describe(AvroOptions):
+        cells = (f"`{row.name}`", row.type, row.default, row.doc + (" Secret." if row.secret else ""))
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def test_the_types_table_shows_what_schemas_have() -> None:
+    assert f"<!-- types: begin -->\n{types_table()}\n<!-- types: end -->" in README.read_text(encoding="utf-8")
+
+
+def test_the_types_table_has_every_kind() -> None:
+    assert {type_.kind for type_, _ in SAMPLES.values()} == set(Kind)
+
+
+def test_the_options_table_is_the_generated_one() -> None:
+    assert f"<!-- options: begin -->\n{options_table()}\n<!-- options: end -->" in README.read_text(encoding="utf-8")
