@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from cdc_encoder_json.decoder import decode_key, decode_value
 from cdc_encoder_json.encoder import JsonEncoder
+from cdc_encoder_json.json_schema import key_schema, resolved_schema, value_schema
 from cdc_encoder_json.options import JsonOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft7Validator
 
 from cdc_core import ColumnType, EncoderContext, EnvelopeOptions, Kind, Op, RowBatch, Timestamp
 
@@ -234,6 +236,25 @@ def test_messages_of_random_rows_are_those_of_the_reference(
     if case.envelope.envelope == "wrapped":
         decoded = [decode_value(value)["after"] for value in values]
         assert all(after is None or after.keys() == case.columns.keys() for after in decoded)
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=cases())
+def test_random_messages_are_what_their_json_schemas_say(case: Case, make_rows: Any, row: Any) -> None:
+    rows = batch_of(case, make_rows, row)
+    encoder = JsonEncoder(EncoderContext(changefeed="feed", envelope=case.envelope, options=JsonOptions()))
+    batch = encoder.encode(rows, topic="topic")
+    keys = Draft7Validator(json.loads(key_schema(rows.schema)))
+    Draft7Validator.check_schema(keys.schema)
+    for key in batch.key.to_pylist():
+        keys.validate(json.loads(key))
+    text = value_schema(rows.schema, case.envelope)
+    values = Draft7Validator(json.loads(text or resolved_schema(case.envelope)))
+    Draft7Validator.check_schema(values.schema)
+    for value in batch.value.to_pylist():
+        if value:
+            values.validate(json.loads(value))
+    values.validate(json.loads(encoder.encode_resolved("topic", Timestamp(1))))
 
 
 @settings(max_examples=200, deadline=None)

@@ -106,6 +106,17 @@ def test_a_check_changes_nothing(registry: Registry, topic_prefix: str, set_comp
     assert latest.version == 1
 
 
+def test_the_compatibility_of_a_subject_is_its_own_or_the_registrys(
+    registry: Registry, topic_prefix: str, set_compatibility: Any
+) -> None:
+    own, other = f"{topic_prefix}a/b", f"{topic_prefix}other"
+    for subject in (own, other):
+        registry.register(subject, schema_of("integer"), "JSON")
+    set_compatibility(own, "FULL_TRANSITIVE")
+    assert registry.compatibility(own) == "FULL_TRANSITIVE"
+    assert registry.compatibility(other) == registry.compatibility(f"{topic_prefix}new") != "FULL_TRANSITIVE"
+
+
 @pytest.mark.parametrize(
     ("schema_type", "old", "new"),
     [("JSON", schema_of("integer"), schema_of("string")), ("AVRO", avro_of("long"), avro_of("string"))],

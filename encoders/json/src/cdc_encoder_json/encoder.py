@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import polars as pl
 import pyarrow as pa
@@ -15,15 +15,20 @@ from cdc_core import (
     EncoderContext,
     FileBody,
     MessageBatch,
+    OptionError,
     RowBatch,
     TableSchema,
     Timestamp,
 )
 from cdc_core.encoder import joined_values
+from cdc_core.errors import PluginLoadError
 from cdc_encoder_json.envelopes import envelope_of
 from cdc_encoder_json.objects import METADATA
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.pieces import joined
+
+if TYPE_CHECKING:
+    from cdc_encoder_json.registered import RegisteredSchemas
 
 __all__ = ["JsonEncoder"]
 
@@ -31,7 +36,8 @@ __all__ = ["JsonEncoder"]
 class JsonEncoder(Encoder):
     """Messages of JSON in one of the envelopes; the message key is the array of the primary key's values.
 
-    Object keys stand in alphabetical order, `": "` and `", "` separate. A message never contains a line end.
+    Object keys stand in alphabetical order, `": "` and `", "` separate. A message never contains a line end. With a
+    schema registry, messages are in its wire format.
 
     Raises: OptionError for options that do not go together.
     """
@@ -42,6 +48,9 @@ class JsonEncoder(Encoder):
         super().__init__(context)
         options: JsonOptions = context.options
         self._envelope = envelope_of(context.envelope, null_as_object=options.encode_json_value_null_as_object)
+        self._schemas = None
+        if options.confluent_schema_registry is not None:
+            self._schemas = _schemas_in(options.confluent_schema_registry, context)
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         if self.context.envelope.envelope in ("bare", "row"):
@@ -51,14 +60,20 @@ class JsonEncoder(Encoder):
                         f"table {schema.name} has a column {METADATA}, which envelope "
                         f"'{self.context.envelope.envelope}' keeps for metadata; use envelope 'wrapped'"
                     )
+        if self._schemas is not None:
+            self._schemas.check(tables)
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = joined(self._envelope.texts.key(rows), len(rows))
         values = joined(self._envelope.value(rows, topic, [keys]), len(rows))
-        return MessageBatch(topic=topic, key=_binary(keys), value=_binary(values), updated=rows.column("updated"))
+        key, value = _binary(keys), _binary(values)
+        if self._schemas is not None:
+            key, value = self._schemas.framed(rows.schema, topic, key=key, value=value)
+        return MessageBatch(topic=topic, key=key, value=value, updated=rows.column("updated"))
 
-    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002 (the same for every topic)
-        return self._envelope.resolved(timestamp).encode()
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
+        payload = self._envelope.resolved(timestamp).encode()
+        return payload if self._schemas is None else self._schemas.framed_resolved(topic, payload)
 
     def open_body(self, topic: str) -> FileBody:
         return _LinesBody(self, topic)
@@ -86,6 +101,25 @@ class _LinesBody(FileBody):
 
     def finish(self) -> bytes:
         return b""
+
+
+def _schemas_in(registry: str, context: EncoderContext) -> RegisteredSchemas:
+    if context.output != "messages":
+        raise OptionError(
+            "encoder 'json': option 'confluent_schema_registry' is for messages; files of lines have no place for the "
+            "ids of schemas, so leave it out"
+        )
+    try:
+        # the package is an extra
+        from cdc_schema_registry import Registry
+
+        from cdc_encoder_json.registered import RegisteredSchemas
+    except ImportError as error:
+        raise PluginLoadError(
+            f"encoder 'json' cannot use option 'confluent_schema_registry' ({error}); "
+            "pip install 'cdc-encoder-json[registry]'"
+        ) from error
+    return RegisteredSchemas(Registry.of(registry, owner="encoder 'json'"), context.envelope)
 
 
 def _binary(texts: pl.Series) -> pa.Array:

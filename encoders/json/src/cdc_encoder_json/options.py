@@ -17,3 +17,9 @@ class JsonOptions:
         False,
         doc='Write a JSON null of a json column as `{"__crdb_json_null__": true}`; an SQL NULL is written as `null`.',
     )
+    confluent_schema_registry: str | None = option(
+        None,
+        doc="Register a JSON Schema of each topic's keys and values, and write messages in the registry's wire format: "
+        "`https://key:secret@host:443?timeout=30s&ca_cert=&client_cert=&client_key=`. Needs the extra `registry`.",
+        secret=True,
+    )

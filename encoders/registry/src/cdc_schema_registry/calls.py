@@ -10,9 +10,19 @@ from cdc_core.errors import CdcError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.client import client_of
 
-__all__ = ["NO_SCHEMA", "NO_SUBJECT", "NO_VERSION", "RefusedError", "get", "in_subject", "post", "translated"]
+__all__ = [
+    "NO_LEVEL",
+    "NO_SCHEMA",
+    "NO_SUBJECT",
+    "NO_VERSION",
+    "RefusedError",
+    "get",
+    "in_subject",
+    "post",
+    "translated",
+]
 
-NO_SUBJECT, NO_VERSION, NO_SCHEMA = 40401, 40402, 40403
+NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_LEVEL = 40401, 40402, 40403, 40408
 """Error codes of a registry that looked and found nothing."""
 _BUSY = frozenset({408, 425, 429})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import ssl
 import tempfile
@@ -68,6 +69,12 @@ def _new_client(address: RegistryAddress) -> SchemaRegistryClient:
             ) from None
 
 
+def _close() -> None:
+    for client in _clients.values():
+        client.close()
+    _clients.clear()
+
+
 def _forget() -> None:
     """Start anew in a forked child: connections and locks are the parent's."""
     global _lock
@@ -75,5 +82,6 @@ def _forget() -> None:
     _lock = Lock()
 
 
+atexit.register(_close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)

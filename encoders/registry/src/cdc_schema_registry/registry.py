@@ -6,10 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import quote
 
 from cdc_core.errors import CdcError, ConfigError, RetryableError, TerminalError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.calls import (
+    NO_LEVEL,
     NO_SCHEMA,
     NO_SUBJECT,
     NO_VERSION,
@@ -47,7 +49,7 @@ class Registry:
     Schemas are texts; two texts are two schemas, so callers write them in one canonical form. Messages name the
     registry without its credentials.
 
-    Raises, everywhere but in `check`: RetryableError when the registry is out of reach or busy, TerminalError when it
+    Raises, while rows flow: RetryableError when the registry is out of reach or busy, TerminalError when it
     refuses.
     """
 
@@ -99,6 +101,18 @@ class Registry:
             raise self._refused(subject, schema, schema_type, error, ConfigError, ConfigError) from None
         if reason is not None:
             raise ConfigError(self._incompatible(subject, schema, reason))
+
+    def compatibility(self, subject: str) -> str:
+        """Return what the registry demands of a new version of *subject*: BACKWARD, NONE and so on.
+
+        Raises: ConfigError when the registry is out of reach or refuses.
+        """
+        try:
+            found = _or_none(lambda: get(self.address, f"config/{quote(subject, safe='')}?defaultToGlobal=true"))
+            found = found or get(self.address, "config")
+            return str(found["compatibilityLevel"])
+        except Exception as error:
+            raise translated(self.address, subject, error, refused=ConfigError, unreachable=ConfigError) from None
 
     def __str__(self) -> str:
         return str(self.address)
@@ -170,6 +184,6 @@ def _or_none(request: Callable[[], Any]) -> Any:
     try:
         return request()
     except RefusedError as error:
-        if error.code in (NO_SUBJECT, NO_VERSION, NO_SCHEMA):
+        if error.code in (NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_LEVEL):
             return None
         raise

@@ -1,0 +1,286 @@
+"""Messages in a registry's wire format, against a real registry and Confluent's own deserializer."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from cdc_encoder_json.decoder import decode_key, decode_resolved, decode_value
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_encoder_json.options import JsonOptions
+from cdc_schema_registry import Registry, unframe
+from cdc_testing.kafka_fixtures import ProxyFactory
+from cdc_testing.kafka_fixtures import Registry as Server
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from cdc_core import (
+    ColumnType,
+    ConfigError,
+    EncoderContext,
+    EnvelopeOptions,
+    Kind,
+    Op,
+    OptionError,
+    RowBatch,
+    TerminalError,
+    Timestamp,
+)
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+NUMERIC = ColumnType(kind=Kind.DECIMAL, source="numeric(10,2)", precision=10, scale=2)
+NOW = Timestamp(1_701_102_296_662_969_433, 7)
+OTHER = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
+"""A schema that is not ours."""
+ENVELOPES = ["bare", "key_only", "row", "wrapped"]
+
+EncoderFor = Callable[..., JsonEncoder]
+Read = Callable[..., Any]
+
+
+@pytest.fixture
+def encoder_for(schema_registry: Server) -> EncoderFor:
+    def open_(envelope: str = "wrapped", *, url: str | None = None, output: str = "messages", **more: bool) -> Any:
+        return JsonEncoder(
+            EncoderContext(
+                changefeed="feed",
+                envelope=EnvelopeOptions(envelope=envelope, **more),
+                options=JsonOptions(confluent_schema_registry=schema_registry.url if url is None else url),
+                output=output,
+            )
+        )
+
+    return open_
+
+
+@pytest.fixture
+def read(schema_registry: Server) -> Iterator[Read]:
+    """Reads a message of a topic as a consumer does, checking it against its schema."""
+    with SchemaRegistryClient({"url": schema_registry.url}) as client:
+        deserializer = JSONDeserializer(None, schema_registry_client=client, conf={"validate": True})
+
+        def read_(message: bytes | None, topic: str, field: Any = MessageField.VALUE) -> Any:
+            return deserializer(message, SerializationContext(topic, field))
+
+        yield read_
+
+
+@pytest.fixture
+def registry(schema_registry: Server) -> Registry:
+    return Registry.of(schema_registry.url, owner="test")
+
+
+@pytest.fixture
+def set_compatibility(schema_registry: Server) -> Callable[[str, str], None]:
+    def set_to(subject: str, level: str) -> None:
+        request = urllib.request.Request(
+            f"{schema_registry.url}/config/{quote(subject, safe='')}",
+            data=json.dumps({"compatibility": level}).encode(),
+            method="PUT",
+            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            answer.read()
+
+    return set_to
+
+
+@pytest.fixture
+def rows_of(make_rows: Any, row: Any) -> Callable[..., RowBatch]:
+    def of(columns: dict[str, ColumnType], *, primary_key: Sequence[str] = ("id",), version: int = 1) -> RowBatch:
+        """One row of 1s, changed and deleted."""
+        after = {name: "1" if type_.kind is not Kind.INT else 1 for name, type_ in columns.items()}
+        changes = [
+            row(op=Op.INSERT, after=after, updated=NOW),
+            row(op=Op.UPDATE, after=after | {name: None for name in columns if name not in primary_key}, updated=NOW),
+            row(op=Op.DELETE, key=tuple(after[name] for name in primary_key), updated=NOW),
+        ]
+        rows: RowBatch = make_rows(columns, changes, primary_key=primary_key, version=version)
+        return rows
+
+    return of
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_a_consumer_reads_rows_and_marks_checked_against_their_schemas(
+    encoder_for: EncoderFor, read: Any, rows_of: Any, topic_prefix: str, envelope: str
+) -> None:
+    topic = f"{topic_prefix}orders"
+    rows = rows_of({"id": INT, "price": NUMERIC, "note": TEXT}, primary_key=["note", "id"])
+    encoder = encoder_for(envelope)
+    plain = JsonEncoder(
+        EncoderContext(changefeed="feed", envelope=EnvelopeOptions(envelope=envelope), options=JsonOptions())
+    )
+    framed, wanted = encoder.encode(rows, topic=topic), plain.encode(rows, topic=topic)
+    for key, plain_key in zip(framed.key.to_pylist(), wanted.key.to_pylist(), strict=True):
+        assert unframe(key)[1] == plain_key
+        assert read(key, topic, MessageField.KEY) == decode_key(plain_key) == ["1", 1]
+    for value, plain_value in zip(framed.value.to_pylist(), wanted.value.to_pylist(), strict=True):
+        if not plain_value:
+            assert value == plain_value
+            continue
+        assert unframe(value)[1] == plain_value
+        assert read(value, topic) == json.loads(plain_value)
+    mark = encoder.encode_resolved(topic, NOW)
+    assert unframe(mark)[1] == plain.encode_resolved(topic, NOW)
+    assert read(mark, topic) == json.loads(plain.encode_resolved(topic, NOW))
+    assert decode_resolved(unframe(mark)[1], envelope=envelope) == NOW
+
+
+def test_metadata_is_in_the_schema(encoder_for: EncoderFor, read: Any, rows_of: Any, topic_prefix: str) -> None:
+    metadata = {"updated": True, "mvcc_timestamp": True, "key_in_value": True, "topic_in_value": True}
+    for envelope in ("wrapped", "bare"):
+        topic = topic_prefix + envelope
+        batch = encoder_for(envelope, **metadata).encode(rows_of({"id": INT, "a": TEXT}), topic=topic)
+        for value in batch.value.to_pylist():
+            found = read(value, topic)
+            beside = found if envelope == "wrapped" else found["__crdb__"]
+            assert (beside["key"], beside["topic"], beside["updated"]) == ([1], topic, str(NOW))
+
+
+def test_marks_have_the_schema_that_the_rows_of_their_topic_have(
+    encoder_for: EncoderFor, rows_of: Any, registry: Registry, topic_prefix: str
+) -> None:
+    for envelope in ("wrapped", "bare", "row"):
+        topic = topic_prefix + envelope
+        value = encoder_for(envelope).encode(rows_of({"id": INT}), topic=topic).value[0].as_py()
+        mark = encoder_for(envelope).encode_resolved(topic, NOW)
+        assert unframe(mark)[0] == unframe(value)[0]
+        latest = registry.latest(f"{topic}-value")
+        assert latest is not None
+        assert latest.version == 1
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_rows_can_follow_the_marks_of_a_topic_that_had_none(
+    encoder_for: EncoderFor, read: Any, rows_of: Any, set_compatibility: Any, topic_prefix: str, envelope: str
+) -> None:
+    topic = f"{topic_prefix}orders"
+    early = encoder_for(envelope)
+    first = early.encode_resolved(topic, NOW)
+    set_compatibility(f"{topic}-value", "BACKWARD")
+    rows = rows_of({"id": INT, "a": TEXT})
+    encoder_for(envelope).check([(rows.schema, topic)])
+    encoder_for(envelope).encode(rows, topic=topic)
+    for mark in (first, early.encode_resolved(topic, NOW), encoder_for(envelope).encode_resolved(topic, NOW)):
+        assert read(mark, topic) == json.loads(unframe(mark)[1])
+
+
+def test_a_subject_with_schemas_of_others_takes_marks_of_their_own(
+    encoder_for: EncoderFor, read: Any, registry: Registry, topic_prefix: str
+) -> None:
+    others = ({**OTHER, "type": "string"}, {**OTHER, "properties": {"resolved": {"type": "string"}}}, OTHER)
+    for number, other in enumerate(others):
+        topic = f"{topic_prefix}{number}"
+        registry.register(f"{topic}-value", json.dumps(other), "JSON")
+        mark = encoder_for("bare").encode_resolved(topic, NOW)
+        assert read(mark, topic) == {"__crdb__": {"resolved": str(NOW)}}
+        latest = registry.latest(f"{topic}-value")
+        assert latest is not None
+        assert (latest.version, latest.schema_id) == (2, unframe(mark)[0])
+
+
+@pytest.mark.parametrize("envelope", ["wrapped", "bare", "row"])
+def test_a_column_more_and_a_wider_type_are_compatible_and_old_messages_stay_readable(
+    encoder_for: EncoderFor, read: Any, rows_of: Any, set_compatibility: Any, topic_prefix: str, envelope: str
+) -> None:
+    topic = f"{topic_prefix}orders"
+    versions = [{"id": INT}, {"id": INT, "n": INT}, {"id": INT, "n": NUMERIC}, {"id": INT, "n": NUMERIC, "a": TEXT}]
+    encoder = encoder_for(envelope)
+    messages: list[bytes] = []
+    for number, columns in enumerate(versions, 1):
+        rows = rows_of(columns, version=number)
+        encoder.check([(rows.schema, topic)])
+        messages += [value for value in encoder.encode(rows, topic=topic).value.to_pylist() if value is not None]
+        set_compatibility(f"{topic}-value", "BACKWARD")
+    assert len({unframe(message)[0] for message in messages}) == len(versions)
+    for message in messages:
+        assert read(message, topic) == json.loads(unframe(message)[1])
+
+
+def test_a_column_less_is_refused_with_both_schemas_where_the_subject_wants_compatible_ones(
+    encoder_for: EncoderFor, rows_of: Any, set_compatibility: Any, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}orders"
+    encoder_for().encode(rows_of({"id": INT, "secret_note": TEXT}), topic=topic)
+    less = rows_of({"id": INT}, version=2)
+    set_compatibility(f"{topic}-value", "BACKWARD")
+    for ask, refusal in (
+        (lambda: encoder_for().check([(less.schema, topic)]), ConfigError),
+        (lambda: encoder_for().encode(less, topic=topic), TerminalError),
+    ):
+        with pytest.raises(
+            refusal, match=rf"subject '{topic}-value' as incompatible: .*version 1, .*secret_note.*new is"
+        ):
+            ask()  # type: ignore[no-untyped-call]
+    set_compatibility(f"{topic}-value", "NONE")
+    assert len(encoder_for().encode(less, topic=topic)) == 3
+
+
+def test_a_check_registers_nothing(
+    encoder_for: EncoderFor, rows_of: Any, registry: Registry, topic_prefix: str
+) -> None:
+    for envelope in ENVELOPES:
+        encoder_for(envelope).check([(rows_of({"id": INT}).schema, topic_prefix)])
+    assert registry.latest(f"{topic_prefix}-key") is None
+    assert registry.latest(f"{topic_prefix}-value") is None
+
+
+def test_tables_that_share_a_topic_need_a_subject_that_takes_anything(
+    encoder_for: EncoderFor, rows_of: Any, registry: Registry, set_compatibility: Any, topic_prefix: str
+) -> None:
+    tables = [(rows_of({"id": INT, column: TEXT}).schema, topic_prefix) for column in ("a", "b")]
+    subject = f"{topic_prefix}-value"
+    registry.register(subject, json.dumps(OTHER), "JSON")
+    set_compatibility(subject, "NONE")
+    encoder_for().check(tables)
+    set_compatibility(subject, "FORWARD")
+    with pytest.raises(ConfigError, match=rf"share a topic, and so subject '{subject}' .*\(FORWARD\); give each table"):
+        encoder_for().check(tables)
+
+
+def test_the_registry_is_asked_once_for_each_schema_of_a_topic(
+    encoder_for: EncoderFor, rows_of: Any, registry_proxy: ProxyFactory, topic_prefix: str
+) -> None:
+    proxy = registry_proxy()
+    encoder = encoder_for(url=proxy.url)
+    rows = rows_of({"id": INT, "a": TEXT})
+    for topic in ("a", "b"):
+        for _ in range(3):
+            encoder.encode(rows, topic=topic_prefix + topic)
+            encoder.encode(RowBatch.from_ipc(rows.to_ipc()), topic=topic_prefix + topic)
+            encoder.encode_resolved(topic_prefix + topic, NOW)
+            pickle.loads(pickle.dumps(encoder)).encode(rows, topic=topic_prefix + topic)
+    kinds = [request.partition(" ")[0] for request in proxy.requests]
+    assert (kinds.count("POST"), kinds.count("GET")) == (4, 2)
+
+
+def test_a_registry_that_is_away_fails_the_check_without_its_password(encoder_for: EncoderFor, rows_of: Any) -> None:
+    encoder = encoder_for(url="http://me:geheim@127.0.0.1:1")
+    with pytest.raises(ConfigError, match=r"registry http://127\.0\.0\.1:1 is out of reach") as refused:
+        encoder.check([(rows_of({"id": INT}).schema, "orders")])
+    assert "geheim" not in str(refused.value)
+
+
+def test_files_have_no_place_for_ids(encoder_for: EncoderFor) -> None:
+    with pytest.raises(OptionError, match="'confluent_schema_registry' is for messages"):
+        encoder_for(output="files")
+
+
+def test_a_wrong_address_is_refused_before_anything_starts(encoder_for: EncoderFor) -> None:
+    with pytest.raises(OptionError, match=r"encoder 'json': option 'confluent_schema_registry' .*'timeout'"):
+        encoder_for(url="https://host?timeuot=1s")
+
+
+def test_values_read_back_as_what_went_in(encoder_for: EncoderFor, rows_of: Any, topic_prefix: str) -> None:
+    rows = rows_of({"id": INT, "a": TEXT})
+    batch = encoder_for().encode(rows, topic=topic_prefix)
+    decoded = [decode_value(unframe(value)[1])["after"] for value in batch.value.to_pylist()]
+    assert decoded == rows.column("after").to_pylist()
