@@ -188,10 +188,11 @@ def test_cut_refuses_a_partition_that_it_was_not_told_of() -> None:
 
 
 def test_cut_at_every_timestamp_finds_a_transaction_with_two_times() -> None:
-    events = [(0, "a", 1, {"v": 10}), (1, "b", 3, {"v": 3}), (0, "a", 2, {"v": 7}), (0, 3), (1, 3)]
+    scan = [(0, "a", 1, {"v": 4}), (0, "c", 2, {"v": 6}), (0, 2), (1, 2)]  # what a scan reads may be of several times
+    events = [*scan, (1, "b", 4, {"v": 3}), (0, "a", 3, {"v": 1}), (0, 4), (1, 4)]
     assert feed_partitions(CutValidator(total_is_ten, partitions=PLACES), *events) == []  # type: ignore[arg-type]
     strict = CutValidator(total_is_ten, partitions=PLACES, every_timestamp=True)
-    assert feed_partitions(strict, *events) == ["at 2.0000000000: total is 7"]  # type: ignore[arg-type]
+    assert feed_partitions(strict, *events) == ["at 3.0000000000: total is 7"]  # type: ignore[arg-type]
 
 
 def test_cut_applies_rows_of_several_partitions_in_the_order_of_time() -> None:

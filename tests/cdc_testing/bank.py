@@ -7,9 +7,11 @@ moved, and now and then an account gets another number (a change of the key).
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,10 +19,12 @@ from typing import Any, Self
 import psycopg
 from cdc_rangefeed_postgres.demo.audit import audit
 from cdc_testing.files import validate
+from cdc_testing.kafka_reading import partitions_of, read_topics
+from cdc_testing.kafka_validation import Decode, validate_kafka
 from cdc_testing.validators import CutValidator, OrderValidator, VersionValidator
-from psycopg import errors
+from psycopg import errors, sql
 
-__all__ = ["TABLES", "Bank", "assert_faithful", "open_bank"]
+__all__ = ["TABLES", "Bank", "Faithful", "assert_faithful", "assert_faithful_kafka", "open_bank"]
 
 TABLES = ("public.accounts", "public.closed")
 ACCOUNTS = 200
@@ -101,11 +105,51 @@ def assert_faithful(directory: Path, uri: str) -> int:
     validators = (OrderValidator(), VersionValidator("accounts", "version"), CutValidator(_books))
     rows, marks = validate(directory, validators)
     for validator in validators:
-        assert validator.failures() == []
+        assert validator.failures() == [], validator.failures()[:5]
     assert marks > 0
     found = audit(directory, uri, [table.partition(".")[2] for table in TABLES])
     assert (found.missing, found.extra, found.out_of_order) == (0, 0, 0)
     return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faithful:
+    """How much was looked at: `marks` over all `partitions`, and the `cuts` that they allowed."""
+
+    rows: int
+    marks: int
+    cuts: int
+    partitions: int
+
+
+def assert_faithful_kafka(
+    bootstrap_servers: str, uri: str, *, prefix: str = "", decode: Decode | None = None, moving_keys: bool = False
+) -> Faithful:
+    """See that the topics (*prefix* before the tables' names) hold all that the bank did, and return how much.
+
+    Each key is in order in its one partition, or with *moving_keys*, after partitions were added, in each of several;
+    no row is at or below an earlier mark of its partition; no version is missing; the books balance after every
+    transaction up to the least mark of all partitions; and what the marks cover is the database as it is now. The bank
+    must be closed and the last mark of each partition must cover all it did.
+    """
+    tables = [table.partition(".")[2] for table in TABLES]
+    topics = [prefix + table for table in tables]
+    partitions = [(topic.removeprefix(prefix), number) for topic, number in partitions_of(bootstrap_servers, topics)]
+    cut = CutValidator(_books, partitions=partitions, every_timestamp=True)
+    validators = (OrderValidator(moving_keys=moving_keys), VersionValidator("accounts", "version"), cut)
+    arrived = validate_kafka(read_topics(bootstrap_servers, topics), validators, prefix=prefix, decode=decode)
+    failures = [failure for validator in validators for failure in validator.failures()]
+    assert not failures, f"{len(failures)} failures, such as: {'; '.join(failures[:5])}"
+    assert [place for place in partitions if arrived.marks[place] == 0] == [], "partitions without a resolved mark"
+    assert cut.waiting == 0, f"{cut.waiting} rows are above the least of the partitions' last marks"
+    with psycopg.connect(uri) as connection:
+        for table in tables:
+            held = cut.state.get(table, {})
+            query = sql.SQL("SELECT id, to_jsonb(t) FROM {} t").format(sql.Identifier(table))
+            there = {json.dumps([key]): row for key, row in connection.execute(query)}
+            wrong = [key for key in held.keys() | there.keys() if held.get(key) != there.get(key)]
+            assert not wrong, f"{len(wrong)} rows of {table} differ from the database's, such as {wrong[:5]}"
+    return Faithful(rows=arrived.rows.total(), marks=arrived.marks.total(), cuts=cut.cuts, partitions=len(partitions))
 
 
 def _books(state: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str | None:

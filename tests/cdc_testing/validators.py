@@ -116,7 +116,8 @@ class CutValidator:
     must hold after every transaction, and be broken by part of one. With *partitions*, which must be all there are,
     rows are held back until the least of the marks of all partitions covers them: the only cut that a consumer of
     several partitions may make. With *every_timestamp* the state after each `updated` must hold too, once it is
-    resolved. `cuts` counts what was looked at, `waiting` the rows that no cut covers yet.
+    resolved; but not below the first cut, where the rows of an initial scan are from different times. `cuts` counts
+    what was looked at, `waiting` the rows that no cut covers yet.
     """
 
     invariant: Callable[[Mapping[str, Mapping[str, Row]]], str | None]
@@ -165,7 +166,7 @@ class CutValidator:
         while self._waiting and self._waiting[0][0] <= self._cut:
             updated, _, topic, key, after = heapq.heappop(self._waiting)
             self._apply(topic, key, after, updated)
-            if self.every_timestamp and (not self._waiting or self._waiting[0][0] > updated):
+            if self.every_timestamp and self.cuts and (not self._waiting or self._waiting[0][0] > updated):
                 self._look(f"at {updated}")
         self._look(f"at resolved {self._cut}")
 
