@@ -94,39 +94,32 @@ def _long(words: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> 
     """Return numbers of two or four words, the least first."""
     rows, count = words.shape
     width = 8 * count
-    sizes = _magnitude_bits(words) // 8 + 1
-    digits = np.ascontiguousarray(words[:, ::-1].astype(">i8")).view(np.uint8).reshape(rows, width)
-    matrix = np.zeros((rows, 2 + width), np.uint8)
+    sizes = _byte_counts(words)
+    matrix = np.empty((rows, 2 + width), np.uint8)
     matrix[:, 0] = 2
     matrix[:, 1] = sizes << 1
-    # the last bytes of each number, moved to the front
-    places = np.minimum(np.arange(width) + (width - sizes)[:, np.newaxis], width - 1)
-    matrix[:, 2:] = np.take_along_axis(digits, places, axis=1)
-    return ragged(matrix, _kept(matrix, 2 + sizes, valid))
+    matrix[:, 2:] = words[:, ::-1].astype(">i8").view(np.uint8).reshape(rows, width)
+    keep = np.ones(matrix.shape, np.bool_)
+    keep[:, 2:] = np.arange(width) >= (width - sizes)[:, np.newaxis]
+    if valid is not None:
+        matrix[~valid, 0] = 0
+        keep[~valid, 1:] = False
+    return ragged(matrix, keep)
 
 
-def _magnitude_bits(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return how many bits the absolute value of each number has."""
+def _byte_counts(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return for each number how many bytes its magnitude's bits and a sign take."""
     negative = words[:, -1] < 0
-    magnitudes = words.view(np.uint64).copy()
-    magnitudes[negative] = ~magnitudes[negative]
     carry = negative.astype(np.uint64)
-    bits = np.zeros(len(words), np.int64)
+    counts = np.ones(len(words), np.int64)
     for place in range(words.shape[1]):
-        word = magnitudes[:, place] + carry
-        carry = ((word == 0) & (carry == 1)).astype(np.uint64)
-        bits = np.where(word == 0, bits, 64 * place + _bit_length(word))
-    return bits
-
-
-def _bit_length(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    length = np.zeros(len(numbers), np.int64)
-    for step in (32, 16, 8, 4, 2, 1):
-        more = numbers >> np.uint64(step) != 0
-        length += more * step
-        numbers = np.where(more, numbers >> np.uint64(step), numbers)
-    length += numbers != 0
-    return length
+        word = words[:, place].view(np.uint64)
+        magnitude = np.where(negative, ~word, word) + carry
+        carry &= magnitude == 0
+        if magnitude.any():
+            more = sum((magnitude >= np.uint64(1 << bits)).astype(np.int64) for bits in range(7, 64, 8))
+            counts = np.where(magnitude != 0, 8 * place + 1 + more, counts)
+    return counts
 
 
 def _one_by_one(array: pa.Array, precision: int, scale: int) -> pa.Array:
