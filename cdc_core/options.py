@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeVar
 
 from cdc_core.errors import OptionError
-from cdc_core.masking import secret_texts
+from cdc_core.masking import secret_texts, uri_secrets
 
 __all__ = [
     "MB",
@@ -118,12 +118,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def secret_values(options: Any) -> list[str]:
-    """Return the texts of the secrets that an options instance holds, also under names in its tables."""
+    """Return the secrets that an options instance holds, also those in its URLs and under names in its tables."""
     found = []
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if field.metadata.get("secret") and value:
-            found.append(str(value))
+            found += [str(value), *sorted(uri_secrets(str(value)))]
         elif isinstance(value, Mapping):
             found.extend(secret_texts(value))
     return found

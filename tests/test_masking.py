@@ -83,7 +83,16 @@ def test_a_short_secret_is_masked_only_where_it_stands_alone() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["password", "PGPASSWORD", "sasl_password", "api_key", "AWS_SECRET_ACCESS_KEY", "webhook_auth_header", "sas"],
+    [
+        "password",
+        "PGPASSWORD",
+        "sasl_password",
+        "api_key",
+        "client_key",
+        "AWS_SECRET_ACCESS_KEY",
+        "webhook_auth_header",
+        "sas",
+    ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
     assert is_secret_name(name)

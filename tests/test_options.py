@@ -167,6 +167,11 @@ def test_secret_values_are_those_of_secret_options() -> None:
     assert secret_values(parse()) == []
 
 
+def test_the_secrets_in_a_secret_url_are_secrets_by_themselves() -> None:
+    url = "https://me:hun%2Fter@host?client_key=LS0tLS1&timeout=1s"
+    assert secret_values(parse(password=url)) == [url, "LS0tLS1", "hun%2Fter", "hun/ter"]
+
+
 def test_the_table_has_a_row_for_each_option_in_order() -> None:
     rows = {row.name: row for row in describe(Sample)}
     assert tuple(rows) == option_names(Sample)
