@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.context import Bench
-from benchmarks.feed import Feed
+from benchmarks.file_feed import FileFeed
 from benchmarks.report import Figure, Target, percentile
 from benchmarks.workload import TABLE, connect, create_table
 
@@ -33,7 +33,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     options = {"min_checkpoint_frequency": "0s", "partition_format": "flat"}
     with bench.database("bench_latency") as uri, bench.scratch("latency") as scratch:
         create_table(uri, _KEYS)
-        feed = Feed(scratch, uri, options=options)
+        feed = FileFeed(scratch, uri, options=options)
         feed.run_once()
         with feed.running() as usage:
             _commit(uri, _WARM_UP_S)

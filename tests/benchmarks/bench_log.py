@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from benchmarks.comparison import compared
 from benchmarks.context import Bench
-from benchmarks.feed import Feed
+from benchmarks.file_feed import FileFeed
 from benchmarks.peer import Debezium
 from benchmarks.report import Figure, Target
 from benchmarks.workload import TABLE, create_table, update_rows
@@ -23,35 +24,12 @@ def run(bench: Bench) -> Iterator[Figure]:
     changes = bench.sizes.log_changes
     with bench.database("bench_log") as uri, bench.scratch("log") as scratch:
         create_table(uri, _KEYS)
-        feed = Feed(scratch, uri)
+        feed = FileFeed(scratch, uri)
         feed.run_once()
         with Debezium(bench.directory, uri, table=TABLE) as peer:
             peer.run(expect=_KEYS)
             update_rows(uri, changes, keys=_KEYS)
             ours = feed.run_once()
             theirs = peer.run(expect=changes)
-    assert ours.rows == changes, f"{ours.rows} rows delivered, {changes} expected"
-    yield Figure(
-        name="log to JSON files",
-        value=ours.rate,
-        unit="rows/s",
-        peer=theirs.rate,
-        peer_name="Debezium",
-        target=Target(at_least=200_000, per_peer=8),
-        peak_rss=ours.peak_rss,
-        details={"ours": ours.details(), "peer": theirs.details()},
-    )
-    yield Figure(
-        name="log to JSON files, from the start of query and engine",
-        value=ours.rate_of_query,
-        unit="rows/s",
-        peer=theirs.rate_of_engine,
-        peer_name="Debezium",
-    )
-    yield Figure(
-        name="log to JSON files, from the start of the processes",
-        value=ours.rate_with_start,
-        unit="rows/s",
-        peer=theirs.rate_with_start,
-        peer_name="Debezium",
-    )
+    target = Target(at_least=200_000, per_peer=8)
+    yield from compared("log to JSON files", ours, theirs, rows=changes, target=target)

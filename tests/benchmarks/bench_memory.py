@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.context import Bench
-from benchmarks.feed import Feed
+from benchmarks.file_feed import FileFeed
 from benchmarks.processes import watched
 from benchmarks.report import GIB, Figure, Target
 from benchmarks.workload import create_table, insert_at_once, update_rows
@@ -20,7 +20,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     sizes = bench.sizes
     with bench.database("bench_memory") as uri, bench.scratch("memory") as scratch:
         create_table(uri, _KEYS)
-        feed = Feed(scratch, uri)
+        feed = FileFeed(scratch, uri)
         feed.run_once()
         update_rows(uri, sizes.backlog_changes, keys=_KEYS)
         yield from _measured(bench, feed, f"backlog of {sizes.backlog_changes:,} changes", sizes.backlog_changes)
@@ -28,7 +28,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         yield from _measured(bench, feed, f"transaction of {sizes.transaction_rows:,} rows", sizes.transaction_rows)
 
 
-def _measured(bench: Bench, feed: Feed, what: str, rows: int) -> Iterator[Figure]:
+def _measured(bench: Bench, feed: FileFeed, what: str, rows: int) -> Iterator[Figure]:
     with watched(bench.server.pid, every_s=_SAMPLE_S) as server:
         ours = feed.run_once(sample_s=_SAMPLE_S)
     assert ours.rows == rows, f"{ours.rows} rows delivered, {rows} expected"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from benchmarks.timing import fastest_s
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
-from cdc_core import Encoder, FileBody, MessageBatch, RowBatch, SinkContext, SliceInfo, Timestamp
+from cdc_core import Encoder, FileBody, MessageBatch, RowBatch, SinkContext, SliceInfo, TableSchema, Timestamp
 
 __all__ = ["run"]
 
@@ -28,6 +28,9 @@ class _Ready(Encoder, FileBody):
 
     def __init__(self, body: pa.Buffer) -> None:
         self._body = body
+
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        pass
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         raise AssertionError("files are written through bodies")

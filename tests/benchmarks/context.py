@@ -1,4 +1,4 @@
-"""What every benchmark is given: a server, a fresh database in it, a directory, and how much to do."""
+"""What every benchmark is given: servers, a fresh database in it, a directory, and how much to do."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from typing import Self
 
 from benchmarks.workload import TRANSACTION_ROWS, connect
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_sink_kafka.demo.broker import KafkaBroker
+from cdc_sink_kafka.demo.client import admin_client
 
 __all__ = ["Bench", "Sizes"]
 
 _SETTINGS = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "256MB", "autovacuum": "off"}
 """A server that is busy with changefeeds only, and as durable as one comes. The same for the peer."""
+_BROKER_JAVA = ("-XX:TieredStopAtLevel=4", "-Xms384m")
+"""A broker that runs fast: Java's compiler as it is by default."""
 _LEAST_ROWS = 100_000
 _LEAST_LATENCY_S = 8.0
 
@@ -53,6 +57,7 @@ class Bench:
         self.sizes = sizes
         self._stack = ExitStack()
         self._server: EmbeddedPostgres | None = None
+        self._broker: KafkaBroker | None = None
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -69,6 +74,19 @@ class Bench:
         if self._server is None:
             self._server = self._stack.enter_context(EmbeddedPostgres(settings=_SETTINGS))
         return self._server
+
+    @property
+    def broker(self) -> KafkaBroker:
+        """The one Kafka broker of the run, started when first asked for."""
+        if self._broker is None:
+            self._broker = self._stack.enter_context(KafkaBroker(java_options=_BROKER_JAVA))
+        return self._broker
+
+    def delete_topics(self, *names: str) -> None:
+        """Return when the broker knows topics *names* no more; their space comes back a little later."""
+        with admin_client(self.broker.bootstrap_servers) as admin:
+            for deleted in admin.delete_topics(list(names)).values():
+                deleted.result()
 
     @contextmanager
     def database(self, name: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from benchmarks.workload import TABLE
 
 from cdc_core.progress import Progress, ProgressStore, store_url
 
-__all__ = ["NAME", "Command", "Feed", "FeedRun"]
+__all__ = ["NAME", "Arrival", "Command", "Feed", "FeedRun"]
 
 NAME = "bench"
 _POLL_S = 0.1
@@ -25,18 +26,26 @@ _STOP_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """When rows were there, in seconds since 1970, and how many."""
+
+    at: float
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class FeedRun:
     """One run to the end.
 
     `started` is when the command began, in seconds since 1970. `saves` are when progress was saved, in seconds from
     there, and how many rows were durable then; the first of them is the token that the run starts from, saved directly
-    before its Spark query starts. `first_file` is when the first data file became visible, and how many rows it has.
-    `usage` is of the run's processes.
+    before its Spark query starts. `first` is when the first rows came to the destination, in seconds from there, and
+    how many: `Feed.first_arrival` of the destination says what that means. `usage` is of the run's processes.
     """
 
     started: float
     saves: tuple[tuple[float, int], ...]
-    first_file: tuple[float, int] | None
+    first: tuple[float, int] | None
     ended_s: float
     steps: int
     files: int
@@ -53,12 +62,12 @@ class FeedRun:
 
     @property
     def rate(self) -> float:
-        """Rows per second from the first file to the last saved step, without the first file's rows.
+        """Rows per second from the first arrival to the last saved step, without the rows that arrived first.
 
-        What is counted of the peer, too: neither the start of the JVM nor that of the connector. Without files, from
-        the first saved step.
+        What is counted of the peer, too: neither the start of the JVM nor that of the connector. Where no arrival is
+        known, from the first saved step.
         """
-        at, rows = self.first_file or next(save for save in self.saves if save[1])
+        at, rows = self.first or next(save for save in self.saves if save[1])
         return (self.rows - rows) / (self.complete_s - at)
 
     @property
@@ -85,42 +94,43 @@ class FeedRun:
             "rate_with_start": self.rate_with_start,
             "complete_s": self.complete_s,
             "ended_s": self.ended_s,
-            "first_file": self.first_file,
+            "first": self.first,
             "saves": self.saves,
             "peak_rss_by_role": self.usage.peak_by_role(),
             "cpu_s_by_role": self.usage.cpu_between(self.started + self.saves[0][0], self.started + self.complete_s),
         }
 
 
-class Feed:
-    """A changefeed of the benchmarks' table of *uri* into JSON files under *directory*."""
+class Feed(ABC):
+    """A changefeed of the benchmarks' table of *uri* as JSON into *sink*, with its files under *directory*."""
 
-    def __init__(self, directory: Path, uri: str, *, options: Mapping[str, Any] | None = None) -> None:
-        self.output = directory / "out"
+    def __init__(self, directory: Path, uri: str, *, sink: str, options: Mapping[str, Any] | None = None) -> None:
         file = directory / "feed.toml"
         state = directory / "state"
         values = {"updated": True, "resolved": "0s", **(options or {})}
         lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
         file.write_text(
-            f'[changefeed.{NAME}]\nsource = "{uri}"\ntables = ["{TABLE}"]\nsink = "file://{self.output.absolute()}"\n'
+            f'[changefeed.{NAME}]\nsource = "{uri}"\ntables = ["{TABLE}"]\nsink = "{sink}"\n'
             f'format = "json"\n[changefeed.{NAME}.options]\n' + "\n".join(lines) + "\n"
         )
         command = [sys.executable, "-m", "cdc_core", "run", str(file), "--state", str(state)]
-        self._command = Command(command, state_dir=state, log_path=directory / "cdc.log")
+        self.log_path = directory / "cdc.log"
+        self._command = Command(command, state_dir=state, log_path=self.log_path)
 
     def run_once(self, *, sample_s: float = 0.5) -> FeedRun:
         """Deliver everything committed by now. Raises: RuntimeError with the command's last words when it fails."""
-        started = time.time()
+        self.look_before()
         run = self._command.run("--once", sample_s=sample_s)
-        names = sorted(path for path in self.data_files() if path.stat().st_mtime >= started)
-        if not names:
-            return run
-        first = min(names, key=lambda path: path.stat().st_ctime_ns)
-        return replace(run, first_file=(first.stat().st_ctime - started, first.read_bytes().count(b"\n")))
+        first = self.first_arrival()
+        return run if first is None else replace(run, first=(first.at - run.started, first.rows))
 
-    def data_files(self) -> list[Path]:
-        """Return the visible data files, by name."""
-        return sorted(self.output.glob("**/*.ndjson"))
+    @abstractmethod
+    def look_before(self) -> None:
+        """Note what the destination holds already."""
+
+    @abstractmethod
+    def first_arrival(self) -> Arrival | None:
+        """Return what came to the destination first since `look_before`, None when nothing did."""
 
     @contextmanager
     def running(self) -> Iterator[Usage]:
@@ -208,7 +218,7 @@ class Command:
         return FeedRun(
             started=started,
             saves=tuple((at - started, _rows(progress) - base) for at, progress in saves),
-            first_file=None,
+            first=None,
             ended_s=ended - started,
             steps=int(final.get("steps", 0) - earlier.get("steps", 0)),
             files=int(final.get("files", 0) - earlier.get("files", 0)),

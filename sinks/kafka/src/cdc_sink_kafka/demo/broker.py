@@ -44,8 +44,9 @@ class KafkaBroker:
 
     *settings* go over those of `server.properties` that we give, such as `num.partitions`,
     `auto.create.topics.enable` or `message.max.bytes`. With *security* it listens at every `Listener`, otherwise at
-    PLAINTEXT only. *node_id* and *controller_ports* are for `KafkaCluster`. Data and ports are kept from start to
-    start. Brokers of several threads may be started at once, but one broker belongs to one thread at a time.
+    PLAINTEXT only. *java_options* go over ours, which make the broker start fast and stay small rather than run fast.
+    *node_id* and *controller_ports* are for `KafkaCluster`. Data and ports are kept from start to start. Brokers of
+    several threads may be started at once, but one broker belongs to one thread at a time.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class KafkaBroker:
         security: KafkaSecurity | None = None,
         node_id: int = 1,
         controller_ports: Sequence[int] = (),
+        java_options: Sequence[str] = (),
     ) -> None:
         self.node_id = node_id
         self.security = security
@@ -63,6 +65,7 @@ class KafkaBroker:
         self.directory = Path(tempfile.mkdtemp(prefix="cdc-kafka-")) if directory is None else directory.absolute()
         self.log_path = self.directory / "server.log"
         self._settings = dict(settings or {})
+        self._java_options = tuple(java_options)
         self._controller_ports = tuple(controller_ports) or (free_port(),)
         self._ports: dict[Listener, int] = {name: free_port() for name in _listeners(security)}
         self._process = JavaProcess(f"the Kafka broker {node_id} in {self.directory}", self.log_path)
@@ -108,7 +111,7 @@ class KafkaBroker:
         configuration = self._configure()
         if not (self._data / "meta.properties").exists():
             self._format(jars, configuration)
-        arguments = ["-Xmx384m", *_LOGGING, "-cp", jars, "kafka.Kafka", str(configuration)]
+        arguments = ["-Xmx384m", *self._java_options, *_LOGGING, "-cp", jars, "kafka.Kafka", str(configuration)]
         self._process.start(arguments, ready=self._answers)
 
     def stop(self) -> None:

@@ -1,0 +1,171 @@
+"""The Kafka sink alone: Arrow rows to acknowledged messages, beside a bare loop over messages that are encoded already.
+
+Both produce the same keys and values to the same topic of one real broker, in this process, by producers that have the
+same properties and stay open. They take turns, several times, and the medians stand beside each other: what disturbs
+the machine disturbs both.
+
+In the timing, for both: from the first call until every message is acknowledged. The sink starts with Arrow rows and
+encodes them as JSON, key and value. The bare loop is as good as one would write it: chunks of messages to
+`produce_batch`, failures counted by one delivery callback for all (`delivery.report.only.error`), the rest of a chunk
+again when the queue is full, and `flush` at the end. Its messages are ready-made, dicts included, so that nothing is
+left but the client; a second loop has keys and values as lists of bytes and makes the dicts inside the timing, as
+anyone must who does not produce the same messages again and again.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from benchmarks.bench_encode import encoder
+from benchmarks.context import Bench
+from benchmarks.report import Figure, Target
+from benchmarks.rows import SCHEMA, row_batch
+from cdc_sink_kafka.options import KafkaOptions
+from cdc_sink_kafka.producer_config import client_properties, producer_properties
+from cdc_sink_kafka.sink import KafkaSink
+from confluent_kafka import KafkaError, Producer
+
+from cdc_core import RowBatch, SinkContext, SliceInfo
+
+__all__ = ["run"]
+
+_BATCH_ROWS = 16_384
+_CHUNK = 10_000
+_ROUNDS = 5
+_QUEUE_FULL = KafkaError._QUEUE_FULL
+
+Messages = list[dict[str, Any]]
+
+
+def run(bench: Bench) -> Iterator[Figure]:
+    count = max(1, bench.sizes.part_rows // _BATCH_ROWS)
+    whole = row_batch(count * _BATCH_ROWS)
+    batches = [whole.slice(start, _BATCH_ROWS) for start in range(0, len(whole), _BATCH_ROWS)]
+    sink = _sink(f"kafka://{bench.broker.bootstrap_servers}")
+    sink.check()
+    sink.prepare()
+    topic = sink.topic(SCHEMA.name)
+    keys, values = _encoded(batches, topic)
+    ready = _messages(keys, values)
+    bare = _BareLoop(f"kafka://{bench.broker.bootstrap_servers}", topic)
+    gc.freeze()  # or the collector would look at all of this again and again while somebody is timed
+    try:
+        seconds = _take_turns(
+            {
+                "sink": lambda: _write_slice(sink, batches),
+                "bare": lambda: bare.produce(ready),
+                "dicts": lambda: bare.produce_pairs(keys, values),
+            }
+        )
+    finally:
+        gc.unfreeze()
+        sink.close()
+    rates = {name: [len(whole) / took for took in times] for name, times in seconds.items()}
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    details = {
+        "rounds": rates,
+        "message_bytes": sum(map(len, values)) / len(values) + sum(map(len, keys)) / len(keys),
+    }
+    name = "part: Kafka sink, Arrow rows to acknowledged messages"
+    yield Figure(
+        name=name,
+        value=medians["sink"],
+        unit="rows/s",
+        peer=medians["bare"],
+        peer_name="produce_batch",
+        target=Target(per_peer=0.6),
+        details=details,
+    )
+    yield Figure(
+        name=f"{name}, beside a loop that makes its dicts",
+        value=medians["sink"],
+        unit="rows/s",
+        peer=medians["dicts"],
+        peer_name="produce_batch",
+    )
+
+
+class _BareLoop:
+    """A producer as the sink's, and nothing around it."""
+
+    def __init__(self, uri: str, topic: str) -> None:
+        options = KafkaOptions()
+        properties = {**client_properties(uri, options, changefeed="bare"), **producer_properties(options)}
+        self._producer = Producer({**properties, "on_delivery": self._on_delivery})
+        self._topic = topic
+        self._failed = 0
+
+    def produce(self, messages: Messages) -> None:
+        for start in range(0, len(messages), _CHUNK):
+            self._send(messages[start : start + _CHUNK])
+        self._flush()
+
+    def produce_pairs(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        for start in range(0, len(keys), _CHUNK):
+            self._send(_messages(keys[start : start + _CHUNK], values[start : start + _CHUNK]))
+        self._flush()
+
+    def _send(self, messages: Messages) -> None:
+        while queued := self._producer.produce_batch(self._topic, messages) - len(messages):
+            messages = messages[queued:]
+            assert all(message.pop("_error").code() == _QUEUE_FULL for message in messages)
+            self._producer.poll(0.01)
+        self._producer.poll(0)
+
+    def _flush(self) -> None:
+        left = self._producer.flush()
+        assert not left
+        assert not self._failed
+
+    def _on_delivery(self, error: KafkaError | None, _: Any) -> None:
+        self._failed += error is not None
+
+
+def _sink(uri: str) -> KafkaSink:
+    return KafkaSink(
+        SinkContext(
+            changefeed="bench",
+            epoch=1,
+            uri=uri,
+            options=KafkaOptions(),
+            encoder=encoder(),
+            tables=(SCHEMA.name,),
+        )
+    )
+
+
+def _write_slice(sink: KafkaSink, batches: Sequence[RowBatch]) -> None:
+    sink.begin(SliceInfo(step=0, index=0, lower=batches[0].latest()))
+    for batch in batches:
+        sink.emit(batch)
+    sink.flush()
+
+
+def _encoded(batches: Sequence[RowBatch], topic: str) -> tuple[list[bytes], list[bytes]]:
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for batch in batches:
+        encoded = encoder().encode(batch, topic=topic)
+        keys += encoded.key.to_pylist()
+        values += encoded.value.to_pylist()
+    return keys, values
+
+
+def _messages(keys: Sequence[bytes], values: Sequence[bytes]) -> Messages:
+    return [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
+
+
+def _take_turns(works: dict[str, Callable[[], None]]) -> dict[str, list[float]]:
+    """Return the seconds of each of several rounds, after one that does not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(-1, _ROUNDS):
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            if number >= 0:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds

@@ -1,0 +1,198 @@
+"""Kafka Connect beside us: a standalone worker with Debezium's PostgreSQL connector, from Maven coordinates."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kafka_topic import KafkaTopic
+from benchmarks.peer import connector_properties
+from benchmarks.processes import Usage, watched
+from cdc_sink_kafka.demo.jars import KAFKA_VERSION
+from cdc_sink_kafka.demo.java_process import free_port, java
+
+__all__ = ["ConnectRun", "KafkaConnect"]
+
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>cdc</groupId><artifactId>kafka-connect</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId><version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>connect-json</artifactId><version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>io.debezium</groupId><artifactId>debezium-connector-postgres</artifactId><version>3.6.3.Final</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+_JAVA = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""As Kafka's own `connect-standalone` starts it."""
+_POLL_S = 0.25
+_STOP_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectRun:
+    """What one run of the worker took.
+
+    `first_at` and `last_at` are the times of the first and the last message of the run, in seconds since 1970;
+    `launched_at` is when the process began. `curve` is how many messages the broker had, by seconds since then.
+    """
+
+    launched_at: float
+    first_at: float
+    last_at: float
+    events: int
+    curve: tuple[tuple[float, int], ...]
+    peak_rss: int
+    cpu_s: float
+
+    @property
+    def rate(self) -> float:
+        """Messages per second from the first to the last: neither the JVM's start nor that of the connector counts."""
+        return self.events / max(self.last_at - self.first_at, 1e-9)
+
+    @property
+    def rate_with_start(self) -> float:
+        """Messages per second from the start of the process to the last message."""
+        return self.events / (self.last_at - self.launched_at)
+
+    def details(self) -> dict[str, Any]:
+        return {**asdict(self), "rate": self.rate, "rate_with_start": self.rate_with_start}
+
+
+class KafkaConnect:
+    """One connector with a slot, a publication and an offset file of its own, on the table *table* of *uri*.
+
+    The slot goes with the database that it is in. *directory* keeps the jars, *scratch* what the worker writes.
+    """
+
+    def __init__(self, directory: Path, scratch: Path, uri: str, *, table: str, brokers: str) -> None:
+        self._directory = directory
+        self._work = scratch / f"connect_{uuid.uuid4().hex[:8]}"
+        self._uri = uri
+        self._table = table
+        self._brokers = brokers
+        self._name = self._work.name
+        self.topic = KafkaTopic(brokers, f"{self._name}.{table}")
+
+    def run(self, *, expect: int, timeout_s: float = 600.0) -> ConnectRun:
+        """Let the worker go on where it ended (the first time: a snapshot) until the broker has *expect* new messages.
+
+        Raises: RuntimeError with the worker's last words when it ends or does not get there in time.
+        """
+        before = self.topic.ends()
+        launched_at = time.time()
+        deadline = time.monotonic() + timeout_s
+        curve: list[tuple[float, int]] = []
+        with self._worker() as process, watched(process.pid) as usage:
+            while True:
+                events = sum(self.topic.ends().values()) - sum(before.values())
+                curve.append((round(time.time() - launched_at, 3), events))
+                if events >= expect:
+                    break
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"Kafka Connect does not deliver, see {self._work}/worker.log")
+                time.sleep(_POLL_S)
+        first, last = self.topic.first_time(before), self.topic.last_time(before)
+        assert first is not None
+        assert last is not None
+        return ConnectRun(
+            launched_at=launched_at,
+            first_at=first,
+            last_at=last,
+            events=events,
+            curve=tuple(curve),
+            peak_rss=usage.peak,
+            cpu_s=_cpu(usage, first, last),
+        )
+
+    @contextmanager
+    def _worker(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Run the worker inside the block; it ends in order, with its offsets written."""
+        self._work.mkdir(parents=True, exist_ok=True)
+        jars = _jars(self._directory)
+        worker = _write(self._work / "worker.properties", self._worker_properties())
+        connector = _write(self._work / "connector.properties", self._connector_properties())
+        arguments = [*_JAVA, "-cp", f"{jars}/*", "org.apache.kafka.connect.cli.ConnectStandalone"]
+        command = ["setpriv", "--pdeathsig", "KILL", java(), *arguments, str(worker), str(connector)]
+        with (
+            (self._work / "worker.log").open("ab") as log,
+            subprocess.Popen(command, cwd=self._work, stdout=log, stderr=log) as process,
+        ):
+            try:
+                yield process
+                process.terminate()
+                process.wait(_STOP_LIMIT_S)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+    def _worker_properties(self) -> Mapping[str, Any]:
+        converter = "org.apache.kafka.connect.json.JsonConverter"
+        return {
+            "bootstrap.servers": self._brokers,
+            "listeners": f"http://127.0.0.1:{free_port()}",
+            "plugin.discovery": "only_scan",
+            "key.converter": converter,
+            "key.converter.schemas.enable": "false",
+            "value.converter": converter,
+            "value.converter.schemas.enable": "false",
+            "offset.storage.file.filename": self._work / "offsets.dat",
+            "offset.flush.interval.ms": 1000,
+            "producer.acks": "all",
+            "producer.enable.idempotence": "true",
+            # large batches, as ours; the default is 16 KiB
+            "producer.batch.size": 1 << 20,
+            "producer.buffer.memory": 64 << 20,
+            "producer.linger.ms": 5,
+        }
+
+    def _connector_properties(self) -> Mapping[str, Any]:
+        return {
+            **connector_properties(self._uri, name=self._name, table=self._table),
+            "tasks.max": 1,
+            "topic.creation.default.partitions": -1,
+            "topic.creation.default.replication.factor": -1,
+        }
+
+
+def _cpu(usage: Usage, begin: float, end: float) -> float:
+    return round(sum(usage.cpu_between(begin, end).values()), 2)
+
+
+def _write(path: Path, properties: Mapping[str, Any]) -> Path:
+    path.touch(0o600)
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return path
+
+
+def _jars(directory: Path) -> Path:
+    """Return the directory of the worker's jars, which are fetched when they are missing."""
+    jars = directory / f"kafka-connect-{hashlib.sha256(_POM.encode()).hexdigest()[:8]}"
+    if not jars.exists():
+        incomplete = jars.with_suffix(".incomplete")
+        shutil.rmtree(incomplete, ignore_errors=True)
+        incomplete.mkdir(parents=True)
+        (incomplete / "pom.xml").write_text(_POM)
+        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+        command = ["mvn", "-q", "-B", "-ntp", goal, f"-DoutputDirectory={incomplete}", "-DincludeScope=runtime"]
+        subprocess.run(command, cwd=incomplete, env=dict(os.environ), stdin=subprocess.DEVNULL, check=True)
+        incomplete.rename(jars)
+    return jars
