@@ -1,0 +1,167 @@
+"""The example of a consumer in the documents: every cut that it hands out is a state that the database had."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_testing.bank import TABLES, Bank, open_bank
+from cdc_testing.imports import ROOT
+from cdc_testing.kafka_fixtures import Kafka
+from cdc_testing.kafka_reading import add_partitions
+from cdc_testing.postgres import clock
+from cdc_testing.runs import Feed
+
+TOPICS = ("accounts", "closed")
+_RECORD = """
+CREATE TABLE history (seq bigserial PRIMARY KEY, tx text, name text, id bigint, row jsonb);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        INSERT INTO history (tx, name, id) VALUES (pg_current_xact_id()::text, TG_TABLE_NAME, OLD.id);
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO history (tx, name, id, row)
+            VALUES (pg_current_xact_id()::text, TG_TABLE_NAME, NEW.id, to_jsonb(NEW));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON accounts FOR EACH ROW EXECUTE FUNCTION note();
+CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON closed FOR EACH ROW EXECUTE FUNCTION note();
+"""
+_COMMITS = (
+    "SELECT substring(data FROM 8) FROM pg_logical_slot_peek_changes('commits', NULL, NULL) WHERE data ^@ 'COMMIT'"
+)
+
+
+class State:
+    """Rows by table and id. `digest` is equal for equal rows, however they came about."""
+
+    def __init__(self) -> None:
+        self.digest = 0
+        self._rows: dict[tuple[str, int], int] = {}
+
+    def put(self, name: str, id_: int, row: Mapping[str, Any] | None) -> None:
+        self.digest ^= self._rows.pop((name, id_), 0)
+        if row is not None:
+            text = json.dumps([name, id_, row], sort_keys=True)
+            self._rows[name, id_] = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+            self.digest ^= self._rows[name, id_]
+
+
+def record(connection: psycopg.Connection[Any]) -> None:
+    """Have the database note what every transaction does, and a slot the order in which they commit."""
+    connection.execute(_RECORD)
+    for name in TOPICS:
+        connection.execute(
+            f"INSERT INTO history (tx, name, id, row) SELECT 'start', '{name}', id, to_jsonb(t) FROM {name} t"
+        )
+    connection.execute("SELECT pg_create_logical_replication_slot('commits', 'test_decoding')")
+
+
+def states(connection: psycopg.Connection[Any]) -> dict[int, int]:
+    """Return the digest of the state after each transaction, with how many went before it."""
+    changes: dict[str, list[tuple[str, int, Any]]] = {}
+    for tx, *change in connection.execute("SELECT tx, name, id, row FROM history ORDER BY seq"):
+        changes.setdefault(tx, []).append((change[0], change[1], change[2]))
+    state, found = State(), {}
+    for number, tx in enumerate(["start", *(tx for (tx,) in connection.execute(_COMMITS))]):
+        for name, id_, row in changes.get(tx, ()):
+            state.put(name, id_, row)
+        found[state.digest] = number
+    return found
+
+
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("consume_resolved", ROOT / "docs/examples/consume_resolved.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Consumer:
+    """The example's reader, and what it makes of the changes; `cuts` are the digests of its states."""
+
+    def __init__(self, brokers: str, prefix: str) -> None:
+        self.cuts: list[int] = []
+        self.rows = 0
+        self.last = ""
+        self._brokers, self._prefix = brokers, prefix
+        self._state = State()
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew behind the last cut that was applied, as a process does whose predecessor died."""
+        topics = [self._prefix + topic for topic in TOPICS]
+        self._reader = example().ResolvedReader(self._brokers, topics, group=f"{self._prefix}reader", after=self.last)
+
+    def read(self) -> None:
+        rows = self._reader.poll(timeout_s=0.05)
+        if rows is not None:
+            self._apply(rows)
+            self.last = self._reader.cut
+            self.cuts.append(self._state.digest)
+            if len(self.cuts) % 3 == 0:
+                self._reader.commit()
+
+    def has_cuts(self, count: int) -> bool:
+        self.read()
+        return len(self.cuts) >= count
+
+    def has(self, target: str) -> bool:
+        self.read()
+        return self.last >= target
+
+    def _apply(self, rows: Iterable[Any]) -> None:
+        for row in rows:
+            self.rows += 1
+            (id_,) = json.loads(row.key)
+            self._state.put(row.topic.removeprefix(self._prefix), id_, row.after)
+
+
+@pytest.mark.slow
+def test_every_cut_of_the_example_is_a_state_that_the_database_had(
+    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str
+) -> None:
+    brokers = kafka_broker.bootstrap_servers
+    open_bank(database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        record(connection)
+        sink = f"kafka://{brokers}?topic_prefix={topic_prefix}&topic_partitions=2"
+        with Feed(tmp_path, database, TABLES, sink=sink) as feed:
+            consumer = Consumer(brokers, topic_prefix)
+            with Bank(database) as bank:
+
+                def go_on(what: str) -> None:
+                    cuts, transactions = len(consumer.cuts) + 8, bank.transactions + 200
+                    feed.until(
+                        f"cuts after {what}", lambda: consumer.has_cuts(cuts) and bank.transactions >= transactions
+                    )
+
+                feed.start()
+                go_on("the start")
+                add_partitions(brokers, f"{topic_prefix}accounts", 5)
+                go_on("partitions were added")
+                consumer.restart()
+                go_on("the consumer was started again")
+                feed.kill_driver()
+                feed.start()
+                go_on("the changefeed was killed, and repeats rows")
+            target = str(clock(database))
+            feed.until("the last transaction", lambda: consumer.has(target))
+            feed.stop()
+        had = states(connection)
+    order = [had.get(cut) for cut in consumer.cuts]
+    assert None not in order, f"{order.count(None)} of {len(order)} cuts are no states that the database had"
+    assert order == sorted(order, key=lambda number: number or 0), "a later cut is an earlier state"
+    assert order[-1] == max(had.values())
+    assert len(set(order)) > 20
+    assert consumer.rows > bank.transactions
