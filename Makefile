@@ -1,4 +1,5 @@
-# The README's commands. Each sets up what it needs: a virtual environment in .venv, and Java where it may install one.
+# The README's commands. Each sets up what it needs: a virtual environment in .venv, and Java and Maven where it may
+# install them.
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -9,18 +10,18 @@ PACKAGES := cdc_core $(wildcard */*/src)
 # a process that dies (a test that hangs ends its own) ends all.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-.PHONY: demo demo-kafka test bench lint java clean
+.PHONY: demo demo-kafka test bench lint java maven clean
 
 demo: $(READY) java
 	$(PYTHON) -m cdc_core demo postgres --directory build/demo
 
-demo-kafka: $(READY) java
+demo-kafka: $(READY) maven
 	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka
 
-test: $(READY) java
+test: $(READY) maven
 	$(PYTHON) -m pytest $(TWO_AT_A_TIME)
 
-bench: $(READY) java
+bench: $(READY) maven
 	$(PYTHON) tests/benchmarks/run.py
 
 lint: $(READY)
@@ -30,6 +31,9 @@ lint: $(READY)
 
 java:
 	@.ci/java
+
+maven:
+	@.ci/java maven
 
 $(READY): requirements-dev.txt pyproject.toml $(wildcard */*/pyproject.toml)
 	@.ci/venv $(VENV)
