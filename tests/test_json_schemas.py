@@ -1,0 +1,63 @@
+"""What the JSON encoder makes of PostgreSQL's values is what the JSON Schema of their table says."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_encoder_json.json_schema import key_schema, value_schema
+from cdc_encoder_json.options import JsonOptions
+from cdc_testing.logprobe import LogProbe
+from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
+from jsonschema import Draft7Validator
+
+from cdc_core import EncoderContext, EnvelopeOptions, Op, RowBatch
+
+_ROWS = 60
+_MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
+_NO_ARRAY_OF_THEM = {"positives", "int2vector"}
+
+
+@pytest.mark.parametrize("envelope", ["wrapped", "bare"])
+def test_values_of_every_type_and_arrays_of_them_are_what_the_schema_says(database: str, envelope: str) -> None:
+    options = EnvelopeOptions(envelope=envelope, updated=True, key_in_value=True)
+    encoder = JsonEncoder(EncoderContext(changefeed="c", envelope=options, options=JsonOptions()))
+    rng = random.Random(7)
+    found = 0
+    with LogProbe(database) as probe:
+        probe.execute(TYPES)
+        for number, name in enumerate(_MAKERS):
+            arrays = not name.endswith("[]") and name not in _NO_ARRAY_OF_THEM
+            probe.execute(f"CREATE TABLE t{number} (id int PRIMARY KEY, v {name}{f', a {name}[]' if arrays else ''})")
+            cells = f"t.x::{name}, ARRAY[ARRAY[t.x, NULL], ARRAY[NULL, t.x]]::{name}[]" if arrays else f"t.x::{name}"
+            probe.execute(
+                f"INSERT INTO t{number} SELECT n, {cells} FROM unnest(%s::text[]) WITH ORDINALITY t(x, n)",
+                [[_MAKERS[name](rng) for _ in range(_ROWS)]],
+            )
+            probe.execute(f"INSERT INTO t{number} (id) VALUES (0)")
+            rows = _scanned(probe, f"t{number}")
+            keys = Draft7Validator(json.loads(key_schema(rows.schema)))
+            values = Draft7Validator(json.loads(value_schema(rows.schema, options) or ""))
+            batch = encoder.encode(rows, topic="t")
+            for key, value in zip(batch.key.to_pylist(), batch.value.to_pylist(), strict=True):
+                keys.validate(json.loads(key))
+                values.validate(json.loads(value))
+                found += 1
+    assert found == len(_MAKERS) * (_ROWS + 1)
+
+
+def _scanned(probe: LogProbe, table: str) -> RowBatch:
+    version = probe.version(table)
+    after = probe.scan(version)
+    zeros = np.zeros(len(after), np.int64)
+    return RowBatch.of(
+        version.schema,
+        op=pa.array(np.full(len(after), Op.SCAN, np.uint8)),
+        updated=RowBatch.timestamps(pa.array(zeros), pa.array(zeros.astype(np.int32))),
+        key=RowBatch.struct(version.schema.key_type, [after.field("id")]),
+        after=after,
+    )
