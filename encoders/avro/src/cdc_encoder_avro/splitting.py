@@ -27,14 +27,24 @@ def split_arrays(array: pa.Array) -> tuple[pa.Array, Ints]:
     bounds = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
     data = np.frombuffer(array.buffers()[2], np.uint8)[bounds[0] : bounds[-1]]
     bounds -= bounds[0]
-    outside = ~_in_strings(data)
-    opens, closes = (_any_of(data, brackets) & outside for brackets in (_OPENING, _CLOSING))
-    # JSON is balanced, so each row begins at depth 0 again; a closing bracket still has the depth of what it closes
-    depth = np.cumsum(opens, dtype=np.int32) - np.cumsum(closes, dtype=np.int32) + closes
-    ends = ((data == _COMMA) & outside | closes) & (depth == 1)
-    items = _between(data, ends, (depth >= 1) & ~ends & ~(opens & (depth == 1)))
-    counts = np.diff(np.concatenate([[0], np.cumsum(ends)])[bounds])
+    places = _structure(data)
+    codes = data[places]
+    closes = _any_of(codes, _CLOSING)
+    steps = _any_of(codes, _OPENING).astype(np.int64) - closes
+    # JSON is balanced, so each row begins at depth 0 again; a closing bracket counts with what it closes
+    outermost = np.cumsum(steps) + closes == 1
+    places, ends = places[outermost], (steps <= 0)[outermost]
+    items = _between(data, places, np.flatnonzero(ends))
+    counts = np.diff(np.searchsorted(places[ends], bounds))
     return _without_empty(items, counts)
+
+
+def _structure(data: _Bytes) -> Ints:
+    """Return where brackets and commas stand that are not in strings."""
+    found = _any_of(data, _OPENING) | _any_of(data, _CLOSING) | (data == _COMMA)
+    if (data == _QUOTE).any():
+        found &= ~_in_strings(data)
+    return np.flatnonzero(found)
 
 
 def _in_strings(data: _Bytes) -> Bools:
@@ -55,12 +65,15 @@ def _any_of(data: _Bytes, codes: bytes) -> Bools:
     return found
 
 
-def _between(data: _Bytes, ends: Bools, kept: Bools) -> pa.Array:
-    """Return the *kept* bytes of each item; *ends* are the places behind items."""
-    offsets = np.concatenate([[0], np.cumsum(kept)[ends]])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[kept])]
-    texts = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
-    return pc.utf8_trim(texts, _BLANKS)
+def _between(data: _Bytes, places: Ints, ends: Ints) -> pa.Array:
+    """Return what stands before those of *places* that *ends* says, each back to the place before it."""
+    if len(ends) == 0:
+        return pa.array([], pa.large_string())
+    # the data cut in two kinds by turns, items and what is between them
+    cuts = np.stack([places[ends - 1] + 1, places[ends]], axis=1).ravel()
+    buffers = [None, pa.py_buffer(cuts), pa.py_buffer(data)]
+    texts = pa.Array.from_buffers(pa.large_string(), len(cuts) - 1, buffers)
+    return pc.utf8_trim(texts.take(pa.array(np.arange(0, len(cuts), 2))), _BLANKS)
 
 
 def _without_empty(items: pa.Array, counts: Ints) -> tuple[pa.Array, Ints]:
