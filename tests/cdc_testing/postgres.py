@@ -9,7 +9,9 @@ from typing import Any
 
 import psycopg
 
-__all__ = ["Sql", "table_of", "writing"]
+from cdc_core import Timestamp
+
+__all__ = ["Sql", "clock", "table_of", "writing"]
 
 Sql = psycopg.Connection[tuple[Any, ...]]
 
@@ -40,6 +42,14 @@ def writing(uri: str, write: Callable[[Sql, int], None], *, writers: int = 2) ->
         for thread in threads:
             thread.join()
     assert not failures, failures
+
+
+def clock(uri: str) -> Timestamp:
+    """Return a reading of the server's clock: all that is committed by now is at or below it."""
+    with psycopg.connect(uri, autocommit=True) as connection:
+        row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
+    assert row is not None
+    return Timestamp(int(row[0]) * 1000)
 
 
 def table_of(sql: Sql, query: str, *, key: int = 1) -> dict[tuple[Any, ...], dict[str, Any]]:

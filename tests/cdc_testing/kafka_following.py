@@ -1,0 +1,94 @@
+"""A consumer that follows topics as they grow, through failures of brokers, and knows what is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from cdc_testing.kafka_reading import consumer, copied
+from cdc_testing.kafka_validation import Decode, decode_json
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+
+from cdc_core import Timestamp
+
+__all__ = ["Follower"]
+
+Place = tuple[str, int]
+
+
+class Follower:
+    """Reads *topics* from entering to leaving, from their beginning, also partitions that are added later.
+
+    `rows`, `repeats` among them, and `marks` count what came. The protocol for partitions that are added: a mark counts
+    when all partitions have reached it that exist *after* it was seen in those known before, since rows below it can
+    only be in partitions that existed when it was written.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topics: Iterable[str],
+        *,
+        decode: Decode = decode_json,
+        settings: Mapping[str, str | int | float | bool] | None = None,
+    ) -> None:
+        self.rows = self.repeats = self.marks = 0
+        self.resolved: dict[Place, Timestamp] = {}
+        self._topics = tuple(topics)
+        self._decode = decode
+        self._cut = Timestamp()
+        self._seen: set[tuple[str, str, Timestamp]] = set()
+        self._context = consumer(
+            bootstrap_servers, {"enable.partition.eof": False, "reconnect.backoff.max.ms": 200, **(settings or {})}
+        )
+
+    def __enter__(self) -> Self:
+        self._client = self._context.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.__exit__(kind, error, trace)
+
+    def read(self) -> int:
+        """Take what is there by now, or wait a moment, and return how many rows have come."""
+        if not self.resolved and not self._look_for_partitions():
+            return 0
+        for message in self._client.consume(20_000, timeout=0.05):
+            if message.error() is not None:
+                continue  # the client itself goes on when there is a broker again
+            found = copied(message)
+            event = self._decode(found)
+            if isinstance(event, Timestamp):
+                self.marks += 1
+                self.resolved[found.place] = max(self.resolved[found.place], event)
+                continue
+            identity = (found.topic, event.key, event.updated)
+            self.rows += 1
+            self.repeats += identity in self._seen
+            self._seen.add(identity)
+        return self.rows
+
+    def cut(self) -> Timestamp:
+        """Read, and return up to where every partition of every topic is resolved."""
+        self.read()
+        if min(self.resolved.values(), default=Timestamp()) > self._cut and self._look_for_partitions():
+            self._cut = max(self._cut, min(self.resolved.values()))
+        return self._cut
+
+    def _look_for_partitions(self) -> bool:
+        """Read also what is new. Return whether all topics are there, and a broker to ask."""
+        try:
+            found = self._client.list_topics(timeout=1).topics
+        except KafkaException:
+            return False
+        if any(topic not in found for topic in self._topics):
+            return False
+        places = [(topic, partition) for topic in self._topics for partition in sorted(found[topic].partitions)]
+        new = [place for place in places if place not in self.resolved]
+        if new:
+            self._client.incremental_assign([TopicPartition(*place, OFFSET_BEGINNING) for place in new])
+            self.resolved.update(dict.fromkeys(new, Timestamp()))
+        return True

@@ -1,0 +1,96 @@
+"""kill -9 of the driver, of workers and of the only broker on the way to Kafka: what a consumer reads stays whole."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_sink_kafka.demo.servers import KafkaBroker
+from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
+from cdc_testing.counts import Counts
+from cdc_testing.fixtures import fresh_database
+from cdc_testing.kafka_following import Follower
+from cdc_testing.postgres import clock
+from cdc_testing.runs import Feed
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka_kills")]
+
+TOPICS = [table.partition(".")[2] for table in TABLES]
+OPTIONS = {"topic_partitions": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s", "max_step_bytes": "1MB"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A feed that runs from a bank into a broker of their own, and a consumer that follows."""
+
+    uri: str
+    broker: KafkaBroker
+    feed: Feed
+    follower: Follower
+
+    def bank(self, *, seed: int) -> Bank:
+        """Return a bank whose tellers leave time for a feed that starts on a busy machine."""
+        return Bank(self.uri, seed=seed, pause_s=0.02)
+
+    def go_on(self, what: str, *, rows: int) -> None:
+        """Return when *rows* more have arrived."""
+        target = self.follower.read() + rows
+        self.feed.until(f"rows after {what}", lambda: self.follower.read() >= target)
+
+    def judge(self, counts: Counts, **numbers: int) -> None:
+        """See that all that the bank did has arrived, whole and in order. The bank must be closed."""
+        now = clock(self.uri)
+        self.feed.until("the last transaction", lambda: self.follower.cut() >= now)
+        found = assert_faithful_kafka(self.broker.bootstrap_servers, self.uri)
+        counts(**numbers, rows=found.rows, repeats=self.follower.repeats, marks=found.marks, cuts=found.cuts)
+
+
+@pytest.fixture(scope="module")
+def scene(postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """One run for all kills but that of the driver: starting one takes longer than all that follows."""
+    directory = tmp_path_factory.mktemp("feed")
+    with fresh_database(postgres_server) as uri, KafkaBroker() as broker:
+        open_bank(uri, filler=1000)
+        sink = f"kafka://{broker.bootstrap_servers}"
+        with (
+            Feed(directory, uri, TABLES, sink=sink, options=OPTIONS) as feed,
+            Follower(broker.bootstrap_servers, TOPICS) as follower,
+        ):
+            feed.start()
+            feed.until("the initial scan", lambda: "initial scan begins at" in feed.log())
+            yield Scene(uri=uri, broker=broker, feed=feed, follower=follower)
+            feed.stop()
+
+
+def test_nothing_is_lost_or_out_of_order_when_workers_are_killed(scene: Scene, counts: Counts) -> None:
+    chance = random.Random(1)
+    with scene.bank(seed=1) as bank:
+        for _ in range(3):
+            scene.go_on("the start or a kill", rows=chance.randint(50, 300))
+            scene.feed.until("a worker to kill", scene.feed.kill_a_worker)
+        scene.go_on("the last kill", rows=100)
+    scene.judge(counts, workers_killed=3, transactions=bank.transactions)
+
+
+def test_nothing_is_lost_or_out_of_order_when_the_only_broker_is_killed(scene: Scene, counts: Counts) -> None:
+    chance = random.Random(2)
+    with scene.bank(seed=2) as bank:
+        for _ in range(3):
+            scene.go_on("the start or a kill", rows=chance.randint(50, 300))
+            scene.broker.kill()
+            scene.broker.start()
+        scene.go_on("the last kill", rows=100)
+    scene.judge(counts, brokers_killed=3, transactions=bank.transactions)
+
+
+def test_nothing_is_lost_or_out_of_order_when_the_driver_is_killed(scene: Scene, counts: Counts) -> None:
+    chance = random.Random(3)
+    with scene.bank(seed=3) as bank:
+        scene.go_on("the start", rows=chance.randint(50, 300))
+        scene.feed.kill_driver()
+        scene.feed.start()
+        scene.go_on("the kill", rows=100)
+    scene.judge(counts, drivers_killed=1, transactions=bank.transactions)
