@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
@@ -24,6 +25,7 @@ from cdc_core import (
     Kind,
     Op,
     RowBatch,
+    TableName,
     Timestamp,
 )
 
@@ -209,3 +211,18 @@ def test_the_encoder_survives_pickle(history: RowBatch, registered: Any) -> None
 def test_messages_without_a_registry_are_refused() -> None:
     with pytest.raises(ConfigError, match="need the option 'confluent_schema_registry'"):
         encoder_with(options=AvroOptions()).check([])
+
+
+@pytest.mark.parametrize("option", ["updated", "mvcc_timestamp", "key_in_value", "topic_in_value"])
+def test_what_key_only_has_no_place_for_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"no value to put '{option}' into"):
+        encoder_with(envelope="key_only", **{option: True}).check([])
+
+
+@pytest.mark.parametrize("output", ["messages", "files"])
+def test_a_table_whose_records_would_share_a_name_is_refused(output: str, make_rows: Any, row: Any) -> None:
+    rows = make_rows(FOO, [row(after={"a": 1, "b": ""})], primary_key=["a"])
+    schema = dataclasses.replace(rows.schema, name=TableName("shop", "public", "orders_envelope"))
+    encoder = encoder_with(output=output, key_in_value=True)
+    with pytest.raises(ConfigError, match=r"table public\.orders_envelope cannot become Avro.*orders_envelope"):
+        encoder.check([(schema, "orders")])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_schema_registry import Registry, frame_one
+from fastavro.schema import SchemaParseException
 
 from cdc_core import (
     Column,
+    ConfigError,
     ContractError,
     EncodeError,
     Encoder,
@@ -64,20 +68,17 @@ class AvroEncoder(Encoder):
         self._headers: dict[tuple[str, str], _Headers] = {}
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
-        """Return when the registry is there and would accept the schemas of *tables*. Registers nothing."""
-        envelope = self.context.envelope
-        if envelope.envelope == "key_only":
-            for name in ("updated", "mvcc_timestamp", "key_in_value", "topic_in_value"):
-                if getattr(envelope, name):
-                    raise OptionError(f"{_OWNER}: envelope 'key_only' has no value to put '{name}' into; leave it out")
-        if self.context.output == "files":
-            if not envelope.key_in_value:
-                raise OptionError(f"{_OWNER}: files need the option 'key_in_value', or deletes would not say of what")
-            return
-        registry = self._registry
-        for schema, topic in tables:
-            for subject, text in self._subjects(schema, topic).items():
-                registry.check(subject, text, "AVRO")
+        """Return when the schemas of *tables* are valid and the registry would accept them. Registers nothing."""
+        self._check_envelope()
+        registry = None if self._files else self._registry
+        subjects = [(schema, self._subjects(schema, topic)) for schema, topic in tables]
+        for schema, texts in subjects:
+            for text in texts.values():
+                _check_schema(schema, text)
+        if registry is not None:
+            for _, texts in subjects:
+                for subject, text in texts.items():
+                    registry.check(subject, text, "AVRO")
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         headers = self._headers_of(rows.schema, topic)
@@ -92,7 +93,7 @@ class AvroEncoder(Encoder):
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
         text = schema_text(resolved_schema(topic, self._options))
         payload = string_bytes(str(timestamp), branch=1)
-        if self.context.output == "files":
+        if self._files:
             return AvroBody.whole(text, payload, codec=self._options.avro_codec)
         return frame_one(payload, self._registered(self._subject(topic, "value"), text))
 
@@ -114,6 +115,19 @@ class AvroEncoder(Encoder):
             raise OptionError(f"{_OWNER}: messages need the option 'confluent_schema_registry', the registry's URL")
         return Registry.of(address, owner=_OWNER)
 
+    @property
+    def _files(self) -> bool:
+        return self.context.output == "files"
+
+    def _check_envelope(self) -> None:
+        envelope = self.context.envelope
+        if envelope.envelope == "key_only":
+            for name in ("updated", "mvcc_timestamp", "key_in_value", "topic_in_value"):
+                if getattr(envelope, name):
+                    raise OptionError(f"{_OWNER}: envelope 'key_only' has no value to put '{name}' into; leave it out")
+        if self._files and not envelope.key_in_value:
+            raise OptionError(f"{_OWNER}: files need the option 'key_in_value', or deletes would not say of what")
+
     def _registered(self, subject: str, schema: str) -> int:
         """Return the id of *schema*; the registry is asked once in this process."""
         return self._registry.register(subject, schema, "AVRO")
@@ -129,7 +143,7 @@ class AvroEncoder(Encoder):
         """Return the schemas of keys and values by their subjects; no schema of values that are never written."""
         subjects = {self._subject(topic, "key"): schema_text(key_schema(schema, self._options))}
         if self.context.envelope.envelope != "key_only":
-            value = schema_text(self._envelope_schema(schema, topic, resolved=True))
+            value = schema_text(self._envelope_schema(schema, topic, resolved=not self._files))
             subjects[self._subject(topic, "value")] = value
         return subjects
 
@@ -161,7 +175,7 @@ class AvroEncoder(Encoder):
             pieces += timestamp_pieces(rows.column("updated"))
         if envelope.mvcc_timestamp:
             pieces += timestamp_pieces(mvcc_timestamps(rows))
-        if self.context.output != "files":
+        if not self._files:
             pieces.append(_NULL)  # the field `resolved`
         if bare:
             pieces += self._records(rows, "after")
@@ -211,3 +225,12 @@ class AvroEncoder(Encoder):
                 place = f"column {column.name} of table {rows.schema.name}"
                 raise EncodeError(f"{place} cannot become Avro in the row with key {key}: {error}") from error
         return pieces
+
+
+def _check_schema(schema: TableSchema, text: str) -> None:
+    try:
+        fastavro.parse_schema(json.loads(text))
+    except SchemaParseException as error:
+        raise ConfigError(
+            f"table {schema.name} cannot become Avro: {error}; rename what has that name, or the topic"
+        ) from error

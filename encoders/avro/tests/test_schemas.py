@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import fastavro
+import pytest
+from cdc_encoder_avro.options import AvroOptions
+from cdc_encoder_avro.schemas import envelope_schema, key_schema, resolved_schema, schema_text
+
+from cdc_core import Column, ColumnType, EnvelopeOptions, Kind, TableName, TableSchema
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="character varying(5)")
+COLOUR = ColumnType(kind=Kind.ENUM, source="colour", labels=("red", "green"))
+EVERYTHING = EnvelopeOptions(diff=True, updated=True, mvcc_timestamp=True, key_in_value=True, topic_in_value=True)
+
+
+def table(columns: dict[str, ColumnType], *, name: str = "foo", key: tuple[str, ...] = ("a",)) -> TableSchema:
+    return TableSchema(
+        name=TableName("shop", "public", name),
+        version=1,
+        columns=tuple(Column(name=name, type=type_) for name, type_ in columns.items()),
+        primary_key=key,
+    )
+
+
+def union(type_: Any, **more: Any) -> dict[str, Any]:
+    return {"type": ["null", type_], "default": None, **more}
+
+
+FOO = table({"a": INT, "b": TEXT})
+A = {"name": "a", **union("long", sql_type="bigint")}
+B = {"name": "b", **union("string", sql_type="character varying(5)")}
+
+
+def test_the_key_is_a_record_of_the_primary_key_in_key_order() -> None:
+    schema = table({"a": INT, "c": INT, "b": TEXT}, key=("b", "a"))
+    assert key_schema(schema, AvroOptions()) == {"type": "record", "name": "foo_key", "fields": [B, A]}
+
+
+def test_the_envelope_has_its_fields_in_a_fixed_order() -> None:
+    found = envelope_schema(FOO, "foo", envelope=EVERYTHING, options=AvroOptions(), resolved=True)
+    assert found == {
+        "type": "record",
+        "name": "foo_envelope",
+        "fields": [
+            {"name": "before", **union({"type": "record", "name": "foo_before", "fields": [A, B]})},
+            {"name": "after", **union({"type": "record", "name": "foo", "fields": [A, B]})},
+            {"name": "updated", **union("string")},
+            {"name": "mvcc_timestamp", **union("string")},
+            {"name": "resolved", **union("string")},
+            {"name": "key", **union({"type": "record", "name": "foo_key", "fields": [A]})},
+            {"name": "topic", **union("string")},
+        ],
+    }
+
+
+def test_a_bare_envelope_has_a_record_in_place_of_after() -> None:
+    bare = EnvelopeOptions(envelope="bare", updated=True)
+    found = envelope_schema(FOO, "foo", envelope=bare, options=AvroOptions(), resolved=True)
+    assert [field["name"] for field in found["fields"]] == ["updated", "resolved", "record"]
+    assert found["fields"][-1] == {"name": "record", **union({"type": "record", "name": "foo", "fields": [A, B]})}
+
+
+def test_a_resolved_mark_has_the_name_of_the_envelope_and_one_field() -> None:
+    options = AvroOptions(avro_schema_prefix="super.")
+    found = resolved_schema("pre_foo", options)
+    assert found == {
+        "type": "record",
+        "name": "pre_foo_envelope",
+        "namespace": "super",
+        "fields": [{"name": "resolved", **union("string")}],
+    }
+    envelope = envelope_schema(FOO, "pre_foo", envelope=EVERYTHING, options=options, resolved=True)
+    assert (envelope["name"], envelope["namespace"]) == (found["name"], found["namespace"])
+
+
+def test_names_that_avro_does_not_accept_are_escaped_and_kept() -> None:
+    schema = table({"größe": INT}, name="my table", key=("größe",))
+    found = key_schema(schema, AvroOptions())
+    assert (found["name"], found["sql_name"]) == ("my_u0020_table_key", "my table")
+    assert found["fields"] == [
+        {"name": "gr_u00f6__u00df_e", **union("long", sql_type="bigint", sql_name="größe")},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "written"),
+    [(("red", "green"), True), (("red", "light green"), False), (("", "a"), False), ((), False)],
+)
+def test_an_enum_is_an_avro_enum_if_all_its_labels_are_names(labels: tuple[str, ...], *, written: bool) -> None:
+    type_ = ColumnType(kind=Kind.ENUM, source="colour", labels=labels)
+    (field,) = key_schema(table({"a": type_}), AvroOptions(avro_enum="enum"))["fields"]
+    expected = {"type": "enum", "name": "foo_a_enum", "symbols": list(labels)} if written else "string"
+    assert field["type"] == ["null", expected]
+    (field,) = key_schema(table({"a": type_}), AvroOptions())["fields"]
+    assert field["type"] == ["null", "string"]
+
+
+def test_a_named_type_is_spelled_out_once() -> None:
+    columns = {"a": COLOUR, "b": ColumnType(kind=Kind.ARRAY, source="colour[]", element=COLOUR)}
+    options = AvroOptions(avro_enum="enum", avro_schema_prefix="ns")
+    found = envelope_schema(table(columns), "foo", envelope=EVERYTHING, options=options, resolved=True)
+    fastavro.parse_schema(json.loads(schema_text(found)))
+    before, after = (found["fields"][index]["type"][1]["fields"] for index in (0, 1))
+    enum = {"type": "enum", "name": "foo_a_enum", "symbols": ["red", "green"]}
+    items = {"type": "enum", "name": "foo_b_enum", "symbols": ["red", "green"]}
+    assert [field["type"][1] for field in before] == [enum, {"type": "array", "items": ["null", items]}]
+    assert [field["type"][1] for field in after] == ["foo_a_enum", {"type": "array", "items": ["null", "foo_b_enum"]}]
+
+
+def test_the_text_of_a_schema_is_always_the_same() -> None:
+    found = envelope_schema(FOO, "foo", envelope=EVERYTHING, options=AvroOptions(), resolved=True)
+    again = envelope_schema(FOO, "foo", envelope=EVERYTHING, options=AvroOptions(), resolved=True)
+    assert schema_text(found) == schema_text(again)
+    assert json.loads(schema_text(found)) == found
