@@ -74,7 +74,7 @@ class Headers:
 
     def _parsed(self, text: str, rows: RowBatch, index: int) -> list[Header]:
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_float=_Number, parse_int=_Number)
         except ValueError:
             value = text
         if value is None:
@@ -154,8 +154,22 @@ def _cells(structs: pa.StructArray, column: str) -> list[Any]:
     return list(pa.StructArray.from_arrays([structs.field(position)], fields=fields, mask=mask).to_pylist())
 
 
+class _Number(str):
+    """A number as it was written: a float would lose digits."""
+
+
 def _bytes(value: Any) -> bytes | None:
     """Return a text as it is, the JSON null as a header without a value, and any other value as its JSON text."""
-    if value is None or isinstance(value, str):
-        return None if value is None else value.encode()
-    return json.dumps(value, ensure_ascii=False).encode()
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else _json(value)).encode()
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_json(name)}: {_json(entry)}" for name, entry in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_json, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

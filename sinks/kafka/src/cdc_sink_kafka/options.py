@@ -93,4 +93,11 @@ class KafkaOptions:
     shared_access_key: str | None = option(None, doc="Key of `azure-event-hub://` URIs.", secret=True)
 
     def __post_init__(self) -> None:
+        for name in ("topic_partitions", "topic_replication_factor"):
+            if getattr(self, name) < 1 and getattr(self, name) != -1:
+                raise ValueError(f"option '{name}' must be at least 1, or -1")
+        if self.flush_timeout <= 0:
+            raise ValueError("option 'flush_timeout' must be more than 0")
+        if self.buffer_size < 64 * 1024:
+            raise ValueError("option 'buffer_size' must be at least 64KB")
         SinkConfig.of(self.kafka_sink_config)

@@ -81,9 +81,8 @@ class KafkaSink(Sink):
             self._outbox, self._sizes, self._headers = self._open()
         payload = self._headers.payload(rows)
         batch = self.context.encoder.encode(payload, topic=self.topic(rows.schema.name))
-        self._sizes.watch(rows, batch)
+        self._bytes += self._sizes.watch(rows, batch)
         self._messages += len(batch)
-        self._bytes += batch.nbytes
         headers = self._headers.of(rows, batch)
         if headers is None:
             for start in range(0, len(batch), _CHUNK):
@@ -93,7 +92,7 @@ class KafkaSink(Sink):
             self._send_with_headers(self._outbox, batch, headers)
 
     def flush(self) -> Flushed:
-        """Return when every message is acknowledged."""
+        """Return when every message is acknowledged. Counts the bytes of keys and values, before compression."""
         self._require_open()
         if self._outbox is not None and self._sizes is not None:
             self._outbox.flush()

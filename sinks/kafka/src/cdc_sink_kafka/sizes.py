@@ -58,11 +58,13 @@ class Sizes:
         smallest = min([*limits, _DEFAULT_BATCH if wanted is None else wanted])
         return {"batch.size": max(1, smallest)}
 
-    def watch(self, rows: RowBatch, batch: MessageBatch) -> None:
-        """Remember large messages of *batch* until `forget`. Raises: TerminalSinkError for one too large to send."""
+    def watch(self, rows: RowBatch, batch: MessageBatch) -> int:
+        """Return the bytes of keys and values of *batch*; its large messages are remembered until `forget`.
+
+        Raises: TerminalSinkError for one that is too large to be sent at all.
+        """
         nbytes = _lengths(batch.value) + _lengths(batch.key)
-        if batch.headers is not None:
-            nbytes += _ROOM
+        total = int(nbytes.sum())
         limit = self._limits.get(batch.topic)
         most = int(nbytes.max(initial=0))
         if most > (limit or _LARGE) - _ROOM:
@@ -80,6 +82,7 @@ class Sizes:
                 f"{_row(rows.schema.name, key, most)}, and Flush.MaxBytes in kafka_sink_config allows {self._most}:"
                 " raise that, or leave the table out"
             )
+        return total
 
     def forget(self) -> None:
         """Everything watched was delivered."""

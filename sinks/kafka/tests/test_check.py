@@ -1,0 +1,189 @@
+"""What `cdc check` says about the brokers: one sentence, in seconds, without secrets."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker
+from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Kafka
+
+from cdc_core import ConfigError, RowBatch, SliceInfo, TableName, Timestamp
+
+_LIMIT_S = 15.0
+
+
+@pytest.fixture
+def complaint(
+    sink_of: Callable[..., KafkaSink], capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> Callable[..., str]:
+    """Return what a check raises. It must be fast and leak nothing anywhere."""
+
+    def check(address: str, options: dict[str, Any], **changes: Any) -> str:
+        started = time.monotonic()
+        with pytest.raises(ConfigError) as refused:
+            sink_of(address, options, **changes).check()
+        assert time.monotonic() - started < _LIMIT_S
+        text = str(refused.value)
+        out, err = capfd.readouterr()
+        assert out + err == ""
+        for secret in (KAFKA_PASSWORD, "wrong-password"):
+            assert secret not in text + caplog.text
+        assert "\n" not in text
+        return text
+
+    return check
+
+
+def encoded(path: Any) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def test_a_check_of_a_running_broker_changes_nothing(
+    kafka_broker: Kafka, sink_of: Callable[..., KafkaSink], topic: str
+) -> None:
+    sink_of(kafka_broker.bootstrap_servers).check()
+    missing = sink_of(kafka_broker.bootstrap_servers, {"create_kafka_topics": "off"})
+    with pytest.raises(ConfigError):
+        missing.check()
+
+
+def test_a_broker_that_does_not_run(complaint: Callable[..., str]) -> None:
+    assert complaint("127.0.0.1:1", {}) == (
+        "sink 'kafka' cannot connect to 127.0.0.1:1: Connect to ipv4#127.0.0.1:1 failed: Connection refused; check the"
+        " address, tls_enabled, and that the brokers run"
+    )
+
+
+def test_a_host_without_an_address(complaint: Callable[..., str]) -> None:
+    text = complaint("nohost.invalid:9092", {})
+    assert text.startswith("sink 'kafka' cannot connect to nohost.invalid:9092: Failed to resolve")
+    assert text.endswith("check the names of the hosts")
+
+
+def test_a_missing_topic_when_none_are_created(kafka_broker: Kafka, complaint: Callable[..., str], topic: str) -> None:
+    assert complaint(kafka_broker.bootstrap_servers, {"create_kafka_topics": "off"}) == (
+        f"topic '{topic}' does not exist, and create_kafka_topics is off: create it, or choose explicit"
+    )
+
+
+def test_a_topic_that_exists_when_none_are_created(
+    kafka_broker: Kafka, sink_of: Callable[..., KafkaSink], create_topic: Callable[..., None]
+) -> None:
+    create_topic()
+    sink_of(kafka_broker.bootstrap_servers, {"create_kafka_topics": "off"}).check()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"topic_replication_factor": 3}, "only 1 broker"),
+        ({"topic_configs": {"retention.msx": 1}}, "Unknown topic config name: retention.msx"),
+        ({"topic_configs": {"retention.ms": "x"}}, "Invalid value x for configuration retention.ms"),
+    ],
+)
+def test_a_topic_that_could_not_be_created(
+    options: dict[str, Any], reason: str, kafka_broker: Kafka, complaint: Callable[..., str], topic: str
+) -> None:
+    text = complaint(kafka_broker.bootstrap_servers, options)
+    assert text.startswith(f"topic '{topic}' cannot be created: ")
+    assert reason in text
+
+
+def test_a_property_that_librdkafka_does_not_have(kafka_broker: Kafka, complaint: Callable[..., str]) -> None:
+    assert complaint(kafka_broker.bootstrap_servers, {"librdkafka.socket.timeout": 5}) == (
+        "sink 'kafka': librdkafka does not take its properties: No such configuration property: \"socket.timeout\""
+    )
+
+
+def test_two_tables_of_one_topic(kafka_broker: Kafka, complaint: Callable[..., str]) -> None:
+    tables = (TableName("shop", "a", "orders"), TableName("shop", "b", "orders"))
+    assert "would both go to topic" in complaint(kafka_broker.bootstrap_servers, {}, tables=tables)
+
+
+def sasl(mechanism: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "sasl_enabled": True,
+        "sasl_mechanism": mechanism,
+        "sasl_user": KAFKA_USER,
+        "sasl_password": KAFKA_PASSWORD,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password(mechanism: str, secured_broker: KafkaBroker, complaint: Callable[..., str]) -> None:
+    text = complaint(secured_broker.address("SASL_PLAINTEXT"), sasl(mechanism, sasl_password="wrong-password"))
+    assert text.startswith(f"sink 'kafka' cannot connect to {secured_broker.address('SASL_PLAINTEXT')}: ")
+    assert "Authentication failed" in text
+    assert text.endswith("check the sasl options")
+
+
+def test_a_broker_that_wants_authentication(secured_broker: KafkaBroker, complaint: Callable[..., str]) -> None:
+    text = complaint(secured_broker.address("SASL_PLAINTEXT"), {})
+    assert text.startswith("sink 'kafka' cannot connect to ")
+
+
+def test_a_certificate_of_an_unknown_authority(secured_broker: KafkaBroker, complaint: Callable[..., str]) -> None:
+    text = complaint(secured_broker.address("SASL_SSL"), sasl("PLAIN", tls_enabled=True))
+    assert "certificate verify failed" in text
+    assert text.endswith("check ca_cert, client_cert and the names in the brokers' certificates")
+
+
+def test_a_broker_without_tls(kafka_broker: Kafka, complaint: Callable[..., str]) -> None:
+    text = complaint(kafka_broker.bootstrap_servers, {"tls_enabled": True})
+    assert "SSL" in text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_rows_arrive_over_tls_with_a_password(
+    mechanism: str,
+    secured_broker: KafkaBroker,
+    certificates: Certificates,
+    sink_of: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    read_from: Callable[..., list[Any]],
+    topic: str,
+    first_slice: SliceInfo,
+) -> None:
+    options = sasl(mechanism, tls_enabled=True, ca_cert=encoded(certificates.ca))
+    sink = sink_of(secured_broker.address("SASL_SSL"), options)
+    sink.check()
+    sink.prepare()
+    sink.begin(first_slice)
+    sink.emit(rows(range(10)))
+    sink.flush()
+    sink.emit_resolved(Timestamp(99))
+    keys = [message.key for message in read_from(secured_broker.bootstrap_servers, topic)]
+    assert len([key for key in keys if key is not None]) == 10
+
+
+def test_rows_arrive_with_a_client_certificate(
+    secured_broker: KafkaBroker,
+    certificates: Certificates,
+    sink_of: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    first_slice: SliceInfo,
+) -> None:
+    options = {
+        "tls_enabled": "true",
+        "ca_cert": certificates.ca.read_text(),
+        "client_cert": encoded(certificates.client_cert),
+        "client_key": encoded(certificates.client_key),
+    }
+    sink = sink_of(secured_broker.address("MTLS"), options)
+    sink.check()
+    sink.prepare()
+    sink.begin(first_slice)
+    sink.emit(rows(range(10)))
+    assert sink.flush().messages == 10
+
+
+def test_any_certificate_is_taken_when_verification_is_skipped(
+    secured_broker: KafkaBroker, sink_of: Callable[..., KafkaSink]
+) -> None:
+    sink_of(secured_broker.address("SASL_SSL"), sasl("PLAIN", tls_enabled=True, insecure_tls_skip_verify=True)).check()

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cdc_sink_kafka.sink import KafkaSink
+
+from cdc_core import Column, ColumnType, ConfigError, Kind, RowBatch, SliceInfo, TerminalSinkError, Timestamp
+
+JSON = ColumnType(kind=Kind.JSON, source="jsonb")
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+
+
+def test_extra_headers_are_on_every_message(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"extra_headers": '{"origin": "shop", "a": "\N{SNOWMAN}"}', "topic_partitions": "1"})
+    sink.begin(first_slice)
+    sink.emit(rows([1, 2]))
+    sink.flush()
+    sink.emit_resolved(Timestamp(9))
+    wanted = (("origin", b"shop"), ("a", "\N{SNOWMAN}".encode()))
+    assert [message.headers for message in received()] == [wanted, wanted, wanted]
+
+
+def test_headers_can_hold_the_table_and_the_commit_timestamp(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"header_table": "table", "header_updated": "at", "topic_partitions": "1"})
+    sink.begin(first_slice)
+    sink.emit(rows([1, 2], walls=[70, 80]))
+    sink.flush()
+    assert [message.headers for message in received()] == [
+        (("table", b"shop.public.orders"), ("at", b"70.0000000000")),
+        (("table", b"shop.public.orders"), ("at", b"80.0000000000")),
+    ]
+
+
+def test_the_table_alone_costs_no_list_per_message(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"header_table": "table"})
+    sink.begin(first_slice)
+    sink.emit(rows(range(50)))
+    sink.flush()
+    assert {message.headers for message in received()} == {(("table", b"shop.public.orders"),)}
+
+
+def test_a_column_of_json_becomes_headers_and_leaves_the_message(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    texts = [
+        '{"a": "x", "n": 1.50, "t": true, "z": null, "o": {"k": [1.10, "q", null]}}',
+        None,
+        "null",
+        "{}",
+        '{"b": ""}',
+    ]
+    sink = open_sink({"headers_json_column_name": "meta", "topic_partitions": "1"})
+    sink.begin(first_slice)
+    sink.emit(rows(range(5), extra={"meta": (JSON, texts)}))
+    sink.flush()
+    messages = received()
+    assert [message.headers for message in messages] == [
+        (("a", b"x"), ("n", b"1.50"), ("t", b"true"), ("z", None), ("o", b'{"k": [1.10, "q", null]}')),
+        (),
+        (),
+        (),
+        (("b", b""),),
+    ]
+    assert [set(json.loads(message.value)) for message in messages] == [{"id", "text", "wall"}] * 5
+
+
+def test_a_delete_has_the_headers_of_the_row_before_where_that_is_known(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"headers_json_column_name": "meta", "topic_partitions": "1"})
+    sink.begin(first_slice)
+    meta = {"meta": (JSON, ['{"a": "1"}', '{"a": "2"}'])}
+    sink.emit(rows([1, 2], extra=meta, deleted=[2], before=True))
+    sink.emit(rows([3, 4], extra=meta, deleted=[4]))
+    sink.flush()
+    messages = received()
+    assert [message.headers for message in messages] == [(("a", b"1"),), (("a", b"2"),), (("a", b"1"),), ()]
+    assert [message.value is None for message in messages] == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("extra", "option", "sentence"),
+    [
+        (
+            {},
+            "meta",
+            "table public.orders has no column 'meta', which the option headers_json_column_name names: add it, or put"
+            " the table into a changefeed of its own",
+        ),
+        (
+            {"meta": (TEXT, ["{}"])},
+            "meta",
+            "column meta of table public.orders has the type text, and only JSON can be headers: change the type, or"
+            " the option headers_json_column_name",
+        ),
+        (
+            {"meta": (JSON, ["[1]"])},
+            "meta",
+            "column meta of table public.orders, which headers_json_column_name names, holds no JSON object in the row"
+            " with key {'id': 1}: correct the row, or name another column",
+        ),
+        ({}, "id", "column id of table public.orders is part of its key, and cannot be headers"),
+    ],
+)
+def test_a_column_that_cannot_be_headers_stops_the_changefeed(
+    extra: dict[str, Any],
+    option: str,
+    sentence: str,
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"headers_json_column_name": option})
+    sink.begin(first_slice)
+    with pytest.raises(TerminalSinkError) as refused:
+        sink.emit(rows([1], extra=extra))
+    assert str(refused.value) == sentence
+
+
+def test_an_extra_header_must_be_a_text(open_sink: Callable[..., KafkaSink]) -> None:
+    with pytest.raises(ConfigError, match="the header 'n' of extra_headers must be a text, not 5"):
+        open_sink({"extra_headers": {"n": 5}}).check()
+
+
+def test_many_rows_with_headers_keep_their_order(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    version: Callable[[Any], tuple[int, int]],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"header_updated": "at", "buffer_size": "64KB", "topic_partitions": "2"})
+    sink.begin(first_slice)
+    sink.emit(rows([number % 10 for number in range(20_000)], walls=range(1, 20_001)))
+    sink.flush()
+    messages = received()
+    assert len(messages) == 20_000
+    last: dict[int, int] = {}
+    for message in messages:
+        key, wall = version(message)
+        assert message.headers == (("at", f"{wall}.0000000000".encode()),)
+        assert last.get(key, 0) < wall
+        last[key] = wall
+
+
+def test_a_schema_that_comes_again_is_the_same_without_the_column(rows: Callable[..., RowBatch]) -> None:
+    from cdc_sink_kafka.headers import Headers
+    from cdc_sink_kafka.options import KafkaOptions
+
+    headers = Headers(KafkaOptions(headers_json_column_name="meta"))
+    batches = [rows([1], extra={"meta": (JSON, ["{}"])}) for _ in range(3)]
+    first, *others = [headers.payload(batch).schema for batch in batches]
+    assert all(other is first for other in others)
+    assert [column.name for column in first.columns] == ["id", "text"]
+    assert isinstance(first.columns[0], Column)

@@ -1,0 +1,82 @@
+"""Where keys go, against formulas written here from their definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cdc_sink_kafka.sink import KafkaSink
+
+from cdc_core import RowBatch, SliceInfo
+
+
+def signed(value: int) -> int:
+    return value - 2**32 if value >= 2**31 else value
+
+
+def murmur2(key: bytes) -> int:
+    """Return the hash of Kafka's Java client, org.apache.kafka.common.utils.Utils.murmur2, without its sign."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    h = (0x9747B28C ^ len(key)) & mask
+    whole = len(key) // 4 * 4
+    for start in range(0, whole, 4):
+        k = int.from_bytes(key[start : start + 4], "little")
+        k = (k * m) & mask
+        k ^= k >> 24
+        k = (k * m) & mask
+        h = (h * m) & mask ^ k
+    rest = key[whole:]
+    if rest:
+        h ^= int.from_bytes(rest, "little")
+        h = (h * m) & mask
+    h ^= h >> 13
+    h = (h * m) & mask
+    return h ^ (h >> 15)
+
+
+def fnv1a(key: bytes) -> int:
+    h = 0x811C9DC5
+    for byte in key:
+        h = ((h ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return h
+
+
+def java_partition(key: bytes, partitions: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def cockroach_partition(key: bytes, partitions: int) -> int:
+    value = signed(fnv1a(key))
+    return abs(value) % partitions  # the sign of Go's remainder is dropped
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("21", -973932308), ("foobar", -790332482), ("a-little-bit-long-string", -985981536)]
+)
+def test_the_formula_here_gives_the_known_hashes_of_the_java_client(text: str, value: int) -> None:
+    assert signed(murmur2(text.encode())) == value
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "formula", "hashed"),
+    [("murmur2", java_partition, murmur2), ("fnv-1a", cockroach_partition, fnv1a)],
+)
+def test_a_key_goes_to_the_partition_of_its_hash(
+    algorithm: str,
+    formula: Callable[[bytes, int], int],
+    hashed: Callable[[bytes], int],
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"topic_partitions": "7", "partition_alg": algorithm})
+    sink.begin(first_slice)
+    sink.emit(rows([10**power * 7 + number for power in range(12) for number in range(100)]))
+    sink.flush()
+    messages = received()
+    negative = [message for message in messages if signed(hashed(message.key)) < 0]
+    assert len(messages) == 1200
+    assert 400 < len(negative) < 800
+    assert [message.partition for message in messages] == [formula(message.key, 7) for message in messages]

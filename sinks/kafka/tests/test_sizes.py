@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cdc_sink_kafka.admin import Administrator
+from cdc_sink_kafka.sink import KafkaSink
+
+from cdc_core import RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError
+
+
+def test_a_message_too_large_names_table_key_size_limit_and_remedy(
+    open_sink: Callable[..., KafkaSink],
+    create_topic: Callable[..., None],
+    rows: Callable[..., RowBatch],
+    topic: str,
+    first_slice: SliceInfo,
+) -> None:
+    create_topic(1, max_message_bytes="3000")
+    sink = open_sink()
+    sink.begin(first_slice)
+    sink.emit(rows([6, 7, 8], texts=["a", "b" * 4000, "c" * 2950]))
+    with pytest.raises(TerminalSinkError) as refused:
+        sink.flush()
+    assert str(refused.value) == (
+        f"the message of the row with key {{'id': 7}} of table public.orders has 4035 bytes, more than topic '{topic}'"
+        " takes (max.message.bytes = 3000): raise max.message.bytes of the topic, or compress messages by Compression"
+        " in kafka_sink_config"
+    )
+
+
+def test_a_message_too_large_goes_through_when_it_is_compressed(
+    open_sink: Callable[..., KafkaSink],
+    create_topic: Callable[..., None],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    create_topic(1, max_message_bytes="3000")
+    sink = open_sink({"kafka_sink_config": {"Compression": "GZIP", "CompressionLevel": 9}})
+    sink.begin(first_slice)
+    sink.emit(rows([1, 2], texts=["y" * 100_000, "x"]))
+    sink.flush()
+    assert len(received()) == 2
+
+
+@pytest.mark.parametrize("limit", [1000, 1700, 5000])
+def test_batches_are_never_larger_than_the_topic_takes(
+    limit: int,
+    open_sink: Callable[..., KafkaSink],
+    create_topic: Callable[..., None],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    create_topic(1, max_message_bytes=str(limit))
+    sink = open_sink({"kafka_sink_config": {"Flush": {"Bytes": 100_000, "Frequency": "50ms"}}})
+    sink.begin(first_slice)
+    sink.emit(rows(range(3000), texts=["z" * (number * 37 % 700) for number in range(3000)]))
+    sink.flush()
+    assert len(received()) == 3000
+
+
+def test_a_batch_that_is_refused_without_a_known_limit_is_split_when_the_step_is_repeated(
+    open_sink: Callable[..., KafkaSink],
+    create_topic: Callable[..., None],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    version: Callable[[Any], tuple[int, int]],
+    topic: str,
+    first_slice: SliceInfo,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Administrator, "limits", lambda _, topics: dict.fromkeys(topics))
+    create_topic(1, max_message_bytes="2000")
+    batch = rows(range(300), texts=["x" * 1000] * 300)
+
+    def attempt() -> None:
+        sink = open_sink({"kafka_sink_config": {"Flush": {"Messages": 100, "Frequency": "200ms"}}})
+        sink.begin(first_slice)
+        sink.emit(batch)
+        sink.flush()
+
+    with pytest.raises(RetryableSinkError) as refused:
+        attempt()
+    assert str(refused.value) == (
+        f"topic '{topic}' refused a batch of several messages for its size (its limit): the step is repeated with one"
+        " message in a batch"
+    )
+    attempt()
+    assert [version(message)[0] for message in received()] == list(range(300))
+
+
+def test_a_single_message_refused_without_a_known_limit_is_named_by_its_key(
+    open_sink: Callable[..., KafkaSink],
+    create_topic: Callable[..., None],
+    rows: Callable[..., RowBatch],
+    topic: str,
+    first_slice: SliceInfo,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Administrator, "limits", lambda _, topics: dict.fromkeys(topics))
+    create_topic(1, max_message_bytes="2000")
+    sink = open_sink()
+    sink.begin(first_slice)
+    sink.emit(rows([5], texts=["x" * 30_000]))
+    with pytest.raises(TerminalSinkError, match=r"row with key {'id': 5} of table public.orders has 30035 bytes"):
+        sink.flush()
+
+
+def test_a_message_beyond_the_producers_own_limit_is_refused_before_it_is_queued(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"kafka_sink_config": {"Flush": {"MaxBytes": 2000}}})
+    sink.begin(first_slice)
+    with pytest.raises(TerminalSinkError) as refused:
+        sink.emit(rows([1, 2, 3], texts=["a", "b" * 2000, "c"]))
+    assert str(refused.value) == (
+        "the message of the row with key {'id': 2} of table public.orders has 2035 bytes, and Flush.MaxBytes in"
+        " kafka_sink_config allows 2000: raise that, or leave the table out"
+    )
+    assert received() == []

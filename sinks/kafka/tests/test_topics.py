@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from cdc_sink_kafka.topics import Topics, escaped
+
+from cdc_core import ConfigError, TableName, TopicNames
+
+
+def table(name: str, schema: str = "public") -> TableName:
+    return TableName("shop", schema, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "topic"),
+    [
+        ("orders", "orders"),
+        ("a-b_c.d", "a-b_c.d"),
+        ("my table", "my_u0020_table"),
+        ("\N{SNOWMAN}", "_u2603_"),
+        ("\N{PILE OF POO}", "_u1f4a9_"),
+        ("_u2603_", "_u005f_u2603_"),
+        ("_u00_u2603_", "_u005f_u00_u2603_"),
+        ("a_u", "a_u"),
+    ],
+)
+def test_names_are_escaped_as_cockroachdb_escapes_them(name: str, topic: str) -> None:
+    assert escaped(name) == topic
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", topic)
+
+
+def test_prefix_and_full_name_are_part_of_the_topic() -> None:
+    assert Topics(TopicNames(full_table_name=True, prefix="eu ")).of(table("orders")) == "eu_u0020_shop.public.orders"
+
+
+def test_a_topic_name_is_for_all_tables() -> None:
+    topics = Topics(TopicNames(), name="every thing")
+    assert topics.all([table("a"), table("b")]) == ["every_u0020_thing"]
+    topics.check([table("a"), table("b")])
+
+
+@pytest.mark.parametrize(
+    ("topics", "tables", "sentence"),
+    [
+        (
+            Topics(TopicNames()),
+            [table("orders"), table("orders", "archive")],
+            "tables archive.orders and public.orders would both go to topic 'orders': set the option full_table_name,"
+            " put them into changefeeds of their own, or give one topic_name for all",
+        ),
+        (
+            Topics(TopicNames()),
+            [table("o" * 250)],
+            f"table public.{'o' * 250} would go to a topic whose name has 250 characters, Kafka takes 249: shorten"
+            " topic_prefix, do without full_table_name, or set topic_name",
+        ),
+        (
+            Topics(TopicNames()),
+            [table("..")],
+            "table public... would go to topic '..', which Kafka does not allow: set topic_prefix",
+        ),
+        (
+            Topics(TopicNames(), name=""),
+            [table("a")],
+            "sink 'kafka': option 'topic_name' is empty; name a topic or leave the option out",
+        ),
+    ],
+)
+def test_names_that_kafka_cannot_take_are_refused_in_one_sentence(
+    topics: Topics, tables: list[TableName], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        topics.check(tables)
+    assert str(refused.value) == sentence
