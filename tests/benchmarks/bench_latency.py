@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,14 +11,11 @@ from pathlib import Path
 from benchmarks.context import Bench
 from benchmarks.file_feed import FileFeed
 from benchmarks.report import Figure, Target, percentile
-from benchmarks.workload import TABLE, connect, create_table
+from benchmarks.workload import commit_evenly, create_table
 
 __all__ = ["run"]
 
 _KEYS = 10_000
-_CHANGES_PER_S = 1000
-_ROWS = 10
-"""Rows of a transaction: 100 transactions a second."""
 _WARM_UP_S = 4.0
 
 
@@ -36,9 +32,9 @@ def run(bench: Bench) -> Iterator[Figure]:
         feed = FileFeed(scratch, uri, options=options)
         feed.run_once()
         with feed.running() as usage:
-            _commit(uri, _WARM_UP_S)
+            commit_evenly(uri, _WARM_UP_S, keys=_KEYS)
             began = time.time()
-            _commit(uri, bench.sizes.latency_s)
+            commit_evenly(uri, bench.sizes.latency_s, keys=_KEYS)
             ended = time.time()
             time.sleep(3.0)
         files = [path for path in feed.data_files() if path.stat().st_ctime >= began]
@@ -60,22 +56,6 @@ def run(bench: Bench) -> Iterator[Figure]:
             peak_rss=usage.peak,
             details=details,
         )
-
-
-def _commit(uri: str, seconds: float) -> None:
-    """Commit transactions at an even pace for *seconds*; one that comes late does not move those after it."""
-    pause = threading.Event()
-    interval_s = _ROWS / _CHANGES_PER_S
-    with connect(uri) as connection:
-        began = time.monotonic()
-        for number in range(int(seconds / interval_s)):
-            pause.wait(max(0.0, began + number * interval_s - time.monotonic()))
-            first = number * _ROWS % _KEYS
-            connection.execute(
-                f"UPDATE {TABLE} SET amount = (amount + 1) %% 100, created = clock_timestamp()"
-                " WHERE id > %s AND id <= %s",
-                (first, first + _ROWS),
-            )
 
 
 def _latencies(path: Path, *, since: float) -> Iterator[float]:

@@ -33,6 +33,7 @@ _BENCHMARKS = {
     "scan": "the initial scan to JSON files, beside Debezium",
     "kafka": "a backlog to JSON in Kafka, beside Debezium and Kafka Connect",
     "latency": "from commit to durable file",
+    "kafka_latency": "from commit to a consumer of Kafka",
     "memory": "peak memory of every process over a long backlog and a huge transaction",
 }
 
@@ -67,7 +68,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    listed = "\n".join(f"  {name:10} {what}" for name, what in _BENCHMARKS.items())
+    listed = "\n".join(f"  {name:13} {what}" for name, what in _BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         description="Run the benchmarks.",
         epilog=f"benchmarks:\n{listed}",

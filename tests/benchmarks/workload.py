@@ -5,11 +5,13 @@ Eight columns: two bigint, three short text, double, int, timestamptz; a line of
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import psycopg
 
-__all__ = ["TABLE", "TRANSACTION_ROWS", "connect", "create_table", "insert_at_once", "update_rows"]
+__all__ = ["TABLE", "TRANSACTION_ROWS", "commit_evenly", "connect", "create_table", "insert_at_once", "update_rows"]
 
 TABLE = "public.orders"
 TRANSACTION_ROWS = 1000
@@ -54,6 +56,9 @@ BEGIN
 END $$
 """
 _FILL_ROWS = 100_000
+_EVEN_CHANGES_PER_S = 1000
+_EVEN_ROWS = 10
+"""Rows of a transaction: 100 transactions a second."""
 
 
 def connect(uri: str) -> psycopg.Connection[Any]:
@@ -89,6 +94,26 @@ def insert_at_once(uri: str, rows: int, *, after: int) -> None:
     """Commit *rows* new rows in one transaction, with keys above *after*."""
     with connect(uri) as connection:
         connection.execute(_FILL, (after + 1, after + rows))
+
+
+def commit_evenly(uri: str, seconds: float, *, keys: int) -> None:
+    """Commit 100 transactions of 10 updates a second for *seconds*; one that comes late does not move those after it.
+
+    Each is one statement that writes the database's clock into its rows: the time in a row lies a little before its
+    commit.
+    """
+    pause = threading.Event()
+    interval_s = _EVEN_ROWS / _EVEN_CHANGES_PER_S
+    with connect(uri) as connection:
+        began = time.monotonic()
+        for number in range(int(seconds / interval_s)):
+            pause.wait(max(0.0, began + number * interval_s - time.monotonic()))
+            first = number * _EVEN_ROWS % keys
+            connection.execute(
+                f"UPDATE {TABLE} SET amount = (amount + 1) %% 100, created = clock_timestamp()"
+                " WHERE id > %s AND id <= %s",
+                (first, first + _EVEN_ROWS),
+            )
 
 
 def _flush(connection: psycopg.Connection[Any]) -> None:
