@@ -153,7 +153,8 @@ def test_cut_is_at_the_least_mark_of_all_partitions() -> None:
         (1, 2),
     ]
     assert feed_partitions(cut, *events) == []  # type: ignore[arg-type]
-    assert (cut.cuts, cut.waiting) == (2, 0)
+    cut.note_row("t", "a", {"v": 7}, Timestamp(2), partition=0)
+    assert (cut.cuts, cut.waiting) == (2, 0), "a repeat does not wait for a cut"
     assert cut.state == {"t": {"a": {"v": 7}, "b": {"v": 3}}}
 
 
@@ -172,7 +173,7 @@ def test_cut_never_comes_while_a_partition_has_no_mark() -> None:
 
 def test_cut_does_not_go_back_with_a_smaller_mark() -> None:
     cut = CutValidator(total_is_ten, partitions=PLACES)
-    assert feed_partitions(cut, (0, "a", 1, {"v": 10}), (0, 5), (1, 5), (0, 3), (1, 3), (0, "b", 4, {"v": 1})) == []
+    assert feed_partitions(cut, (0, "a", 1, {"v": 10}), (0, 5), (1, 5), (0, 3), (1, 3), (0, "b", 6, {"v": 1})) == []
     assert (cut.cuts, cut.waiting) == (1, 1)
 
 

@@ -140,7 +140,8 @@ def assert_faithful_kafka(
     arrived = validate_kafka(read_topics(bootstrap_servers, topics), validators, prefix=prefix, decode=decode)
     failures = [failure for validator in validators for failure in validator.failures()]
     assert not failures, f"{len(failures)} failures, such as: {'; '.join(failures[:5])}"
-    assert [place for place in partitions if arrived.marks[place] == 0] == [], "partitions without a resolved mark"
+    unmarked = [place for place in partitions if arrived.marks[place] == 0]
+    assert not unmarked, f"partitions without a resolved mark: {unmarked}"
     assert cut.waiting == 0, f"{cut.waiting} rows are above the least of the partitions' last marks"
     with psycopg.connect(uri) as connection:
         for table in tables:

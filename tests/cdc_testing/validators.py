@@ -138,8 +138,8 @@ class CutValidator:
 
     @property
     def waiting(self) -> int:
-        """How many rows are above the last cut."""
-        return len(self._waiting)
+        """How many rows are above the last cut; a repeat of what it covers is not."""
+        return sum(1 for row in self._waiting if row[0] > self._cut)
 
     def note_row(
         self, topic: str, key: str, after: Row | None, updated: Timestamp, *, partition: int | None = None
