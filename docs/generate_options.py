@@ -3,7 +3,8 @@
     python docs/generate_options.py            write them
     python docs/generate_options.py --check    exit with 1 when one of them is not up to date
 
-A README has its table between the lines `<!-- options: begin -->` and `<!-- options: end -->`.
+A README has its table between the lines `<!-- options: begin -->` and `<!-- options: end -->`. Any page
+may have the table of an options class between `<!-- options MODULE:CLASS: begin -->` and `<!-- options: end -->`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cdc_core.plugin_host import Listing, PluginHost
 
 ROOT = Path(__file__).resolve().parents[1]
 _TABLE = re.compile(r"(<!-- options: begin -->\n).*?(<!-- options: end -->)", re.DOTALL)
+_NAMED_TABLE = re.compile(r"(<!-- options (\S+:\S+): begin -->\n).*?(<!-- options: end -->)", re.DOTALL)
 _HEAD = """\
 # Options
 
@@ -54,7 +56,11 @@ def generated(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
         readme = members[distribution] / "README.md"
         text = readme.read_text()
         body = "\n".join(rows_of)
-        yield readme, _TABLE.sub(lambda found, body=body: found[1] + body + found[2], text)  # type: ignore[misc]
+        text = _TABLE.sub(lambda found, body=body: found[1] + body + found[2], text)  # type: ignore[misc]
+        yield readme, _NAMED_TABLE.sub(_named_table, text)
+    for page in sorted((root / "docs").glob("*.md")):
+        if _NAMED_TABLE.search(text := page.read_text()):
+            yield page, _NAMED_TABLE.sub(_named_table, text)
 
 
 def table(rows: Sequence[OptionDoc]) -> str:
@@ -66,6 +72,10 @@ def table(rows: Sequence[OptionDoc]) -> str:
         cells = (f"`{row.name}`", row.type, row.default, row.doc + (" Secret." if row.secret else ""))
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _named_table(found: re.Match[str]) -> str:
+    return found[1] + table(describe(load_class(found[2], owner=found[2]))) + found[3]
 
 
 def main(arguments: Sequence[str]) -> int:

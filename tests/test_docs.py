@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import logging
 import re
+import shutil
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from cdc_encoder_avro.options import AvroOptions
+from cdc_encoder_avro.types import branches
+from cdc_rangefeed_postgres.builtin_types import BUILTIN
+from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, TypeInfo, column_type
+from cdc_sink_kafka.demo.servers import Certificates
+from cdc_sink_kafka.headers import Headers
+from cdc_sink_kafka.producer_config import client_properties, producer_properties
+from confluent_kafka import Producer
 
-from cdc_core import errors
+from cdc_core import ColumnType, errors
 from cdc_core.changefeed import Changefeed
 from cdc_core.cli import cdc
+from cdc_core.interpolation import interpolate
+from cdc_core.job import Job
 from cdc_core.plugin_host import PluginHost
 from cdc_core.resolve import resolve
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/*/README.md")])
+QUIET = logging.getLogger(f"{__name__}.quiet")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
 OF_AN_EXAMPLE = {"source": "postgresql://u@h/d", "tables": ["t"], "sink": "file:///data/out"}
 
 
@@ -31,16 +48,54 @@ def blocks(language: str) -> list[Any]:
     return found
 
 
+class AnySecret(Mapping[str, str]):
+    """An environment that has every variable; the value may also be read as base64."""
+
+    def __getitem__(self, name: str) -> str:
+        return "c2VjcmV0"
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@pytest.fixture(scope="session")
+def mentioned_files(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Path:
+    """A directory with the files that examples mention."""
+    directory = tmp_path_factory.mktemp("mentioned")
+    for name, content in (("ca.pem", "ca"), ("client.pem", "client_cert"), ("client.key", "client_key")):
+        shutil.copy(getattr(certificates, content), directory / name)
+    return directory
+
+
 @pytest.mark.parametrize("text", blocks("toml"))
-def test_every_changefeed_in_the_documents_resolves(text: str) -> None:
+def test_every_changefeed_in_the_documents_resolves(text: str, mentioned_files: Path) -> None:
     host = PluginHost.load()
     for name, fields in tomllib.loads(text).get("changefeed", {}).items():
-        shown = {**OF_AN_EXAMPLE, **fields}
-        for key in ("source", "sink"):
-            shown[key] = re.sub(r"\$\{.*?\}", "secret", shown[key])
+        example = {**OF_AN_EXAMPLE, **fields}
+        shown = interpolate(example, place="example", directory=mentioned_files, environ=AnySecret())
         job = resolve(Changefeed(name=name, **shown), host)
-        assert job.sink.parsed() is not None
         assert job.rangefeed.parsed() is not None
+        job.open_sink().close()
+        if job.sink.name == "kafka":
+            assert_the_client_takes(job)
+
+
+def assert_the_client_takes(job: Job) -> None:
+    """See that the options fit together, and that librdkafka knows the properties, without any broker."""
+    options = job.sink.parsed()
+    Headers(options)
+    properties = {
+        **client_properties(job.destination, options, changefeed=job.name),
+        **producer_properties(options),
+        "bootstrap.servers": "",
+    }
+    Producer(properties, logger=QUIET)
 
 
 @pytest.mark.parametrize("text", blocks("console"))
@@ -66,6 +121,67 @@ def test_every_message_in_the_documents_is_json(text: str) -> None:
 def test_every_link_leads_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_to_a_heading_finds_it(document: Path) -> None:
+    for path, anchor in re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", document.read_text()):
+        target = (document.parent / path) if path else document
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}, anchor
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_every_piece_of_python_in_the_documents_is_python(text: str) -> None:
+    ast.parse(text)
+
+
+def test_the_documents_lead_to_every_page() -> None:
+    linked = {
+        (document.parent / target).resolve()
+        for document in DOCUMENTS
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text())
+    }
+    assert {path.resolve() for path in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/examples/*"))} <= linked
+
+
+NAMES = {
+    "char": "character",
+    "time": "time without time zone",
+    "timestamp": "timestamp without time zone",
+    "varchar": "character varying",
+}
+
+
+def pg_types(cell: str) -> Iterator[ColumnType]:
+    """Return the types of PostgreSQL that a cell names, as far as they come with it."""
+    oids = {name: oid for oid, (name, _, _) in BUILTIN.items()}
+    if cell == "numeric(p,s)":
+        yield column_type(PgColumn("c", oids["numeric"], (10 << 16 | 2) + 4), TypeCatalog())
+    if cell == "enums":
+        mood = TypeInfo(oid=90_001, name="mood", typtype="e", labels=("sad", "ok"))
+        yield column_type(PgColumn("c", mood.oid), TypeCatalog({mood.oid: mood}))
+    for name in cell.split(", "):
+        if NAMES.get(name, name) in oids:
+            yield column_type(PgColumn("c", oids[NAMES.get(name, name)]), TypeCatalog())
+
+
+def test_the_table_of_postgresql_s_types_says_what_avro_makes_of_them() -> None:
+    page = (ROOT / "docs" / "postgres.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| .+ \| (.+?) \|$", page.partition("| Avro, besides null |")[2], re.MULTILINE)
+    checked = 0
+    for cell, avro in rows[1:]:
+        for type_ in pg_types(cell):
+            checked += 1
+            found = branches(type_, AvroOptions(), enum_name="mood_enum")
+            texts = [
+                f"`{branch}`"
+                if isinstance(branch, str)
+                else f"`{branch['type']}`, logical type `{branch['logicalType']}`"
+                for branch in found
+            ]
+            assert avro == "; or ".join(texts), cell
+    assert checked > 25
 
 
 def test_every_command_and_option_is_explained() -> None:

@@ -36,5 +36,6 @@ def test_a_table_escapes_what_would_end_a_cell() -> None:
 
 def test_every_first_party_component_is_on_the_page() -> None:
     page = Path(ROOT / "docs" / "options.md").read_text()
-    for heading in ("## Every changefeed", "## Encoder json", "## Source postgres", "## Sink cloudstorage"):
-        assert heading in page
+    components = ("Encoder avro", "Encoder json", "Source postgres", "Sink cloudstorage", "Sink kafka")
+    for heading in ("Every changefeed", *components):
+        assert f"## {heading}\n" in page
