@@ -1,0 +1,48 @@
+"""PostgreSQL to Avro object container files, through the engine."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+from cdc_encoder_avro.decoder import decode_file
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.runs import Feed
+
+pytestmark = pytest.mark.slow
+
+ROWS = 2000
+
+
+def test_files_hold_every_change_and_each_resolved_mark(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            'CREATE TABLE items (id bigint PRIMARY KEY, "größe" text, price numeric(10,2), day date, at timestamptz,'
+            " tags text[])"
+        )
+        connection.execute(
+            "INSERT INTO items SELECT n, 'item ' || n, n / 4.0, date '2020-01-31', '2020-01-31 12:00:00.5+02',"
+            f" ARRAY['a', NULL, n::text] FROM generate_series(1, {ROWS}) n"
+        )
+        feed = Feed(tmp_path, database, ["items"], options={"avro_codec": "deflate"})
+        feed.toml.write_text(feed.toml.read_text().replace("sink = ", 'format = "avro"\nsink = '))
+        with feed:
+            feed.once(kept_spark)
+            connection.execute("UPDATE items SET price = 'NaN', tags = NULL WHERE id = 1")
+            connection.execute("DELETE FROM items WHERE id = 2")
+            feed.once(kept_spark)
+    files = sorted(feed.files.rglob("*.avro"))
+    rows = [row for path in files for row in decode_file(path.read_bytes())]
+    assert len(rows) == ROWS + 2
+    by_id = {row["key"]["id"]: row["after"] for row in rows}
+    plain = {"day": date(2020, 1, 31), "at": datetime(2020, 1, 31, 10, 0, 0, 500_000, UTC)}
+    assert by_id[1] == {"id": 1, "gr_u00f6__u00df_e": "item 1", "price": "NaN", "tags": None, **plain}
+    assert by_id[2] is None
+    expected = {"gr_u00f6__u00df_e": "item 3", "price": Decimal("0.75"), "tags": ["a", None, "3"]}
+    assert by_id[3] == {"id": 3, **expected, **plain}
+    latest = max(row["updated"] for row in rows)
+    marks = [decode_file(path.read_bytes()) for path in sorted(feed.files.rglob("*.RESOLVED"))]
+    assert max(mark["resolved"] for (mark,) in marks) >= latest
