@@ -18,6 +18,7 @@ from typing import Self
 
 import psutil
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.processes import command, cpu_s, kill, name, parent_is
 
 from cdc_core.cli import main
 
@@ -57,6 +58,7 @@ class Feed:
         self.toml = directory / "feed.toml"
         self.log_path = directory / "run.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self._here = False
         chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **(options or {})}
         lines = [
             "[changefeed.test]",
@@ -107,9 +109,37 @@ class Feed:
             self.start("--once")
             status = self.wait()
         else:
-            with spark.lent(), self._logging(), _limited(f"{self.toml} did not end"):
-                status = main(["run", str(self.toml), "--state", str(self.state), "--once"])
+            with _limited(f"{self.toml} did not end"):
+                status = self._run_here(spark, "--once")
         assert status == 0, f"cdc run --once ended with status {status}\n{self.log_tail()}"
+
+    def during(self, spark: KeptSpark, work: Callable[[], None]) -> None:
+        """Run in this process on *spark*, do *work* in a thread once it runs, then stop it; see that both succeed."""
+        failures: list[BaseException] = []
+        before = self.log().count(": running")
+
+        def work_and_stop() -> None:
+            try:
+                self.until("it runs", lambda: self.log().count(": running") > before)
+                work()
+            except BaseException as error:
+                failures.append(error)
+            if self._here:
+                signal.raise_signal(signal.SIGTERM)
+
+        thread = threading.Thread(target=work_and_stop)
+        handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come when the run has just ended by itself
+        self._here = True
+        thread.start()
+        try:
+            status = self._run_here(spark)
+        finally:
+            self._here = False
+            thread.join()
+            signal.signal(signal.SIGTERM, handler)
+        if failures:
+            raise failures[0]
+        assert status == 0, f"cdc run ended with status {status}\n{self.log_tail()}"
 
     def stop(self) -> None:
         """Stop cleanly and see that it does."""
@@ -122,21 +152,20 @@ class Feed:
         """Return as soon as *condition* holds while the run is alive."""
 
         def holds() -> bool:
-            assert self.process is not None
             met = condition()
-            assert met or self.process.poll() is None, f"the run ended before {what}\n{self.log_tail()}"
+            alive = self._here or (self.process is not None and self.process.poll() is None)
+            assert met or alive, f"the run ended before {what}\n{self.log_tail()}"
             return met
 
         eventually(what, holds, limit_s=limit_s)
 
-    @contextmanager
-    def _logging(self) -> Iterator[None]:
-        """Let what the command says in this process go to the log, and leave logging as it was."""
+    def _run_here(self, spark: KeptSpark, *arguments: str) -> int:
+        """Run the command in this process, what it says in the log, and leave logging as it was."""
         root = logging.getLogger()
         handlers, level = root.handlers[:], root.level
-        with self.log_path.open("a") as log, redirect_stderr(log):
+        with spark.lent(), self.log_path.open("a") as log, redirect_stderr(log):
             try:
-                yield
+                return main(["run", str(self.toml), "--state", str(self.state), *arguments])
             finally:
                 root.handlers[:] = handlers
                 root.setLevel(level)
@@ -144,7 +173,7 @@ class Feed:
     def _kill_all(self) -> None:
         if self.process is not None and self.process.poll() is None:
             for process in self.tree():
-                _kill(process)
+                kill(process)
             self.process.wait()
 
     def tree(self) -> list[psutil.Process]:
@@ -168,19 +197,19 @@ class Feed:
     def kill_jvm(self) -> None:
         """SIGKILL Spark's JVM."""
         for process in self.tree():
-            if _name(process).startswith("java"):
-                _kill(process)
+            if name(process).startswith("java"):
+                kill(process)
 
     def workers(self) -> list[psutil.Process]:
         """Return the Python worker processes that run tasks."""
-        return [process for process in self.tree() if "pyspark.daemon" in _command(process)]
+        return [process for process in self.tree() if "pyspark.daemon" in command(process)]
 
     def kill_a_worker(self) -> bool:
         """SIGKILL one busy Python worker; return whether there was one."""
-        busy = [process for process in self.workers() if _parent_is(process, "pyspark.daemon")]
+        busy = [process for process in self.workers() if parent_is(process, "pyspark.daemon")]
         if not busy:
             return False
-        _kill(max(busy, key=_cpu))
+        kill(max(busy, key=cpu_s))
         return True
 
     def log(self) -> str:
@@ -213,39 +242,3 @@ def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else json.dumps(str(value))
-
-
-def _kill(process: psutil.Process) -> None:
-    try:
-        process.kill()
-    except psutil.NoSuchProcess:
-        return
-
-
-def _name(process: psutil.Process) -> str:
-    try:
-        return str(process.name())
-    except psutil.NoSuchProcess:
-        return ""
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return ""
-
-
-def _cpu(process: psutil.Process) -> float:
-    try:
-        return float(sum(process.cpu_times()[:2]))
-    except psutil.NoSuchProcess:
-        return 0.0
-
-
-def _parent_is(process: psutil.Process, text: str) -> bool:
-    try:
-        parent = process.parent()
-    except psutil.NoSuchProcess:
-        return False
-    return parent is not None and text in _command(parent)

@@ -86,11 +86,13 @@ def test_every_version_of_every_type_arrives_with_the_one_before_it(
         scanned = frozenset(recorded(connection))
         connection.commit()
         with Feed(tmp_path, database, ["t"], options={"diff": True}) as feed:
-            feed.start()
-            feed.until("the initial scan", lambda: bool(last_resolved(feed.files)))
-            for _ in range(600):
-                change(connection, chance)
-            feed.stop()
+
+            def follow() -> None:
+                feed.until("the initial scan", lambda: bool(last_resolved(feed.files)))
+                for _ in range(600):
+                    change(connection, chance)
+
+            feed.during(kept_spark, follow)
             feed.once(kept_spark)
             for _ in range(200):
                 change(connection, chance)

@@ -120,12 +120,14 @@ def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path:
 def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     open_bank(database)
     with Feed(tmp_path, database, TABLES) as feed:
-        with Bank(database):
-            feed.start()
+
+        def follow() -> None:
             feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
             target = files(feed) + 5
             feed.until("more files", lambda: files(feed) >= target)
-            feed.stop()
+
+        with Bank(database):
+            feed.during(kept_spark, follow)
         seen = [line for path in feed.files.rglob("*.ndjson") for line in path.read_text().splitlines()]
         assert len(seen) == len(set(seen))
         feed.once(kept_spark)
