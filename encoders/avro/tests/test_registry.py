@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from cdc_schema_registry import unframe
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from fastavro.read import SchemaResolutionError
 
 from cdc_core import (
     ColumnType,
@@ -38,9 +40,9 @@ STAMP = Timestamp(1_701_102_296_662_969_433, 7)
 LEVELS = ["BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"]
 
 
-def encoder_for(url: str, *, prefix: str = "", **envelope: Any) -> AvroEncoder:
-    options = AvroOptions(confluent_schema_registry=url, avro_schema_prefix=prefix)
-    return AvroEncoder(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(**envelope), options=options))
+def encoder_for(url: str, *, options: Mapping[str, Any] | None = None, **envelope: Any) -> AvroEncoder:
+    chosen = AvroOptions(confluent_schema_registry=url, **(options or {}))
+    return AvroEncoder(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(**envelope), options=chosen))
 
 
 def subjects(url: str) -> list[str]:
@@ -113,7 +115,7 @@ def test_confluents_deserializer_reads_what_is_written(
     changes = [row(after=after, updated=STAMP), row(op=Op.DELETE, before=after, updated=STAMP)]
     rows = make_rows(types, changes, primary_key=["id"], diff=True)
     topic = f"{topic_prefix}orders"
-    encoder = encoder_for(url, prefix="shop_", diff=True, updated=True)
+    encoder = encoder_for(url, options={"avro_schema_prefix": "shop_"}, diff=True, updated=True)
     batch = encoder.encode(rows, topic=topic)
     assert [consumer.read(key, MessageField.KEY) for key in batch.key.to_pylist()] == [{"id": 1}, {"id": 1}]
     escaped = {"id": 1, "gr_u00f6__u00df_e_u0020__u0028_cm_u0029_": "é", "tags": ["a", None]}
@@ -175,6 +177,40 @@ def test_a_consumer_with_the_old_schema_reads_on_when_a_column_is(
     # a worker that still has rows of the old version finds its schema again
     again = encoder_for(url).encode(one(OLD_TYPES, **plain), topic=topic).value[0].as_py()
     assert again == old_value
+
+
+def test_a_new_scale_is_read_right_with_the_writers_schema(
+    url: str, consumer: Consumer, topic_prefix: str, one: Any
+) -> None:
+    encoder = encoder_for(url)
+    for version, scale in enumerate((2, 4), start=1):
+        price = ColumnType(kind=Kind.DECIMAL, source=f"numeric(10,{scale})", precision=10, scale=scale)
+        text = f"{Decimal('12.34'):.{scale}f}"
+        batch = encoder.encode(one({"id": INT8, "p": price}, id=1, p=text, version=version), topic=topic_prefix)
+        assert str(consumer.read(batch.value[0].as_py())["after"]["p"]) == text
+
+
+@pytest.mark.parametrize(("level", "accepted"), [("BACKWARD", True), ("FORWARD", False), ("FULL", False)])
+def test_a_label_may_join_an_avro_enum_unless_old_readers_must_know_it(
+    url: str, consumer: Consumer, topic_prefix: str, one: Any, level: str, *, accepted: bool
+) -> None:
+    require(url, f"{topic_prefix}-value", level)
+    encoder = encoder_for(url, options={"avro_enum": "enum"})
+    small, large = (
+        {"id": INT8, "c": ColumnType(kind=Kind.ENUM, source="colour", labels=labels)}
+        for labels in (("red", "green"), ("red", "green", "blue"))
+    )
+    old = encoder.encode(one(small, id=1, c="red"), topic=topic_prefix).value[0].as_py()
+    rows = one(large, id=1, c="blue", version=2)
+    if not accepted:
+        with pytest.raises(TerminalError, match="incompatible"):
+            encoder.encode(rows, topic=topic_prefix)
+        return
+    new = encoder.encode(rows, topic=topic_prefix).value[0].as_py()
+    assert consumer.read(new)["after"]["c"] == "blue"
+    assert consumer.read(old, schema=consumer.schema_of(new))["after"]["c"] == "red"
+    with pytest.raises(SchemaResolutionError, match="blue"):
+        consumer.read(new, schema=consumer.schema_of(old))
 
 
 def test_a_check_registers_nothing(url: str, topic_prefix: str, one: Any) -> None:
