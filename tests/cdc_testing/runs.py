@@ -51,6 +51,7 @@ class Feed:
         options: Mapping[str, object] | None = None,
         spark: Mapping[str, str] | None = None,
         sink: str | None = None,
+        format_: str | None = None,
     ) -> None:
         self.directory = directory
         self.files = directory / "files"
@@ -63,6 +64,7 @@ class Feed:
         lines = [
             "[changefeed.test]",
             f"source = {_toml(source)}",
+            *([] if format_ is None else [f"format = {_toml(format_)}"]),
             f"tables = [{', '.join(_toml(table) for table in tables)}]",
             f"sink = {_toml(sink or f'file://{self.files}')}",
             "[changefeed.test.options]",
@@ -241,4 +243,6 @@ def _limited(what: str) -> Iterator[None]:
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Mapping):
+        value = json.dumps(value)
     return str(value) if isinstance(value, int | float) else json.dumps(str(value))
