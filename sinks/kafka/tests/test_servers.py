@@ -16,6 +16,7 @@ import psutil
 import pytest
 from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker, Listener, SchemaRegistry
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, ClusterFactory, Kafka, ProxyFactory, Registry
+from cdc_testing.kafka_reading import read_topics
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -43,6 +44,7 @@ def test_a_broker_takes_messages(kafka_broker: Kafka, topic_prefix: str) -> None
     assert send(kafka_broker.bootstrap_servers, f"{topic_prefix}a") is None
 
 
+@pytest.mark.slow
 def test_a_killed_broker_starts_again_with_its_data(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path, settings={"num.partitions": "5"}) as broker:
         assert send(broker.bootstrap_servers, "a") is None
@@ -54,8 +56,44 @@ def test_a_killed_broker_starts_again_with_its_data(tmp_path: Path) -> None:
         assert broker.running, "a broker outlives the thread that started it"
         assert len(list((tmp_path / "data").glob("a-*/*.log"))) == 5
         assert send(broker.bootstrap_servers, "a") is None
+    with KafkaBroker(tmp_path) as successor:
+        assert [message.value for message in read_topics(successor.bootstrap_servers, ["a"])] == [b"x", b"x"]
 
 
+def test_a_paused_broker_answers_nobody_until_it_goes_on(kafka_cluster: ClusterFactory) -> None:
+    (broker,) = kafka_cluster(nodes=1).brokers
+    assert send(broker.bootstrap_servers, "a") is None
+    broker.pause()
+    assert send(broker.bootstrap_servers, "a", 0.5) is not None
+    broker.resume()
+    assert send(broker.bootstrap_servers, "a") is None
+    broker.pause()
+    broker.stop()
+    assert not broker.running
+
+
+def test_a_quota_slows_a_client_down(kafka_cluster: ClusterFactory) -> None:
+    (broker,) = kafka_cluster(nodes=1).brokers
+    broker.change_configs("--entity-type", "clients", "--entity-default", "--add-config", "producer_byte_rate=10000")
+    waits: list[float] = []
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "throttle_cb": lambda event: waits.append(event.throttle_time),
+    }
+    producer = Producer(settings, logger=_quiet)
+    for _ in range(20):
+        producer.produce("a", bytes(5000))
+        producer.poll(0)
+    producer.flush(0.2)
+    for _ in range(60):
+        if not waits:
+            producer.poll(1)
+    producer.purge()
+    producer.flush(5)
+    assert max(waits) > 0
+
+
+@pytest.mark.slow
 def test_a_cluster_goes_on_without_one_broker(kafka_cluster: ClusterFactory) -> None:
     cluster = kafka_cluster()
     assert send(cluster.bootstrap_servers, "a") is None
