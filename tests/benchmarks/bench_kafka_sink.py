@@ -18,6 +18,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.bench_encode import encoder
@@ -46,7 +47,6 @@ def run(bench: Bench) -> Iterator[Figure]:
     whole = row_batch(count * _BATCH_ROWS)
     batches = [whole.slice(start, _BATCH_ROWS) for start in range(0, len(whole), _BATCH_ROWS)]
     sink = _sink(f"kafka://{bench.broker.bootstrap_servers}")
-    sink.check()
     sink.prepare()
     topic = sink.topic(SCHEMA.name)
     keys, values = _encoded(batches, topic)
@@ -54,7 +54,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     bare = _BareLoop(f"kafka://{bench.broker.bootstrap_servers}", topic)
     gc.freeze()  # or the collector would look at all of this again and again while somebody is timed
     try:
-        seconds = _take_turns(
+        turns = _take_turns(
             {
                 "sink": lambda: _write_slice(sink, batches),
                 "bare": lambda: bare.produce(ready),
@@ -64,10 +64,14 @@ def run(bench: Bench) -> Iterator[Figure]:
     finally:
         gc.unfreeze()
         sink.close()
-    rates = {name: [len(whole) / took for took in times] for name, times in seconds.items()}
+        bench.delete_topics(topic)
+    rates = {name: [len(whole) / turn.elapsed_s for turn in taken] for name, taken in turns.items()}
     medians = {name: statistics.median(values) for name, values in rates.items()}
     details = {
         "rounds": rates,
+        "cpu_us_per_row": {
+            name: statistics.median(turn.cpu_s for turn in taken) / len(whole) * 1e6 for name, taken in turns.items()
+        },
         "message_bytes": sum(map(len, values)) / len(values) + sum(map(len, keys)) / len(keys),
     }
     name = "part: Kafka sink, Arrow rows to acknowledged messages"
@@ -95,7 +99,7 @@ class _BareLoop:
     def __init__(self, uri: str, topic: str) -> None:
         options = KafkaOptions()
         properties = {**client_properties(uri, options, changefeed="bare"), **producer_properties(options)}
-        self._producer = Producer({**properties, "on_delivery": self._on_delivery})
+        self._producer = Producer({**properties, "log_level": 3, "on_delivery": self._on_delivery})
         self._topic = topic
         self._failed = 0
 
@@ -123,6 +127,14 @@ class _BareLoop:
 
     def _on_delivery(self, error: KafkaError | None, _: Any) -> None:
         self._failed += error is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Turn:
+    """`cpu_s` is of this process: the work itself and the client's threads, without the broker."""
+
+    elapsed_s: float
+    cpu_s: float
 
 
 def _sink(uri: str) -> KafkaSink:
@@ -159,13 +171,14 @@ def _messages(keys: Sequence[bytes], values: Sequence[bytes]) -> Messages:
     return [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
 
 
-def _take_turns(works: dict[str, Callable[[], None]]) -> dict[str, list[float]]:
-    """Return the seconds of each of several rounds, after one that does not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
+def _take_turns(works: dict[str, Callable[[], None]]) -> dict[str, list[_Turn]]:
+    """Return what each of several rounds took, after one that does not count."""
+    turns: dict[str, list[_Turn]] = {name: [] for name in works}
     for number in range(-1, _ROUNDS):
         for name, work in works.items():
-            started = time.perf_counter()
+            started, used = time.perf_counter(), time.process_time()
             work()
+            turn = _Turn(elapsed_s=time.perf_counter() - started, cpu_s=time.process_time() - used)
             if number >= 0:
-                seconds[name].append(time.perf_counter() - started)
-    return seconds
+                turns[name].append(turn)
+    return turns
