@@ -15,6 +15,7 @@ from typing import Any
 import click
 import pytest
 from cdc_encoder_avro.options import AvroOptions
+from cdc_encoder_avro.schemas import envelope_schema
 from cdc_encoder_avro.types import branches
 from cdc_rangefeed_postgres.builtin_types import BUILTIN
 from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, TypeInfo, column_type
@@ -23,7 +24,7 @@ from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
 from confluent_kafka import Producer
 
-from cdc_core import ColumnType, errors
+from cdc_core import Column, ColumnType, EnvelopeOptions, Kind, TableName, TableSchema, errors
 from cdc_core.changefeed import Changefeed
 from cdc_core.cli import cdc
 from cdc_core.interpolation import interpolate
@@ -113,8 +114,11 @@ def test_every_command_in_the_documents_exists(text: str) -> None:
 
 @pytest.mark.parametrize("text", blocks("json"))
 def test_every_message_in_the_documents_is_json(text: str) -> None:
-    for line in text.splitlines():
-        assert json.loads(line)
+    decoder = json.JSONDecoder()
+    while text:
+        message, end = decoder.raw_decode(text)
+        assert message
+        text = text[end:].lstrip()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -182,6 +186,28 @@ def test_the_table_of_postgresql_s_types_says_what_avro_makes_of_them() -> None:
             ]
             assert avro == "; or ".join(texts), cell
     assert checked > 25
+
+
+def test_the_schema_that_the_page_of_avro_shows_is_what_is_registered() -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "avro.md").read_text(), re.DOTALL)
+    columns = (
+        Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64)),
+        Column(name="total", type=ColumnType(kind=Kind.DECIMAL, source="numeric(10,2)", precision=10, scale=2)),
+    )
+    orders = TableSchema(
+        name=TableName(database="shop", schema="public", table="orders"),
+        version=1,
+        columns=columns,
+        primary_key=("id",),
+    )
+    schema = envelope_schema(
+        orders,
+        "orders",
+        envelope=EnvelopeOptions(updated=True),
+        options=AvroOptions(avro_schema_prefix="shop."),
+        resolved=True,
+    )
+    assert json.loads(text) == schema
 
 
 def test_every_command_and_option_is_explained() -> None:
