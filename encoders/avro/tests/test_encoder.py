@@ -112,12 +112,16 @@ def test_messages_decode_to_what_went_in(history: RowBatch, registered: Any) -> 
     assert [decoder.decode_resolved(value) for value in batch.value.to_pylist()] == [None] * 4
 
 
-def test_key_only_has_no_value(history: RowBatch, registered: Any) -> None:
+def test_key_only_has_empty_values_and_tombstones(history: RowBatch, registered: Any) -> None:
     batch = encoder_with(envelope="key_only").encode(history, topic="orders")
-    assert batch.value.to_pylist() == [None] * 4
+    decoder = AvroDecoder(registered.text)
+    assert [decoder.decode_key(key) for key in batch.key.to_pylist()] == [[1]] * 4
+    values = [value and decoder.decode_value(value) for value in batch.value.to_pylist()]
+    assert values == [{"resolved": None}, {"resolved": None}, None, {"resolved": None}]
     assert batch.value.type == pa.large_binary()
-    assert [AvroDecoder(registered.text).decode_key(key) for key in batch.key.to_pylist()] == [[1]] * 4
-    assert [subject for subject, _ in registered.schemas] == ["orders-key"]
+    mark = encoder_with(envelope="key_only").encode_resolved("orders", UPDATED)
+    assert decoder.decode_resolved(mark) == UPDATED
+    assert [subject for subject, _ in registered.schemas] == ["orders-key", "orders-value"]
 
 
 def test_a_resolved_mark_says_its_timestamp(registered: Any) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from cdc_encoder_avro.names import avro_name, avro_namespace, is_avro_name, sql_name
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 NEAR_ESCAPES = st.lists(st.sampled_from(["_", "u", "002d", "00e9", "-", "é", "😀", "a", "1", "_u002d_"]), max_size=8)
@@ -27,6 +27,7 @@ def test_what_avro_does_not_accept_is_escaped(name: str, escaped: str) -> None:
     assert avro_name(name) == escaped
 
 
+@settings(deadline=None)
 @given(NAMES)
 def test_every_name_becomes_an_avro_name_and_back(name: str) -> None:
     assert is_avro_name(avro_name(name))

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from cdc_encoder_avro.splitting import split_arrays
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 TEXT = st.text(st.sampled_from('ab\\"[]{},: é😀\n') | st.characters(codec="utf-8"), max_size=6)
@@ -18,6 +18,7 @@ VALUES = st.recursive(
 STYLES = st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 1}, {"ensure_ascii": False}])
 
 
+@settings(deadline=None)
 @given(rows=st.lists(st.lists(VALUES, max_size=4), max_size=5), style=STYLES, cut=st.integers(0, 2))
 def test_items_are_found_whatever_they_hold(rows: list[list[Any]], style: dict[str, Any], cut: int) -> None:
     texts = [json.dumps(row, **style) for row in rows]

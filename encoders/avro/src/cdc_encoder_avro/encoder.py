@@ -34,7 +34,7 @@ from cdc_encoder_avro.errors import NoRepresentationError
 from cdc_encoder_avro.metadata import mvcc_timestamps, timestamp_pieces
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.pieces import Ints, Piece, joined
-from cdc_encoder_avro.schemas import envelope_schema, key_schema, resolved_schema, schema_text
+from cdc_encoder_avro.schemas import ROWS, envelope_schema, key_schema, resolved_schema, schema_text
 from cdc_encoder_avro.strings import string_bytes
 from cdc_encoder_avro.values import value_pieces
 
@@ -84,10 +84,10 @@ class AvroEncoder(Encoder):
         headers = self._headers_of(rows.schema, topic)
         key = self._key(rows)
         keys = joined([headers.key, *key], len(rows))
-        if self.context.envelope.envelope == "key_only":
-            values = pa.nulls(len(rows), pa.large_binary())
-        else:
-            values = joined([headers.value, *self._value(rows, topic, key)], len(rows))
+        values = joined([headers.value, *self._value(rows, topic, key)], len(rows))
+        after = rows.column("after")
+        if self.context.envelope.envelope == "key_only" and after.null_count:
+            values = pc.if_else(after.is_valid(), values, pa.scalar(None, values.type))
         return MessageBatch(topic=topic, key=keys, value=values, updated=rows.column("updated"))
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
@@ -140,12 +140,11 @@ class AvroEncoder(Encoder):
         return envelope_schema(schema, topic, envelope=envelope, options=self._options, resolved=resolved)
 
     def _subjects(self, schema: TableSchema, topic: str) -> dict[str, str]:
-        """Return the schemas of keys and values by their subjects; no schema of values that are never written."""
-        subjects = {self._subject(topic, "key"): schema_text(key_schema(schema, self._options))}
-        if self.context.envelope.envelope != "key_only":
-            value = schema_text(self._envelope_schema(schema, topic, resolved=not self._files))
-            subjects[self._subject(topic, "value")] = value
-        return subjects
+        """Return the schemas of keys and values by their subjects."""
+        return {
+            self._subject(topic, "key"): schema_text(key_schema(schema, self._options)),
+            self._subject(topic, "value"): schema_text(self._envelope_schema(schema, topic, resolved=not self._files)),
+        }
 
     def _headers_of(self, schema: TableSchema, topic: str) -> _Headers:
         place = (topic, schema.name.full)
@@ -165,11 +164,11 @@ class AvroEncoder(Encoder):
     def _value(self, rows: RowBatch, topic: str, key: list[Piece] | None) -> list[Piece]:
         """Return the pieces of the envelope; its fields are in the order of `schemas.envelope_schema`."""
         envelope = self.context.envelope
-        bare = envelope.envelope == "bare"
+        row = ROWS[envelope.envelope]
         pieces: list[Piece] = []
         if envelope.diff:
             pieces += self._before(rows)
-        if not bare:
+        if row == "after":
             pieces += self._records(rows, "after")
         if envelope.updated:
             pieces += timestamp_pieces(rows.column("updated"))
@@ -177,7 +176,7 @@ class AvroEncoder(Encoder):
             pieces += timestamp_pieces(mvcc_timestamps(rows))
         if not self._files:
             pieces.append(_NULL)  # the field `resolved`
-        if bare:
+        if row == "record":
             pieces += self._records(rows, "after")
         if envelope.key_in_value:
             pieces += [_PRESENT, *(self._key(rows) if key is None else key)]

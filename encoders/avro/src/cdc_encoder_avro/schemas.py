@@ -16,8 +16,10 @@ from cdc_encoder_avro.names import avro_name, avro_namespace
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.types import branches
 
-__all__ = ["SQL_NAME", "SQL_TYPE", "envelope_schema", "key_schema", "resolved_schema", "schema_text"]
+__all__ = ["ROWS", "SQL_NAME", "SQL_TYPE", "envelope_schema", "key_schema", "resolved_schema", "schema_text"]
 
+ROWS = {"wrapped": "after", "bare": "record", "key_only": None}
+"""The field of the envelope that has the row, by the envelope's name."""
 SQL_TYPE = "sql_type"
 """Property of a field: the source's own name of the column's type."""
 SQL_NAME = "sql_name"
@@ -38,7 +40,7 @@ def envelope_schema(
     whole topic then sees which messages are resolved marks.
     """
     records = _Records(schema, options)
-    row = "record" if envelope.envelope == "bare" else "after"
+    row = ROWS[envelope.envelope]
     fields: dict[str, Any] = {}
     if envelope.diff:
         fields["before"] = records.row("_before")
