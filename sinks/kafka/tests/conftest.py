@@ -177,11 +177,15 @@ def topic(topic_prefix: str) -> str:
 
 
 @pytest.fixture
-def create_topic(kafka_broker: Kafka, topic: str) -> Callable[..., None]:
-    """Create the topic, or add partitions to it, with the broker's own client."""
+def admin(kafka_broker: Kafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka_broker.bootstrap_servers, "log_level": 0})
 
-    def create(partitions: int = 1, *, address: str | None = None, **configs: str) -> None:
-        admin = AdminClient({"bootstrap.servers": address or kafka_broker.bootstrap_servers})
+
+@pytest.fixture
+def create_topic(admin: AdminClient, topic: str) -> Callable[..., None]:
+    """Create the topic with the broker's own client."""
+
+    def create(partitions: int = 1, **configs: str) -> None:
         config = {name.replace("_", "."): value for name, value in configs.items()}
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
         admin.create_topics([new])[topic].result()
@@ -190,10 +194,13 @@ def create_topic(kafka_broker: Kafka, topic: str) -> Callable[..., None]:
 
 
 @pytest.fixture
-def add_partitions(kafka_broker: Kafka, topic: str) -> Callable[[int], None]:
+def add_partitions(admin: AdminClient, topic: str) -> Callable[[int], None]:
+    """Let the topic have so many partitions, and return when the broker tells clients of them."""
+
     def add(total: int) -> None:
-        admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap_servers})
         admin.create_partitions([NewPartitions(topic, total)])[topic].result()
+        while len(admin.list_topics(topic, timeout=20).topics[topic].partitions) < total:
+            admin.poll(0.01)
 
     return add
 

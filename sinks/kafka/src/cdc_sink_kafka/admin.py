@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ class Administrator:
     def __init__(self, properties: Mapping[str, Any], options: KafkaOptions) -> None:
         self._properties = properties
         self._options = options
-        self._log = ClientLog()
+        self._log = ClientLog(level=logging.INFO)
         self._client: AdminClient | None = None
 
     def __enter__(self) -> Self:

@@ -28,7 +28,9 @@ _TELLING = (
 class ClientLog:
     """Takes a client's notes and errors while it is polled, and remembers what ails its connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, level: int = logging.WARNING) -> None:
+        """Take at what *level* errors are logged: less where they become an error of ours that is shown."""
+        self._level = level
         self._troubles: dict[int, str] = {}
 
     def properties(self) -> dict[str, Any]:
@@ -51,7 +53,7 @@ class ClientLog:
     def _on_error(self, error: KafkaError) -> None:
         text = error.str()
         if error.code() not in self._troubles:
-            log.warning("Kafka: %s", text)
+            log.log(self._level, "Kafka: %s", text)
         self._troubles[error.code()] = text
 
 

@@ -32,7 +32,9 @@ class KafkaOptions:
         -1, doc="Replicas of topics that the changefeed creates; -1 leaves it to the broker."
     )
     topic_configs: dict[str, Any] = option(
-        None, doc='Settings of topics that the changefeed creates: `{"cleanup.policy": "compact"}`.'
+        None,
+        doc='Settings of topics that the changefeed creates: `{"retention.ms": "-1"}`. Not `compact` with'
+        " `resolved`: such topics take no message without a key.",
     )
     partition_alg: Literal["murmur2", "fnv-1a"] = option(
         "murmur2", doc="How a key finds its partition: `murmur2` as Kafka's Java clients, `fnv-1a` as CockroachDB."

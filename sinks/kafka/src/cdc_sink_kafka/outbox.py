@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from cdc_core.errors import CdcError, ContractError, RetryableSinkError
 from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.failures import Failure, sink_error
+from cdc_sink_kafka.reports import Reports
 
 __all__ = ["Outbox"]
 
 _POLL_S = 0.1
-_KEPT_FAILURES = 100
-_SHOWN_CAUSES = 3
 _LAST_REPORTS_S = 1.0
 
 
@@ -45,10 +42,9 @@ class Outbox:
         self._stall_s = stall_s
         self._explain = explain or _unexplained
         self._log = log
-        self._failures: list[Failure] = []
-        self._reports: Counter[tuple[str, str]] = Counter()
+        self._reports = Reports()
         self._error: CdcError | None = None
-        self._producer = Producer({**properties, **log.properties(), "on_delivery": self._on_delivery})
+        self._producer = Producer({**properties, **log.properties(), "on_delivery": self._reports.on_delivery})
 
     @property
     def producer(self) -> Producer:
@@ -123,7 +119,7 @@ class Outbox:
             error = raised.args[0] if isinstance(raised, KafkaException) else raised
             if not isinstance(error, KafkaError):
                 raise
-            self._keep(Failure.of_client(error))
+            self._reports.keep(Failure.of_client(error))
 
     def _refused(self, error: KafkaError | None, topic: str, key: bytes | None) -> None:
         """Return when there is room again, if the queue was full. Raises: whatever else *error* is."""
@@ -167,37 +163,15 @@ class Outbox:
     def _raise_failures(self) -> None:
         if self._error is not None:
             raise self._error
-        if not self._failures:
+        if not self._reports:
             return
         self._guarded(self._producer.flush, _LAST_REPORTS_S)  # the others fail too: let the account be full
-        cause = self._cause()
-        explained = self._explain(cause)
-        if explained is not None:
-            self._fail(explained)
-        self._fail(sink_error(cause, f"{max(1, self._reports.total())} messages were not delivered, {self._account()}"))
-
-    def _cause(self) -> Failure:
-        """Return the first failure that is no consequence, with all that is known of it."""
-        failures = sorted(self._failures, key=lambda failure: (failure.consequence, failure.messages == 0))
-        first = failures[0]
-        same = [failure for failure in failures if (failure.topic, failure.code) == (first.topic, first.code)]
-        key = next((failure.key for failure in same if failure.key is not None), None)
-        return replace(first, messages=first.messages or self._reports[first.topic, first.reason], key=key)
-
-    def _account(self) -> str:
-        causes = [f"{topic}: {reason} ({count})" for (topic, reason), count in self._reports.most_common(_SHOWN_CAUSES)]
-        return ", ".join(causes) or "the client failed"
-
-    def _keep(self, failure: Failure) -> None:
-        if len(self._failures) < _KEPT_FAILURES or not failure.consequence:
-            self._failures.append(failure)
-            self._failures.sort(key=lambda kept: kept.consequence)
-            del self._failures[_KEPT_FAILURES:]
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._reports[message.topic() or "", error.str()] += 1
-            self._keep(Failure.of_report(error, message))
+        cause = self._reports.cause()
+        what = f"{max(1, self._reports.total)} messages were not delivered to Kafka"
+        others = self._reports.account()
+        if others:
+            what += f" ({others})"
+        self._fail(self._explain(cause) or sink_error(cause, f"{what}, the first to topic '{cause.topic}'"))
 
 
 def _unexplained(_: Failure) -> None:

@@ -25,7 +25,8 @@ from cdc_sink_kafka.topics import Topics
 
 __all__ = ["KafkaSink"]
 
-_CHUNK = 10_000
+_CHUNK = 2_000
+"""Messages that become Python objects at a time: few enough to stay in the processor's cache."""
 
 
 class KafkaSink(Sink):

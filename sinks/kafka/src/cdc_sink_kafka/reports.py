@@ -1,0 +1,61 @@
+"""What a producer tells of messages that were not delivered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from confluent_kafka import KafkaError, Message
+
+from cdc_sink_kafka.failures import Failure
+
+__all__ = ["Reports"]
+
+_KEPT = 100
+_SHOWN = 3
+
+
+class Reports:
+    """Counts the failures of a producer and keeps the first of them, causes rather than consequences.
+
+    Not part of the outbox, because the producer holds on to it: a producer in a cycle of references would live, with
+    its threads and connections, until the garbage is collected.
+    """
+
+    def __init__(self) -> None:
+        self._failures: list[Failure] = []
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._failures)
+
+    @property
+    def total(self) -> int:
+        """How many messages are known to have failed."""
+        return self._counts.total()
+
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        """Take a delivery report."""
+        if error is not None:
+            self._counts[message.topic() or "", error.str()] += 1
+            self.keep(Failure.of_report(error, message))
+
+    def keep(self, failure: Failure) -> None:
+        """Keep *failure*, unless it is one consequence of many."""
+        if len(self._failures) < _KEPT or not failure.consequence:
+            self._failures.append(failure)
+            self._failures.sort(key=lambda kept: kept.consequence)
+            del self._failures[_KEPT:]
+
+    def cause(self) -> Failure:
+        """Return the first failure that is no consequence of another, with all that is known of it."""
+        failures = sorted(self._failures, key=lambda failure: (failure.consequence, failure.messages == 0))
+        first = failures[0]
+        same = [failure for failure in failures if (failure.topic, failure.code) == (first.topic, first.code)]
+        key = next((failure.key for failure in same if failure.key is not None), None)
+        return replace(first, messages=first.messages or self._counts[first.topic, first.reason], key=key)
+
+    def account(self) -> str:
+        """Return the commonest reasons, with their topics and how many messages they befell."""
+        reasons = [f"{topic}: {reason} ({count})" for (topic, reason), count in self._counts.most_common(_SHOWN)]
+        return ", ".join(reasons)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cdc_sink_kafka.client_log import ClientLog
+from cdc_sink_kafka.failures import Failure, sink_error
+from cdc_sink_kafka.options import KafkaOptions
+from cdc_sink_kafka.outbox import Outbox
+from cdc_sink_kafka.producer_config import client_properties, producer_properties
+from cdc_sink_kafka.sink import KafkaSink
+from confluent_kafka import KafkaError, Producer
+
+from cdc_core import RetryableSinkError, TerminalSinkError, Timestamp
+from cdc_core.options import parse_options
+
+GAP = "ProduceRequest for orders [3] with {} message(s) failed: Broker: {} (broker 1 PID{{Id:0,Epoch:0}}, base seq 5)"
+
+
+def gapless(reason: str, messages: int = 1) -> KafkaError:
+    return KafkaError(KafkaError._GAPLESS_GUARANTEE, GAP.format(messages, reason))
+
+
+def test_the_reason_of_a_client_that_ends_is_read_from_its_error() -> None:
+    failure = Failure.of_client(gapless("Topic authorization failed", 7))
+    assert (failure.topic, failure.messages, failure.code) == ("orders", 7, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert not failure.consequence
+    assert Failure.of_client(gapless("Message size too large")).too_large
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, TerminalSinkError),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, TerminalSinkError),
+        (KafkaError.INVALID_RECORD, TerminalSinkError),
+        (KafkaError.POLICY_VIOLATION, TerminalSinkError),
+        (KafkaError.NOT_ENOUGH_REPLICAS, RetryableSinkError),
+        (KafkaError._UNKNOWN_TOPIC, RetryableSinkError),
+        (KafkaError.UNKNOWN_PRODUCER_ID, RetryableSinkError),
+        (KafkaError._FATAL, RetryableSinkError),
+    ],
+)
+def test_what_a_retry_can_cure_is_retried(code: int, kind: type) -> None:
+    error = KafkaError(code)
+    failure = Failure(code=error.code(), reason=error.str(), topic="orders")
+    assert type(sink_error(failure, "it failed")) is kind
+
+
+def test_a_compacted_topic_refuses_resolved_marks_in_one_sentence(
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], topic: str
+) -> None:
+    create_topic(1, cleanup_policy="compact")
+    with pytest.raises(TerminalSinkError) as refused:
+        open_sink().emit_resolved(Timestamp(1))
+    text = str(refused.value)
+    assert text.startswith("1 messages were not delivered to Kafka")
+    assert text.endswith(
+        "a topic with cleanup.policy=compact takes no message without a key, such as a resolved mark: change that"
+        " setting, or leave resolved out"
+    )
+
+
+def test_a_closed_outbox_leaves_no_client_behind(kafka_broker: Any) -> None:
+    options = KafkaOptions()
+    properties = client_properties(f"kafka://{kafka_broker.bootstrap_servers}", options, changefeed="f")
+    gc.disable()
+    try:
+        outbox = Outbox({**properties, **producer_properties(options)}, stall_s=5, log=ClientLog())
+        producer = outbox.producer
+        assert isinstance(producer, Producer)
+        freed = weakref.ref(outbox)
+        del producer
+        outbox.close()
+        del outbox
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("uri", "values"),
+    [
+        ("kafka://a:1", {}),
+        ("kafka://a:1", {"partition_alg": "fnv-1a", "kafka_sink_config": {"RequiredAcks": "NONE"}}),
+        (
+            "kafka://a:1",
+            {
+                "kafka_sink_config": {
+                    "Flush": {"Messages": 10, "Bytes": 1000, "Frequency": "1s", "MaxMessages": 5, "MaxBytes": 5000},
+                    "Version": "2.0.0.0",
+                    "ClientID": "c",
+                    "Compression": "LZ4",
+                    "CompressionLevel": 512,
+                }
+            },
+        ),
+        (
+            "kafka://a:1",
+            {
+                "tls_enabled": True,
+                "sasl_enabled": True,
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_client_id": "i",
+                "sasl_client_secret": "cw==",
+                "sasl_token_url": "https://127.0.0.1:1/token",
+                "sasl_scopes": "a",
+            },
+        ),
+        ("confluent-cloud://a:1", {"api_key": "k", "api_secret": "s"}),
+    ],
+)
+def test_librdkafka_takes_the_properties(uri: str, values: dict[str, Any]) -> None:
+    options = parse_options(KafkaOptions, values, owner="sink 'kafka'")
+    properties = client_properties(uri, options, changefeed="f") | producer_properties(options)
+    Producer({**properties, **ClientLog().properties()})
