@@ -1,0 +1,141 @@
+"""A schema registry that cannot be used, or refuses a schema: one clear sentence, exit status 2, nothing created."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from cdc_schema_registry import Registry
+from cdc_testing.kafka_fixtures import Kafka, ProxyFactory
+from cdc_testing.kafka_fixtures import Registry as Server
+from cdc_testing.runs import Feed
+
+from cdc_core.cli import main
+
+FORMATS = ["avro", "json"]
+FeedOf = Callable[..., Feed]
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def table(database: str) -> str:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, note text)")
+    return database
+
+
+@pytest.fixture
+def feed_of(table: str, tmp_path: Path, kafka_broker: Kafka) -> FeedOf:
+    """Returns a feed of the table into Kafka, or elsewhere."""
+
+    def of(format_: str, options: Mapping[str, object], *, sink: str | None = None) -> Feed:
+        plain = {"updated": False} if "envelope" in options else {}
+        into = sink or f"kafka://{kafka_broker.bootstrap_servers}"
+        return Feed(tmp_path, table, ["orders"], options={**plain, **options}, sink=into, format_=format_)
+
+    return of
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Returns all that `cdc check` or `cdc run` says on its way out with status 2."""
+
+    def said(feed: Feed, *, command: str = "check") -> str:
+        arguments = [command, str(feed.toml), *(["--state", str(feed.state)] if command == "run" else [])]
+        status = main(arguments)
+        out, err = capsys.readouterr()
+        assert status == 2, out + err
+        assert "Traceback" not in err
+        return out + err
+
+    return said
+
+
+@pytest.mark.parametrize(("format_", "command"), [("avro", "check"), ("json", "check"), ("json", "run")])
+def test_a_registry_out_of_reach_is_named_without_its_password(
+    refused: Refused, feed_of: FeedOf, table: str, format_: str, command: str
+) -> None:
+    options = {"confluent_schema_registry": "http://me:geh%2Feim@127.0.0.1:1/api"}
+    feed = feed_of(format_, options)
+    said = refused(feed, command=command)
+    assert "the schema registry http://127.0.0.1:1/api is out of reach, or no registry: " in said
+    assert "eim" not in said
+    with psycopg.connect(table) as connection:
+        slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+        assert connection.execute(slots).fetchall() == []
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_wrong_password_is_refused(
+    refused: Refused, feed_of: FeedOf, registry_proxy: ProxyFactory, format_: str
+) -> None:
+    proxy = registry_proxy(user="me", password="right")
+    url = proxy.url.replace("://", "://me:geheim@")
+    said = refused(feed_of(format_, {"confluent_schema_registry": url}))
+    assert f"the schema registry {proxy.url} does not accept the credentials" in said
+    assert "geheim" not in said
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_an_incompatible_schema_is_refused_with_both_schemas(
+    refused: Refused, feed_of: FeedOf, schema_registry: Server, topic_prefix: str, format_: str
+) -> None:
+    subject = f"{topic_prefix}orders-value"
+    registry = Registry.of(schema_registry.url, owner="test")
+    if format_ == "avro":
+        registry.register(subject, json.dumps({"type": "record", "name": "other", "fields": []}), "AVRO")
+    else:
+        other = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string", "title": "other"}
+        registry.register(subject, json.dumps(other), "JSON")
+    request = urllib.request.Request(
+        f"{schema_registry.url}/config/{quote(subject, safe='')}",
+        data=b'{"compatibility": "BACKWARD"}',
+        method="PUT",
+        headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        answer.read()
+    options = {"confluent_schema_registry": schema_registry.url, "topic_prefix": topic_prefix}
+    said = refused(feed_of(format_, options))
+    assert f"refuses the new schema of subject '{subject}' as incompatible: " in said
+    assert "registered is version 1, " in said
+    assert '"other"' in said
+    assert "orders_envelope" in said
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_wrong_parameter_is_refused_with_the_likely_one(refused: Refused, feed_of: FeedOf, format_: str) -> None:
+    feed = feed_of(format_, {"confluent_schema_registry": "https://me:geheim@host?timeuot=1s"})
+    said = refused(feed)
+    assert f"encoder '{format_}': option 'confluent_schema_registry'" in said
+    assert "did you mean 'timeout'?" in said
+    assert "geheim" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"envelope": "row", "updated": True}, "envelope 'row' has no place for 'updated'; use 'wrapped' or 'bare'"),
+        ({"envelope": "key_only", "key_in_value": True}, "envelope 'key_only' has no place for 'key_in_value'"),
+        ({"envelope": "enriched"}, "encoder 'json' does not know envelope 'enriched'"),
+    ],
+)
+def test_options_that_the_envelope_has_no_place_for_are_refused(
+    refused: Refused, feed_of: FeedOf, options: dict[str, object], complaint: str
+) -> None:
+    feed = feed_of("json", options)
+    assert complaint in refused(feed)
+
+
+def test_files_take_no_tombstones_and_no_schema_ids(refused: Refused, feed_of: FeedOf, tmp_path: Path) -> None:
+    for options, complaint in (
+        ({"envelope": "row"}, "sink 'cloudstorage' cannot take envelope 'row'; it takes bare, wrapped"),
+        ({"confluent_schema_registry": "http://127.0.0.1:1"}, "'confluent_schema_registry' is for messages"),
+    ):
+        feed = feed_of("json", options, sink=f"file://{tmp_path / 'files'}")
+        assert complaint in refused(feed)
