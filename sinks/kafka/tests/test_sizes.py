@@ -109,18 +109,40 @@ def test_a_single_message_refused_without_a_known_limit_is_named_by_its_key(
         sink.flush()
 
 
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"kafka_sink_config": {"Flush": {"MaxBytes": 66_000}}}, "Flush.MaxBytes in kafka_sink_config allows 66000"),
+        ({"buffer_size": "64KB"}, "buffer_size allows 65536"),
+    ],
+)
 def test_a_message_beyond_the_producers_own_limit_is_refused_before_it_is_queued(
+    options: dict[str, Any],
+    limit: str,
     open_sink: Callable[..., KafkaSink],
     rows: Callable[..., RowBatch],
     received: Callable[..., list[Any]],
     first_slice: SliceInfo,
 ) -> None:
-    sink = open_sink({"kafka_sink_config": {"Flush": {"MaxBytes": 2000}}})
+    sink = open_sink(options)
     sink.begin(first_slice)
     with pytest.raises(TerminalSinkError) as refused:
-        sink.emit(rows([1, 2, 3], texts=["a", "b" * 2000, "c"]))
+        sink.emit(rows([1, 2, 3], texts=["a", "b" * 66_000, "c"]))
     assert str(refused.value) == (
-        "the message of the row with key {'id': 2} of table public.orders has 2035 bytes, and Flush.MaxBytes in"
-        " kafka_sink_config allows 2000: raise that, or leave the table out"
+        f"the message of the row with key {{'id': 2}} of table public.orders has 66035 bytes, and {limit}: raise that,"
+        " or leave the table out"
     )
     assert received() == []
+
+
+def test_messages_of_almost_the_buffer_go_through_one_after_the_other(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    received: Callable[..., list[Any]],
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"buffer_size": "64KB", "header_table": "t", "topic_partitions": "1"})
+    sink.begin(first_slice)
+    sink.emit(rows(range(20), texts=["b" * 65_000] * 20))
+    sink.flush()
+    assert len(received()) == 20

@@ -50,6 +50,10 @@ class ClientLog:
         """Return `trouble` as the end of a sentence."""
         return f": {self.trouble()}" if self._troubles else ""
 
+    def forget(self) -> None:
+        """All is well again."""
+        self._troubles.clear()
+
     def _on_error(self, error: KafkaError) -> None:
         text = error.str()
         if error.code() not in self._troubles:

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from cdc_core.errors import CdcError, ContractError, RetryableSinkError
+from cdc_core.errors import CdcError, ContractError, RetryableSinkError, TerminalSinkError
 from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.failures import Failure, sink_error
 from cdc_sink_kafka.reports import Reports
@@ -94,6 +94,7 @@ class Outbox:
         """Return when every message is acknowledged. Raises: as `send`."""
         self._serve(0)
         self._await(0, self._producer.flush)
+        self._log.forget()
 
     def close(self) -> None:
         """Give up what is not acknowledged and let go of the connections. Does not wait for brokers."""
@@ -136,6 +137,8 @@ class Outbox:
     def _await_room(self) -> None:
         """Return when an eighth of the full queue is free again."""
         full = len(self._producer)
+        if full == 0:
+            self._fail(TerminalSinkError("a message is larger than buffer_size allows: raise that"))
         self._await(full - max(1, full // 8), self._producer.poll)
 
     def _await(self, most: int, wait: Callable[[float], Any]) -> None:

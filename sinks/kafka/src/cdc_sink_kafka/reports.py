@@ -42,7 +42,7 @@ class Reports:
 
     def keep(self, failure: Failure) -> None:
         """Keep *failure*, unless it is one consequence of many."""
-        if len(self._failures) < _KEPT or not failure.consequence:
+        if len(self._failures) < _KEPT or (self._failures[-1].consequence and not failure.consequence):
             self._failures.append(failure)
             self._failures.sort(key=lambda kept: kept.consequence)
             del self._failures[_KEPT:]

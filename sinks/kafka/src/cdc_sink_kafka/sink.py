@@ -127,7 +127,11 @@ class KafkaSink(Sink):
         properties = producer_properties(self._options)
         with self._administrator() as administrator:
             limits = administrator.limits(self._all_topics)
-        sizes = Sizes(self._client()["bootstrap.servers"], limits, most=properties["message.max.bytes"])
+        own = {
+            "Flush.MaxBytes in kafka_sink_config": properties["message.max.bytes"],
+            "buffer_size": properties["queue.buffering.max.kbytes"] * 1024,
+        }
+        sizes = Sizes(self._client()["bootstrap.servers"], limits, options=own)
         outbox = self._new_outbox(sizes.properties(properties.get("batch.size")), sizes=sizes)
         return outbox, sizes, Headers(self._options)
 

@@ -43,11 +43,11 @@ class _Suspects:
 class Sizes:
     """Keeps batches below the topics' limits, and knows which rows exceed them."""
 
-    def __init__(self, brokers: str, limits: Mapping[str, int | None], *, most: int) -> None:
-        """Take the *limits* of topics, None for one that could not be read, and librdkafka's own of *most* bytes."""
+    def __init__(self, brokers: str, limits: Mapping[str, int | None], *, options: Mapping[str, int]) -> None:
+        """Take the *limits* of topics, None for one that could not be read, and those that *options* set by name."""
         self._brokers = brokers
         self._limits = limits
-        self._most = most
+        self._option, self._most = min(options.items(), key=lambda option: option[1])
         self._suspects: deque[_Suspects] = deque(maxlen=_MOST_SUSPECTS)
 
     def properties(self, wanted: int | None) -> dict[str, int]:
@@ -79,8 +79,8 @@ class Sizes:
             place = int(nbytes.argmax())
             key = rows.column("key")[place].as_py()
             raise TerminalSinkError(
-                f"{_row(rows.schema.name, key, most)}, and Flush.MaxBytes in kafka_sink_config allows {self._most}:"
-                " raise that, or leave the table out"
+                f"{_row(rows.schema.name, key, most)}, and {self._option} allows {self._most}: raise that, or leave the"
+                " table out"
             )
         return total
 
