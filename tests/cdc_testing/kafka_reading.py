@@ -61,27 +61,27 @@ def read_topics(
     """Return all that *topics* hold by now, in the order in which a consumer of all their partitions got it.
 
     Within a partition that is the order of the log. What is written meanwhile may be left out. *settings* are further
-    ones of the consumer, such as those of security. Raises: TimeoutError when that takes longer than *limit_s*.
+    ones of the consumer, such as those of security. Brokers may come and go meanwhile. Raises: TimeoutError, with the
+    last error of the client, when that takes longer than *limit_s*.
     """
     with consumer(bootstrap_servers, settings) as client:
         ends = _ends(client, topics, limit_s)
         client.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
         found: list[Message] = []
+        trouble = ""
         deadline = time.monotonic() + limit_s
         while ends:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {limit_s:.0f} s and {len(found)} messages these are not at an end: {ends}")
+                raise TimeoutError(f"{len(found)} messages in {limit_s:.0f} s, but not up to {ends}. {trouble}")
             for message in client.consume(20_000, timeout=0.2):
-                place = _place(message)
                 error = message.error()
                 if error is None:
                     found.append(copied(message))
-                    if found[-1].offset + 1 >= ends.get(place, 0):
-                        ends.pop(place, None)
+                    _reach(ends, message, found[-1].offset + 1)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ends.pop(place, None)
-                elif not error.retriable():
-                    raise KafkaException(error)
+                    _reach(ends, message, message.offset() or 0)
+                else:
+                    trouble = str(error)
         return found
 
 
@@ -189,6 +189,13 @@ def _partitions(client: Consumer, topic: str, limit_s: float) -> list[int]:
     if found.error is not None:
         raise KafkaException(found.error)
     return sorted(found.partitions)
+
+
+def _reach(ends: dict[tuple[str, int], int], message: ClientMessage, position: int) -> None:
+    """Take a partition from *ends* when *position* is there. A leader that is new may show an earlier end at first."""
+    place = _place(message)
+    if place in ends and position >= ends[place]:
+        del ends[place]
 
 
 def _place(message: ClientMessage) -> tuple[str, int]:

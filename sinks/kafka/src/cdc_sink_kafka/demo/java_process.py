@@ -99,7 +99,7 @@ class JavaProcess:
         self._process.wait(limit_s)
 
     def _log_tail(self) -> str:
-        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-15:])
+        return _gist(self.log_path.read_text(errors="replace"))
 
 
 def run_java(name: str, arguments: Sequence[str], *, cwd: Path) -> str:
@@ -107,8 +107,14 @@ def run_java(name: str, arguments: Sequence[str], *, cwd: Path) -> str:
     process = _spawn(arguments, cwd, output=subprocess.PIPE)
     printed = process.communicate()[0].decode(errors="replace")
     if process.returncode != 0:
-        raise RuntimeError(f"{name} failed: {printed[-2000:]}")
+        raise RuntimeError(f"{name} failed: {_gist(printed)}")
     return printed
+
+
+def _gist(log: str) -> str:
+    """Return the last lines of *log* that are not frames of Java's stack traces."""
+    lines = [line for line in log.splitlines() if not line.lstrip().startswith(("at ", "... "))]
+    return "\n".join(lines[-15:])
 
 
 def java() -> str:
