@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import ssl
 import tempfile
@@ -35,6 +36,10 @@ def _new_client(address: RegistryAddress) -> SchemaRegistryClient:
     # here and not above: most processes import this package and never talk to a registry
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
+    http = logging.getLogger("httpx")
+    if http.level == logging.NOTSET:
+        # it tells of every request, also of questions to which "not found" is the answer that was hoped for
+        http.setLevel(logging.WARNING)
     configuration: dict[str, Any] = {
         "url": address.url,
         "timeout": address.timeout_s,
