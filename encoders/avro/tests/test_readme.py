@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 from cdc_encoder_avro.options import AvroOptions
+from cdc_encoder_avro.schemas import envelope_schema
 from cdc_encoder_avro.types import branches
 
-from cdc_core import ColumnType, Kind
+from cdc_core import Column, ColumnType, EnvelopeOptions, Kind, TableName, TableSchema
 from cdc_core.options import describe
 
 ROOT = Path(__file__).parents[3]
@@ -80,3 +83,20 @@ def test_the_types_table_has_every_kind() -> None:
 
 def test_the_options_table_is_the_generated_one() -> None:
     assert f"<!-- options: begin -->\n{options_table()}\n<!-- options: end -->" in README.read_text(encoding="utf-8")
+
+
+def test_the_schema_on_the_page_is_the_one_that_is_registered() -> None:
+    columns = {
+        "id": ColumnType(kind=Kind.INT, source="bigint", bits=64),
+        "total": ColumnType(kind=Kind.DECIMAL, source="numeric(10,2)", precision=10, scale=2),
+    }
+    schema = TableSchema(
+        name=TableName("shop", "public", "orders"),
+        version=1,
+        columns=tuple(Column(name=name, type=type_) for name, type_ in columns.items()),
+        primary_key=("id",),
+    )
+    options, envelope = AvroOptions(avro_schema_prefix="shop."), EnvelopeOptions(updated=True)
+    page = (ROOT / "docs" / "avro.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r'```json\n(\{"type": "record".*?)```', page, re.DOTALL)
+    assert json.loads(shown) == envelope_schema(schema, "orders", envelope=envelope, options=options, resolved=True)
