@@ -1,0 +1,119 @@
+"""OAUTHBEARER: tokens that an identity provider gives for a client's id and secret."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker, KafkaSecurity
+from cdc_sink_kafka.sink import KafkaSink
+
+from cdc_core import ConfigError, RowBatch, SliceInfo
+
+SECRET = "a secret + of many / characters"
+_BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+
+
+class IdentityProvider(HTTPServer):
+    """Gives tokens that nobody signed to whoever knows the secret."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asked: list[tuple[str, str]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/token"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: IdentityProvider
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        credentials = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+        self.server.asked.append((credentials, body))
+        known = credentials == f"client:{SECRET}"
+        now = int(time.time())
+        token = ".".join(
+            (_part({"alg": "none"}), _part({"sub": "client", "iat": now, "exp": now + 3600, "scope": "write"}), "")
+        )
+        answer = {"access_token": token, "expires_in": 3600} if known else {"error": "invalid_client"}
+        self.send_response(200 if known else 401)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, format: str, *_: Any) -> None:  # noqa: A002
+        pass
+
+
+def _part(value: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProvider]:
+    with IdentityProvider() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def bearer_broker(certificates: Certificates) -> Iterator[KafkaBroker]:
+    settings = {
+        "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": _BEARER,
+    }
+    security = KafkaSecurity(certificates=certificates, users={"other": "other"})
+    with KafkaBroker(settings=settings, security=security) as broker:
+        yield broker
+
+
+def options(provider: IdentityProvider, secret: str = SECRET) -> dict[str, Any]:
+    return {
+        "sasl_enabled": True,
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_client_id": "client",
+        "sasl_client_secret": base64.b64encode(secret.encode()).decode(),
+        "sasl_token_url": provider.url,
+        "sasl_scopes": "write,describe",
+    }
+
+
+def test_rows_arrive_with_a_token(
+    bearer_broker: KafkaBroker,
+    provider: IdentityProvider,
+    sink_of: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    first_slice: SliceInfo,
+) -> None:
+    sink = sink_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider))
+    sink.check()
+    sink.prepare()
+    sink.begin(first_slice)
+    sink.emit(rows(range(10)))
+    assert sink.flush().messages == 10
+    assert {credentials for credentials, _ in provider.asked} == {f"client:{SECRET}"}
+    assert "scope=write+describe" in provider.asked[0][1].replace("%20", "+").replace(" ", "+")
+
+
+def test_a_wrong_client_secret_is_told_by_the_check(
+    bearer_broker: KafkaBroker, provider: IdentityProvider, sink_of: Callable[..., KafkaSink]
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        sink_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider, "wrong-secret")).check()
+    text = str(refused.value)
+    assert "token" in text
+    assert text.endswith("check the sasl options")
+    assert "wrong-secret" not in text
+    assert "\n" not in text
