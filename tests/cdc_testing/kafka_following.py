@@ -20,7 +20,8 @@ Place = tuple[str, int]
 class Follower:
     """Reads *topics* from entering to leaving, from their beginning, also partitions that are added later.
 
-    `rows`, `repeats` among them, and `marks` count what came. The protocol for partitions that are added: a mark counts
+    `rows`, `repeats` among them, and `marks` count what came; `resolved` has the last mark of every partition, and
+    `places` the partitions that have rows. The protocol for partitions that are added: a mark counts
     when all partitions have reached it that exist *after* it was seen in those known before, since rows below it can
     only be in partitions that existed when it was written.
     """
@@ -35,6 +36,7 @@ class Follower:
     ) -> None:
         self.rows = self.repeats = self.marks = 0
         self.resolved: dict[Place, Timestamp] = {}
+        self.places: set[Place] = set()
         self._topics = tuple(topics)
         self._decode = decode
         self._cut = Timestamp()
@@ -67,6 +69,7 @@ class Follower:
                 continue
             identity = (found.topic, event.key, event.updated)
             self.rows += 1
+            self.places.add(found.place)
             self.repeats += identity in self._seen
             self._seen.add(identity)
         return self.rows

@@ -1,0 +1,35 @@
+"""What lies in the sockets of a server that does not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+__all__ = ["senders", "unread"]
+
+_ESTABLISHED = "01"
+
+
+def unread(port: int) -> dict[int, int]:
+    """Return how many bytes the server at *port* has not read, by the port of the client that sent them."""
+    found = {}
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in table.read_text().splitlines()[1:]:
+            _, local, remote, state, queues, *_ = line.split()
+            if state == _ESTABLISHED and int(local.rpartition(":")[2], 16) == port:
+                found[int(remote.rpartition(":")[2], 16)] = int(queues.partition(":")[2], 16)
+    return found
+
+
+def senders(port: int, processes: list[psutil.Process], *, at_least: int) -> list[psutil.Process]:
+    """Return those of *processes* of which the server at *port* has so many bytes unread."""
+    clients = {client for client, nbytes in unread(port).items() if nbytes >= at_least}
+    return [process for process in processes if clients and clients & _ports(process)]
+
+
+def _ports(process: psutil.Process) -> set[int]:
+    try:
+        return {connection.laddr.port for connection in process.net_connections("tcp") if connection.laddr}
+    except psutil.NoSuchProcess:
+        return set()
