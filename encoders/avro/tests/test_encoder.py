@@ -206,6 +206,24 @@ def test_a_value_that_avro_cannot_hold_names_table_column_and_key(make_rows: Any
         encoder_with().encode(rows, topic="orders")
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (Kind.TIMESTAMPTZ, 2**63 - 1, "'infinity'"),
+        (Kind.DATE, -(2**31), "'-infinity'"),
+        (Kind.TIME, 86_400_000_000, "'24:00:00'"),
+        (Kind.TIMESTAMP, 2**62, f"'{2**62}'"),
+    ],
+)
+def test_a_key_that_python_cannot_hold_is_named_all_the_same(
+    make_rows: Any, row: Any, registered: Any, kind: Kind, value: int, text: str
+) -> None:
+    types = {"k": ColumnType(kind=kind, source=""), "n": NUMERIC}
+    rows = make_rows(types, [row(after={"k": value, "n": "1,5"})], primary_key=["k"])
+    with pytest.raises(EncodeError, match=f"in the row with key {{'k': {text}}}"):
+        encoder_with().encode(rows, topic="orders")
+
+
 def test_the_encoder_survives_pickle(history: RowBatch, registered: Any) -> None:
     encoder = encoder_with(updated=True)
     copy = pickle.loads(pickle.dumps(encoder))
