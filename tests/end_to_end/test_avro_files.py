@@ -46,3 +46,21 @@ def test_files_hold_every_change_and_each_resolved_mark(database: str, tmp_path:
     latest = max(row["updated"] for row in rows)
     marks = [decode_file(path.read_bytes()) for path in sorted(feed.files.rglob("*.RESOLVED"))]
     assert max(mark["resolved"] for (mark,) in marks) >= latest
+
+
+def test_a_label_that_joins_an_enum_is_written(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TYPE colour AS ENUM ('red', 'green')")
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, c colour)")
+        connection.execute("INSERT INTO items VALUES (1, 'red')")
+        feed = Feed(tmp_path, database, ["items"], options={"avro_enum": "enum"})
+        feed.toml.write_text(feed.toml.read_text().replace("sink = ", 'format = "avro"\nsink = '))
+        with feed:
+            feed.once(kept_spark)
+            connection.execute("INSERT INTO items VALUES (2, 'green')")
+            connection.execute("ALTER TYPE colour ADD VALUE 'blue'")
+            connection.execute("INSERT INTO items VALUES (3, 'blue')")
+            feed.once(kept_spark)
+    files = sorted(feed.files.rglob("*.avro"))
+    rows = [row["after"] for path in files for row in decode_file(path.read_bytes())]
+    assert rows == [{"id": 1, "c": "red"}, {"id": 2, "c": "green"}, {"id": 3, "c": "blue"}]
