@@ -20,7 +20,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
 __all__ = ["DemoOptions", "Shop", "say", "shown"]
 
-_LIMIT_S = 120.0
+_LIMIT_S = 180.0
 _SOURCE = """\
 source = "postgresql://postgres:${{file:{password}}}@127.0.0.1:{port}/movr"
 tables = ["public.users", "public.vehicles", "public.rides"]
