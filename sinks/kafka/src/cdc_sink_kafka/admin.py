@@ -112,12 +112,14 @@ class Administrator:
             reason = _plain(error.args[0].str()).removeprefix("Failed to create producer: ")
             raise ConfigError(f"sink 'kafka': librdkafka does not take its properties: {reason}") from None
         deadline = time.monotonic() + _CHECK_LIMIT_S
+        ask_s = _ASK_S
         while True:
             try:
-                producer.cluster_id(timeout=_ASK_S)
+                producer.list_topics(timeout=ask_s)  # of all topics: to ask for one could create it
                 return
             except KafkaException as error:
                 reason = _plain(error.args[0].str())
+            ask_s *= 1.5  # there may be very many
             producer.poll(0)
             for code, remedy in _HOPELESS.items():
                 if code in self._log.codes:
