@@ -1,0 +1,124 @@
+"""Three brokers of which one after the other is killed: leaders move, and what a consumer reads stays whole."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_sink_kafka.demo.servers import KafkaCluster
+from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
+from cdc_testing.counts import Counts
+from cdc_testing.fixtures import fresh_database
+from cdc_testing.kafka_following import Follower
+from cdc_testing.kafka_reading import read_topics
+from cdc_testing.kafka_validation import DecodedRow, decode_json, validate_kafka
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.postgres import Sql, clock, writing
+from cdc_testing.runs import Feed
+from cdc_testing.validators import OrderValidator, VersionValidator
+
+from cdc_core import Timestamp
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka_leaders")]
+
+TOPICS = [*(table.partition(".")[2] for table in TABLES), "hot"]
+OPTIONS = {"topic_partitions": 3, "topic_replication_factor": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
+KILLS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordeal:
+    """What is there when it is over."""
+
+    uri: str
+    bootstrap_servers: str
+    repeats: int
+    moves: int
+    transactions: int
+
+
+def reach(feed: Feed, follower: Follower, timestamp: Timestamp) -> None:
+    """Return when the consumer has every partition up to *timestamp*."""
+    feed.until(f"all up to {timestamp}", lambda: follower.cut() >= timestamp)
+
+
+@pytest.fixture(scope="module")
+def ordeal(
+    kept_spark: KeptSpark, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ordeal]:
+    """A bank and two writers of a single row, while the leader of that row's partition is killed again and again."""
+    pause = threading.Event()
+    moves = 0
+
+    def write(connection: Sql, number: int) -> None:
+        connection.execute("UPDATE hot SET version = version + 1, note = %s", [f"writer {number % 2}"])
+        pause.wait(0.01)
+
+    with fresh_database(postgres_server) as uri, KafkaCluster() as cluster, ExitStack() as stack:
+        open_bank(uri)
+        with psycopg.connect(uri, autocommit=True) as connection:
+            connection.execute("CREATE TABLE hot (id int PRIMARY KEY, version int NOT NULL, note text)")
+            connection.execute("INSERT INTO hot VALUES (7, 1, 'first')")
+        servers = cluster.bootstrap_servers
+        tables, sink = [*TABLES, "hot"], f"kafka://{servers}"
+        feed = stack.enter_context(Feed(tmp_path_factory.mktemp("feed"), uri, tables, sink=sink, options=OPTIONS))
+        follower = stack.enter_context(Follower(servers, TOPICS))
+        bank = Bank(uri, pause_s=0.02)
+
+        def work() -> None:
+            nonlocal moves
+            with bank, writing(uri, write):
+                for _ in range(KILLS):
+                    reach(feed, follower, clock(uri))
+                    place = next(place for place in follower.places if place[0] == "hot")
+                    leader = cluster.leader(*place)
+                    assert leader is not None
+                    leader.kill()
+                    reach(feed, follower, clock(uri))  # two brokers are enough
+                    moves += cluster.leader(*place) is not leader
+                    leader.start()
+                    cluster.await_in_sync()
+                cluster.elect_preferred_leaders()
+                reach(feed, follower, clock(uri))
+            reach(feed, follower, clock(uri))
+
+        feed.during(kept_spark, work)
+        yield Ordeal(
+            uri=uri,
+            bootstrap_servers=servers,
+            repeats=follower.repeats,
+            moves=moves,
+            transactions=bank.transactions,
+        )
+
+
+def test_nothing_is_lost_or_out_of_order_while_leaders_move(ordeal: Ordeal, counts: Counts) -> None:
+    found = assert_faithful_kafka(ordeal.bootstrap_servers, ordeal.uri)
+    assert ordeal.moves == KILLS
+    counts(
+        leaders_killed=KILLS,
+        transactions=ordeal.transactions,
+        rows=found.rows,
+        repeats=ordeal.repeats,
+        marks=found.marks,
+        cuts=found.cuts,
+    )
+
+
+def test_a_hot_key_keeps_its_order_and_every_version_while_its_leader_moves(ordeal: Ordeal, counts: Counts) -> None:
+    order, versions = OrderValidator(), VersionValidator("hot", "version")
+    messages = read_topics(ordeal.bootstrap_servers, ["hot"])
+    arrived = validate_kafka(messages, [order, versions])
+    assert order.failures() == []
+    assert versions.failures() == []
+    with psycopg.connect(ordeal.uri) as connection:
+        row = connection.execute("SELECT version FROM hot").fetchone()
+    events = [event for event in map(decode_json, messages) if isinstance(event, DecodedRow)]
+    newest = max(event.after["version"] for event in events if event.after)
+    assert row == (newest,)
+    counts(leaders_killed=KILLS, versions=newest, rows=arrived.rows.total(), marks=arrived.marks.total())
