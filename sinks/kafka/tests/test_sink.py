@@ -118,6 +118,32 @@ def test_a_partition_added_while_running_gets_the_next_resolved_mark(
     assert [len(marks[partition]) for partition in range(7)] == [6, 6, 5, 4, 3, 2, 1]
 
 
+def test_a_partition_added_to_one_of_many_topics_gets_marks_within_seconds(
+    open_sink: Callable[..., KafkaSink],
+    received: Callable[..., list[Any]],
+    add_partitions: Callable[[int], None],
+) -> None:
+    tables = tuple(TableName("shop", "public", name) for name in ("orders", *(f"t{number}" for number in range(20))))
+    sink = open_sink({"topic_partitions": "1"}, tables=tables)
+    sink.emit_resolved(Timestamp(1))
+    add_partitions(2)
+    deadline = time.monotonic() + 15
+    while not any(message.partition == 1 for message in received()):
+        assert time.monotonic() < deadline
+        sink.emit_resolved(Timestamp(2))
+
+
+def test_a_flush_does_not_wait_for_batches_to_be_filled(
+    open_sink: Callable[..., KafkaSink], rows: Callable[..., RowBatch], first_slice: SliceInfo
+) -> None:
+    sink = open_sink(
+        {"kafka_sink_config": {"Flush": {"Messages": 100_000, "Frequency": "600s"}}, "flush_timeout": "30s"}
+    )
+    sink.begin(first_slice)
+    sink.emit(rows(range(10)))
+    assert sink.flush().messages == 10
+
+
 def test_the_broker_makes_topics_where_that_is_left_to_it(
     open_sink: Callable[..., KafkaSink],
     rows: Callable[..., RowBatch],

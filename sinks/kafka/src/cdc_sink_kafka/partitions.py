@@ -9,38 +9,50 @@ from confluent_kafka import KafkaException, Producer
 
 from cdc_core.errors import RetryableSinkError
 
-__all__ = ["partitions_of"]
+__all__ = ["Partitions"]
 
 _LIMIT_S = 15.0
 _WAIT_S = 0.2
 _FEW = 16
-"""Up to so many topics are asked for one by one; more with all topics that the brokers have, in one request."""
+"""Up to so many topics are asked for one by one, every time."""
+_FRESH_S = 2.0
+"""More topics are asked for together with all others that the brokers have, and at most so often."""
 
 
-def partitions_of(producer: Producer, topics: Sequence[str]) -> dict[str, list[int]]:
-    """Return the partitions of *topics* as the brokers know them now; *producer* can write to them from here on.
+class Partitions:
+    """Knows the partitions of topics as the brokers do, and makes *producer* know them too."""
 
-    A topic that the broker makes on demand is made. Raises: RetryableSinkError when the brokers cannot be asked or a
-    topic does not come into being.
-    """
-    found: dict[str, list[int]] = {}
-    if len(topics) > _FEW:
-        found = _ask(producer, None)
-    deadline = time.monotonic() + _LIMIT_S
-    for topic in topics:
-        while not found.get(topic):
-            found |= _ask(producer, topic)
-            if found.get(topic):
-                break
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._all: dict[str, list[int]] = {}
+        self._read_at = float("-inf")
+
+    def of(self, topics: Sequence[str]) -> dict[str, list[int]]:
+        """Return the partitions of *topics*, which the producer can write to from here on.
+
+        They are those of this moment, or with more than a few topics those of two seconds ago. A topic that the broker
+        makes on demand is made. Raises: RetryableSinkError when the brokers cannot be asked or a topic does not come
+        into being.
+        """
+        found: dict[str, list[int]] = {}
+        if len(topics) > _FEW:
+            if time.monotonic() - self._read_at > _FRESH_S:
+                self._all, self._read_at = self._ask(None), time.monotonic()
+            found = self._all
+        return {topic: found.get(topic) or self._awaited(topic) for topic in topics}
+
+    def _awaited(self, topic: str) -> list[int]:
+        deadline = time.monotonic() + _LIMIT_S
+        while not (found := self._ask(topic).get(topic)):
             if time.monotonic() > deadline:
                 raise RetryableSinkError(f"topic '{topic}' does not exist, and was not made in {_LIMIT_S:g} s")
-            producer.poll(_WAIT_S)
-    return {topic: found[topic] for topic in topics}
+            self._producer.poll(_WAIT_S)
+        return found
 
-
-def _ask(producer: Producer, topic: str | None) -> dict[str, list[int]]:
-    try:
-        metadata = producer.list_topics(topic, timeout=_LIMIT_S)
-    except KafkaException as error:
-        raise RetryableSinkError(f"the brokers did not say which partitions there are: {error.args[0].str()}") from None
-    return {name: sorted(about.partitions) for name, about in metadata.topics.items()}
+    def _ask(self, topic: str | None) -> dict[str, list[int]]:
+        try:
+            metadata = self._producer.list_topics(topic, timeout=_LIMIT_S)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            raise RetryableSinkError(f"the brokers did not say which partitions there are: {reason}") from None
+        return {name: sorted(about.partitions) for name, about in metadata.topics.items()}

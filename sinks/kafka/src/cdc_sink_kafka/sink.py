@@ -18,7 +18,7 @@ from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.headers import Header, Headers
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.outbox import Outbox
-from cdc_sink_kafka.partitions import partitions_of
+from cdc_sink_kafka.partitions import Partitions
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
 from cdc_sink_kafka.sizes import Sizes
 from cdc_sink_kafka.topics import Topics
@@ -45,6 +45,7 @@ class KafkaSink(Sink):
         self._topics = Topics(context.topics(self._options.topic_prefix), name=self._options.topic_name)
         self._outbox: Outbox | None = None
         self._marks: Outbox | None = None
+        self._partitions: Partitions | None = None
         self._sizes: Sizes | None = None
         self._headers: Headers | None = None
         self._messages = 0
@@ -105,10 +106,11 @@ class KafkaSink(Sink):
     def emit_resolved(self, timestamp: Timestamp) -> None:
         """Return when every partition that a topic of the changefeed has now holds the mark, under no key."""
         self._require_open()
-        if self._marks is None:
+        if self._marks is None or self._partitions is None:
             self._marks = self._new_outbox({})
+            self._partitions = Partitions(self._marks.producer)
         headers = list(Headers(self._options).constant)
-        for topic, partitions in partitions_of(self._marks.producer, self._all_topics).items():
+        for topic, partitions in self._partitions.of(self._all_topics).items():
             payload = self.context.encoder.encode_resolved(topic, timestamp)
             for partition in partitions:
                 self._marks.send_one(topic, value=payload, partition=partition, headers=headers)
@@ -159,7 +161,7 @@ class KafkaSink(Sink):
         for outbox in (self._outbox, self._marks):
             if outbox is not None:
                 outbox.close()
-        self._outbox = self._marks = self._sizes = None
+        self._outbox = self._marks = self._partitions = self._sizes = None
         self._messages = self._bytes = 0
 
     def _require_open(self) -> None:
