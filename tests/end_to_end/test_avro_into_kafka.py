@@ -1,0 +1,44 @@
+"""Avro in Kafka, read as a consumer of Confluent's reads it: every transaction whole, every version there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cdc_testing.avro_decoding import avro_decoder
+from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
+from cdc_testing.counts import Counts
+from cdc_testing.kafka_fixtures import Kafka, Registry
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.runs import Feed, eventually
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_books_balance_at_every_cut_that_a_consumer_makes(
+    database: str,
+    tmp_path: Path,
+    kafka_broker: Kafka,
+    schema_registry: Registry,
+    topic_prefix: str,
+    kept_spark: KeptSpark,
+    counts: Counts,
+) -> None:
+    options = {
+        "topic_prefix": topic_prefix,
+        "topic_partitions": 3,
+        "max_step_bytes": "64kB",
+        "confluent_schema_registry": schema_registry.url,
+    }
+    sink = f"kafka://{kafka_broker.bootstrap_servers}"
+    open_bank(database)
+    with Feed(tmp_path, database, TABLES, sink=sink, options=options, format_="avro") as feed:
+        with Bank(database, pause_s=0.02) as bank:
+            eventually("transactions", lambda: bank.transactions >= 50)
+            feed.once(kept_spark)
+            eventually("more transactions", lambda: bank.transactions >= 400)
+        feed.once(kept_spark)
+    with avro_decoder(schema_registry.url) as decode:
+        found = assert_faithful_kafka(kafka_broker.bootstrap_servers, database, prefix=topic_prefix, decode=decode)
+    assert found.cuts > 100, "one for each transaction after the scan"
+    counts(rows=found.rows, marks=found.marks, cuts=found.cuts)
