@@ -85,6 +85,8 @@ def producer_properties(options: KafkaOptions) -> dict[str, Any]:
         "delivery.report.only.error": True,
         # a message that times out is not covered by the guarantee below, others would land behind it
         "message.timeout.ms": 0,
+        # rows come in bursts, and small batches cost the broker more than its messages do; a flush waits for none of it
+        "linger.ms": 50,
         **config.properties(),
     }
     if config.RequiredAcks == "all":
