@@ -43,7 +43,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 _JAVA = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """As Kafka's own `connect-standalone` starts it."""
-_POLL_S = 0.25
+_POLL_S = 1.0
 _STOP_LIMIT_S = 60.0
 
 
