@@ -21,7 +21,7 @@ def check_source(job: Job) -> list[TableSchema]:
 def check_encoder(job: Job, schemas: Sequence[TableSchema]) -> None:
     """Return when rows of *schemas* can be encoded. Raises: ConfigError when they cannot."""
     with closing(_for_tables(job, schemas).open_sink()) as sink:
-        job.open_encoder().check([(schema, sink.topic(schema.name)) for schema in schemas])
+        job.open_encoder().check([(sink.payload(schema), sink.topic(schema.name)) for schema in schemas])
 
 
 def check_sink(job: Job, schemas: Sequence[TableSchema]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from cdc_core.encoder import Encoder
 from cdc_core.messages import TopicNames
 from cdc_core.rows import RowBatch
-from cdc_core.schema import TableName
+from cdc_core.schema import TableName, TableSchema
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["Flushed", "Sink", "SinkContext", "SliceInfo"]
@@ -81,6 +81,13 @@ class Sink(ABC):
     @abstractmethod
     def topic(self, table: TableName) -> str:
         """Return the topic that rows of *table* go to, as the destination knows it. Connects to nothing."""
+
+    def payload(self, schema: TableSchema) -> TableSchema:
+        """Return the shape that rows of *schema* have for the encoder: the same, unless the sink takes columns out.
+
+        Connects to nothing. Raises: ConfigError when the options ask for a column that the table does not have.
+        """
+        return schema
 
     @abstractmethod
     def prepare(self) -> None:

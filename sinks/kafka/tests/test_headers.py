@@ -126,7 +126,7 @@ def test_a_delete_has_the_headers_of_the_row_before_where_that_is_known(
         ({}, "id", "column id of table public.orders is part of its key, and cannot be headers"),
     ],
 )
-def test_a_column_that_cannot_be_headers_stops_the_changefeed(
+def test_a_column_that_cannot_be_headers_is_refused_before_a_run_and_stops_a_running_one(
     extra: dict[str, Any],
     option: str,
     sentence: str,
@@ -135,9 +135,14 @@ def test_a_column_that_cannot_be_headers_stops_the_changefeed(
     first_slice: SliceInfo,
 ) -> None:
     sink = open_sink({"headers_json_column_name": option})
+    batch = rows([1], extra=extra)
+    if "holds no JSON object" not in sentence:
+        with pytest.raises(ConfigError) as before:
+            sink.payload(batch.schema)
+        assert str(before.value) == sentence
     sink.begin(first_slice)
     with pytest.raises(TerminalSinkError) as refused:
-        sink.emit(rows([1], extra=extra))
+        sink.emit(batch)
     assert str(refused.value) == sentence
 
 

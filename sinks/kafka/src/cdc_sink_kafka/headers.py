@@ -32,11 +32,31 @@ class Headers:
         """The headers that every message has, those of resolved marks too."""
         self._reduced: dict[int, tuple[TableSchema, TableSchema]] = {}
 
+    def shape(self, schema: TableSchema) -> TableSchema:
+        """Return *schema* without the column of headers. Raises: ConfigError when that column cannot be headers."""
+        column = self._column
+        if column is None:
+            return schema
+        if column not in {known.name for known in schema.columns}:
+            raise ConfigError(
+                f"table {schema.name} has no column '{column}', which the option headers_json_column_name names: add"
+                " it, or put the table into a changefeed of its own"
+            )
+        if column in schema.primary_key:
+            raise ConfigError(f"column {column} of table {schema.name} is part of its key, and cannot be headers")
+        type_ = schema.column(column).type
+        if type_.kind is not Kind.JSON:
+            raise ConfigError(
+                f"column {column} of table {schema.name} has the type {type_.source}, and only JSON can"
+                " be headers: change the type, or the option headers_json_column_name"
+            )
+        return replace(schema, columns=tuple(kept for kept in schema.columns if kept.name != column))
+
     def payload(self, rows: RowBatch) -> RowBatch:
         """Return *rows* without the column of headers. Raises: TerminalSinkError when the table has none."""
         if self._column is None:
             return rows
-        schema = self._without_column(rows.schema, self._column)
+        schema = self._without_column(rows.schema)
         columns = {name: rows.column(name) for name in ("op", "updated", "mvcc", "key") if name in _names(rows)}
         for name in ("after", "before"):
             if name in _names(rows):
@@ -87,25 +107,15 @@ class Headers:
             )
         return [(name, _bytes(entry)) for name, entry in value.items()]
 
-    def _without_column(self, schema: TableSchema, column: str) -> TableSchema:
+    def _without_column(self, schema: TableSchema) -> TableSchema:
         known = self._reduced.get(id(schema))
         if known is not None:
             return known[1]
-        if column not in {known.name for known in schema.columns}:
-            raise TerminalSinkError(
-                f"table {schema.name} has no column '{column}', which the option headers_json_column_name names: add"
-                " it, or put the table into a changefeed of its own"
-            )
-        if column in schema.primary_key:
-            raise TerminalSinkError(f"column {column} of table {schema.name} is part of its key, and cannot be headers")
-        type_ = schema.column(column).type
-        if type_.kind is not Kind.JSON:
-            raise TerminalSinkError(
-                f"column {column} of table {schema.name} has the type {type_.source}, and only JSON can"
-                " be headers: change the type, or the option headers_json_column_name"
-            )
         same = next((reduced for whole, reduced in self._reduced.values() if whole == schema), None)
-        reduced = same or replace(schema, columns=tuple(kept for kept in schema.columns if kept.name != column))
+        try:
+            reduced = same or self.shape(schema)
+        except ConfigError as error:
+            raise TerminalSinkError(str(error)) from None
         if len(self._reduced) >= _MOST_KEPT:
             self._reduced.clear()
         self._reduced[id(schema)] = (schema, reduced)

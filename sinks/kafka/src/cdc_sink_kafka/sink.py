@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdc_core.errors import TerminalSinkError
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
-from cdc_core.schema import TableName
+from cdc_core.schema import TableName, TableSchema
 from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.timestamp import Timestamp
 from cdc_sink_kafka.admin import Administrator
@@ -62,6 +62,10 @@ class KafkaSink(Sink):
         Headers(self._options)
         with self._administrator() as administrator:
             administrator.check(producer_properties(self._options), self._all_topics)
+
+    def payload(self, schema: TableSchema) -> TableSchema:
+        """Return *schema* without the column whose entries become headers."""
+        return Headers(self._options).shape(schema)
 
     def prepare(self) -> None:
         """Make the topics that are missing, if `create_kafka_topics` is explicit."""
