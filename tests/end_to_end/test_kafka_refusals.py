@@ -64,7 +64,7 @@ def test_a_broker_out_of_reach_is_named(complaint: Complaint) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_refused_without_telling_it(
-    secured_broker: KafkaBroker, complaint: Complaint, mechanism: str
+    secured_broker: KafkaBroker, complaint: Complaint, tmp_path: Path, mechanism: str
 ) -> None:
     address = secured_broker.address("SASL_PLAINTEXT")
     said = complaint(
@@ -74,6 +74,14 @@ def test_a_wrong_password_is_refused_without_telling_it(
     assert said.startswith(f"sink 'kafka' cannot connect to {address}: ")
     assert "uthentication" in said
     assert said.endswith("; check the sasl options")
+    run = [sys.executable, "-m", "cdc_core", "run", str(tmp_path / "feed.toml"), "--state", str(tmp_path / "state")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"error: {said}"
+    kept = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    for form in (WRONG, quote(WRONG, safe=""), quote(WRONG)):
+        assert form not in done.stdout + done.stderr
+        assert not [content for content in kept if form.encode() in content]
 
 
 def test_a_topic_that_is_missing_where_none_is_created_is_named(

@@ -1,0 +1,116 @@
+"""A whole run into a broker that demands TLS and a password: rows arrive, and the password is nowhere to be read."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker
+from cdc_testing.counts import Counts
+from cdc_testing.fixtures import fresh_database
+from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER
+from cdc_testing.kafka_reading import Message, read_topics
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.runs import Feed
+
+from cdc_core import Timestamp
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka_security")]
+
+ROWS = 500
+DELETED = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What is there after the runs."""
+
+    feed: Feed
+    messages: list[Message]
+
+    def rows(self) -> list[tuple[bytes, Message]]:
+        """Return the messages that have keys, with them."""
+        return [(message.key, message) for message in self.messages if message.key is not None]
+
+
+@pytest.fixture(scope="module")
+def scene(
+    kept_spark: KeptSpark,
+    postgres_server: EmbeddedPostgres,
+    secured_broker: KafkaBroker,
+    certificates: Certificates,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Scene]:
+    """A run in a process of its own for the table, and one for rows that were deleted, as rows without an envelope."""
+    ca = quote(base64.b64encode(certificates.ca.read_bytes()).decode(), safe="")
+    sink = (
+        f"kafka://{secured_broker.address('SASL_SSL')}?tls_enabled=true&ca_cert={ca}&sasl_enabled=true"
+        f"&sasl_mechanism=SCRAM-SHA-512&sasl_user={KAFKA_USER}&sasl_password={quote(KAFKA_PASSWORD, safe='')}"
+    )
+    options = {
+        "envelope": "row",
+        "updated": False,
+        "topic_prefix": "secure-",
+        "kafka_sink_config": {"Compression": "ZSTD"},
+        "extra_headers": {"origin": "shop"},
+        "header_table": "table",
+        "header_updated": "updated",
+    }
+    with fresh_database(postgres_server) as uri, psycopg.connect(uri, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, note text)")
+        connection.execute("INSERT INTO orders SELECT n, 'order ' || n FROM generate_series(1, %s) n", [ROWS])
+        with Feed(tmp_path_factory.mktemp("feed"), uri, ["orders"], sink=sink, options=options) as feed:
+            feed.once()
+            connection.execute("DELETE FROM orders WHERE id <= %s", [DELETED])
+            feed.once(kept_spark)
+            yield Scene(feed=feed, messages=read_topics(secured_broker.bootstrap_servers, ["secure-orders"]))
+
+
+def test_every_row_arrives_through_tls_and_scram(scene: Scene, counts: Counts) -> None:
+    rows = [(json.loads(key), json.loads(row.value)) for key, row in scene.rows() if row.value is not None]
+    assert sorted(rows, key=itemgetter(0)) == [([n], {"id": n, "note": f"order {n}"}) for n in range(1, ROWS + 1)]
+    marks = [message for message in scene.messages if message.key is None]
+    assert {message.partition for message in marks} == {0, 1, 2}
+    counts(rows=len(scene.rows()), marks=len(marks))
+
+
+def test_a_deleted_row_is_a_tombstone_behind_the_row(scene: Scene, counts: Counts) -> None:
+    tombstones = [(key, message) for key, message in scene.rows() if message.value is None]
+    assert sorted(json.loads(key) for key, _ in tombstones) == [[n] for n in range(1, DELETED + 1)]
+    for key, tombstone in tombstones:
+        (row,) = (row for other, row in scene.rows() if other == key and row.value is not None)
+        assert row.partition == tombstone.partition
+        assert row.offset < tombstone.offset
+    counts(tombstones=len(tombstones))
+
+
+def test_rows_have_the_headers_that_were_asked_for(scene: Scene) -> None:
+    for _, message in scene.rows():
+        headers = dict(message.headers)
+        assert headers["origin"] == b"shop"
+        table = headers["table"]
+        assert table is not None
+        assert table.endswith(b".public.orders")
+        updated = headers["updated"]
+        assert updated is not None
+        assert Timestamp.parse(updated.decode()) > Timestamp()
+
+
+def test_the_password_is_in_no_log_and_no_state(scene: Scene) -> None:
+    forms = {KAFKA_PASSWORD.encode(), quote(KAFKA_PASSWORD, safe="").encode(), quote(KAFKA_PASSWORD).encode()}
+    files = [path for path in scene.feed.directory.rglob("*") if path.is_file() and path != scene.feed.toml]
+    assert scene.feed.log_path in files
+    assert [path for path in files for form in forms if form in path.read_bytes()] == []
+    with sqlite3.connect(next(scene.feed.state.glob("*.sqlite"))) as store:
+        dump = "\n".join(store.iterdump())
+    store.close()
+    assert "kafka://127.0.0.1" in dump
+    assert not [form for form in forms if form.decode() in dump]
