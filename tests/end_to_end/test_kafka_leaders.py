@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_sink_kafka.demo.servers import KafkaCluster
+from cdc_sink_kafka.demo.servers import KafkaBroker, KafkaCluster
 from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
 from cdc_testing.counts import Counts
 from cdc_testing.fixtures import fresh_database
@@ -20,6 +21,7 @@ from cdc_testing.kafka_validation import DecodedRow, decode_json, validate_kafka
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import Sql, clock, writing
 from cdc_testing.runs import Feed
+from cdc_testing.sockets import unread
 from cdc_testing.validators import OrderValidator, VersionValidator
 
 from cdc_core import Timestamp
@@ -29,6 +31,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka_leaders")]
 TOPICS = [*(table.partition(".")[2] for table in TABLES), "hot"]
 OPTIONS = {"topic_partitions": 3, "topic_replication_factor": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
 KILLS = 3
+PATIENCE_S = 0.5
+SOME_ROWS = 2000
+"""Bytes of a produce request that is more than what brokers ask each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,23 @@ class Ordeal:
 def reach(feed: Feed, follower: Follower, timestamp: Timestamp) -> None:
     """Return when the consumer has every partition up to *timestamp*."""
     feed.until(f"all up to {timestamp}", lambda: follower.cut() >= timestamp)
+
+
+def kill_with_rows_unread(feed: Feed, broker: KafkaBroker) -> None:
+    """Kill *broker* while rows lie at its door: they must be sent again, to another, and in the same order."""
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+
+    def caught() -> bool:
+        broker.pause()
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if max(unread(port).values(), default=0) >= SOME_ROWS:
+                return True
+        broker.resume()
+        return False
+
+    feed.until("rows on their way", caught)
+    broker.kill()
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +100,7 @@ def ordeal(
                     place = next(place for place in follower.places if place[0] == "hot")
                     leader = cluster.leader(*place)
                     assert leader is not None
-                    leader.kill()
+                    kill_with_rows_unread(feed, leader)
                     reach(feed, follower, clock(uri))  # two brokers are enough
                     moves += cluster.leader(*place) is not leader
                     leader.start()
