@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka as kafka
 import psycopg
 import pytest
 from cdc_testing.bank import TABLES, Bank, open_bank
@@ -16,8 +17,9 @@ from cdc_testing.imports import ROOT
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import add_partitions
 from cdc_testing.postgres import clock
-from cdc_testing.runs import Feed
+from cdc_testing.runs import Feed, eventually
 
+EXAMPLE = ROOT / "docs" / "examples" / "consume_resolved.py"
 TOPICS = ("accounts", "closed")
 _RECORD = """
 CREATE TABLE history (seq bigserial PRIMARY KEY, tx text, name text, id bigint, row jsonb);
@@ -79,7 +81,7 @@ def states(connection: psycopg.Connection[Any]) -> dict[int, int]:
 
 
 def example() -> Any:
-    spec = importlib.util.spec_from_file_location("consume_resolved", ROOT / "docs/examples/consume_resolved.py")
+    spec = importlib.util.spec_from_file_location("consume_resolved", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -87,21 +89,31 @@ def example() -> Any:
     return module
 
 
+class FewAtATime(kafka.Consumer):
+    """Hands out so few messages at a time that partitions with much to read are far apart."""
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[kafka.Message]:
+        return super().consume(min(num_messages, 100), timeout)
+
+
 class Consumer:
     """The example's reader, and what it makes of the changes; `cuts` are the digests of its states."""
 
-    def __init__(self, brokers: str, prefix: str) -> None:
+    def __init__(self, brokers: str, prefix: str, *, group: str) -> None:
         self.cuts: list[int] = []
         self.rows = 0
+        self.partitions: set[tuple[str, int]] = set()
         self.last = ""
-        self._brokers, self._prefix = brokers, prefix
+        self._brokers, self._prefix, self._group = brokers, prefix, prefix + group
         self._state = State()
+        self._module = example()
+        self._module.Consumer = FewAtATime
         self.restart()
 
     def restart(self) -> None:
         """Begin anew behind the last cut that was applied, as a process does whose predecessor died."""
         topics = [self._prefix + topic for topic in TOPICS]
-        self._reader = example().ResolvedReader(self._brokers, topics, group=f"{self._prefix}reader", after=self.last)
+        self._reader = self._module.ResolvedReader(self._brokers, topics, group=self._group, after=self.last)
 
     def read(self) -> None:
         rows = self._reader.poll(timeout_s=0.05)
@@ -120,11 +132,25 @@ class Consumer:
         self.read()
         return self.last >= target
 
+    def has_rows_of(self, partition: tuple[str, int]) -> bool:
+        self.read()
+        return partition in self.partitions
+
     def _apply(self, rows: Iterable[Any]) -> None:
         for row in rows:
             self.rows += 1
+            self.partitions.add(row.place)
             (id_,) = json.loads(row.key)
             self._state.put(row.topic.removeprefix(self._prefix), id_, row.after)
+
+
+def assert_true_to(had: Mapping[int, int], cuts: Sequence[int], *, least: int) -> None:
+    """See that *cuts* are states that the database had, in their order, up to the last one, and *least* at least."""
+    order = [had.get(cut, -1) for cut in cuts]
+    assert -1 not in order, f"{order.count(-1)} of {len(order)} cuts are no states that the database had"
+    assert order == sorted(order), "a later cut is an earlier state"
+    assert order[-1] == max(had.values())
+    assert len(set(order)) >= least
 
 
 @pytest.mark.slow
@@ -137,18 +163,18 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
         record(connection)
         sink = f"kafka://{brokers}?topic_prefix={topic_prefix}&topic_partitions=2"
         with Feed(tmp_path, database, TABLES, sink=sink) as feed:
-            consumer = Consumer(brokers, topic_prefix)
-            with Bank(database) as bank:
+            consumer = Consumer(brokers, topic_prefix, group="follower")
+            with Bank(database):
 
                 def go_on(what: str) -> None:
-                    cuts, transactions = len(consumer.cuts) + 8, bank.transactions + 200
-                    feed.until(
-                        f"cuts after {what}", lambda: consumer.has_cuts(cuts) and bank.transactions >= transactions
-                    )
+                    cuts = len(consumer.cuts) + 8
+                    feed.until(f"cuts after {what}", lambda: consumer.has_cuts(cuts))
 
                 feed.start()
                 go_on("the start")
                 add_partitions(brokers, f"{topic_prefix}accounts", 5)
+                new = (f"{topic_prefix}accounts", 4)
+                feed.until("rows of a new partition", lambda: consumer.has_rows_of(new))
                 go_on("partitions were added")
                 consumer.restart()
                 go_on("the consumer was started again")
@@ -159,9 +185,7 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
             feed.until("the last transaction", lambda: consumer.has(target))
             feed.stop()
         had = states(connection)
-    order = [had.get(cut) for cut in consumer.cuts]
-    assert None not in order, f"{order.count(None)} of {len(order)} cuts are no states that the database had"
-    assert order == sorted(order, key=lambda number: number or 0), "a later cut is an earlier state"
-    assert order[-1] == max(had.values())
-    assert len(set(order)) > 20
-    assert consumer.rows > bank.transactions
+    assert_true_to(had, consumer.cuts, least=20)
+    late = Consumer(brokers, topic_prefix, group="late")
+    eventually("the end of the topics", lambda: late.has(target))
+    assert_true_to(had, late.cuts, least=3)
