@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cdc_sink_kafka.client_log import ClientLog
+from cdc_sink_kafka.client_log import ClientLog, plain
 from cdc_sink_kafka.failures import Failure, sink_error
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.outbox import Outbox
@@ -117,3 +117,23 @@ def test_librdkafka_takes_the_properties(uri: str, values: dict[str, Any]) -> No
     options = parse_options(KafkaOptions, values, owner="sink 'kafka'")
     properties = client_properties(uri, options, changefeed="f") | producer_properties(options)
     Producer({**properties, **ClientLog().properties()})
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused (after 0ms in state CONNECT,"
+            " 29 identical error(s) suppressed)",
+            "Connect to ipv4#127.0.0.1:1 failed: Connection refused",
+        ),
+        (
+            "sasl_ssl://b.example.com:9093/2: SASL authentication error: Authentication failed (after 12ms in state"
+            " AUTH_REQ)",
+            "SASL authentication error: Authentication failed",
+        ),
+        ("1/1 brokers are down", "1/1 brokers are down"),
+    ],
+)
+def test_what_librdkafka_says_is_shown_without_its_internals(text: str, shown: str) -> None:
+    assert plain(text) == shown

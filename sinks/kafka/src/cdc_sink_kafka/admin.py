@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -16,7 +15,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_core.errors import ConfigError, RetryableSinkError
-from cdc_sink_kafka.client_log import ClientLog
+from cdc_sink_kafka.client_log import ClientLog, plain
 from cdc_sink_kafka.options import KafkaOptions
 
 __all__ = ["Administrator"]
@@ -109,7 +108,7 @@ class Administrator:
         try:
             producer = Producer({**self._properties, **producer_properties, **self._log.properties()})
         except KafkaException as error:
-            reason = _plain(error.args[0].str()).removeprefix("Failed to create producer: ")
+            reason = plain(error.args[0].str()).removeprefix("Failed to create producer: ")
             raise ConfigError(f"sink 'kafka': librdkafka does not take its properties: {reason}") from None
         deadline = time.monotonic() + _CHECK_LIMIT_S
         ask_s = _ASK_S
@@ -118,16 +117,14 @@ class Administrator:
                 producer.list_topics(timeout=ask_s)  # of all topics: to ask for one could create it
                 return
             except KafkaException as error:
-                reason = _plain(error.args[0].str())
+                reason = plain(error.args[0].str())
             ask_s *= 1.5  # there may be very many
             producer.poll(0)
             for code, remedy in _HOPELESS.items():
                 if code in self._log.codes:
-                    raise ConfigError(
-                        f"sink 'kafka' cannot connect to {brokers}: {_plain(self._log.trouble())}; {remedy}"
-                    )
+                    raise ConfigError(f"sink 'kafka' cannot connect to {brokers}: {self._log.trouble()}; {remedy}")
             if time.monotonic() > deadline:
-                reason = _plain(self._log.trouble()) or reason
+                reason = self._log.trouble() or reason
                 raise ConfigError(
                     f"sink 'kafka' cannot connect to {brokers}: {reason}; check the address, tls_enabled, and that the"
                     " brokers run"
@@ -177,11 +174,5 @@ def _error_of(future: Future[Any]) -> KafkaError | None:
 
 def _refusal(error: KafkaError, what: str) -> ConfigError | RetryableSinkError:
     if error.code() in _RETRYABLE:
-        return RetryableSinkError(f"{what}: {_plain(error.str())}")
-    return ConfigError(f"{what}: {_plain(error.str())}")
-
-
-def _plain(text: str) -> str:
-    """Return what librdkafka says without its own names of connections and threads."""
-    text = re.sub(r"^(\w+://)?[^\s:]+:\d+/(bootstrap|\d+): ", "", text.strip())
-    return re.sub(r" \(after \d+ms in state \w+[^)]*\)", "", text).rstrip(".")
+        return RetryableSinkError(f"{what}: {plain(error.str())}")
+    return ConfigError(f"{what}: {plain(error.str())}")

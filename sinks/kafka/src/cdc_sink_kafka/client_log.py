@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from confluent_kafka import KafkaError
 
-__all__ = ["ClientLog"]
+__all__ = ["ClientLog", "plain"]
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ _TELLING = (
     KafkaError._ALL_BROKERS_DOWN,
 )
 """Errors of connections, the most telling first."""
+_CONNECTION = re.compile(r"^(\w+://)?[^\s:]+:\d+/(bootstrap|\d+): ")
+_DETAILS = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 
 
 class ClientLog:
@@ -55,10 +58,15 @@ class ClientLog:
         self._troubles.clear()
 
     def _on_error(self, error: KafkaError) -> None:
-        text = error.str()
+        text = plain(error.str())
         if error.code() not in self._troubles:
             log.log(self._level, "Kafka: %s", text)
         self._troubles[error.code()] = text
+
+
+def plain(text: str) -> str:
+    """Return what librdkafka says without its own names of connections and threads."""
+    return _DETAILS.sub("", _CONNECTION.sub("", text.strip())).rstrip(".")
 
 
 class _Worthwhile(logging.Filter):
