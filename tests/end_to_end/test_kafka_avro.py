@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka_servers")]
+pytestmark = pytest.mark.slow
 
 STEPS = [
     ("ALTER TABLE items ADD COLUMN b int", "INSERT INTO items VALUES (2, 'two', 2, 22)"),

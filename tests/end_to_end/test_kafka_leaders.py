@@ -26,11 +26,11 @@ from cdc_testing.validators import OrderValidator, VersionValidator
 
 from cdc_core import Timestamp
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka_leaders")]
+pytestmark = pytest.mark.slow
 
 TOPICS = [*(table.partition(".")[2] for table in TABLES), "hot"]
 OPTIONS = {"topic_partitions": 3, "topic_replication_factor": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
-KILLS = 3
+KILLS = 2
 PATIENCE_S = 0.5
 SOME_ROWS = 2000
 """Bytes of a produce request that is more than what brokers ask each other."""

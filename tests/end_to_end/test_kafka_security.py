@@ -23,7 +23,7 @@ from cdc_testing.runs import Feed
 
 from cdc_core import Timestamp
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka_security")]
+pytestmark = pytest.mark.slow
 
 ROWS = 500
 DELETED = 10
