@@ -146,6 +146,23 @@ def test_a_column_that_cannot_be_headers_is_refused_before_a_run_and_stops_a_run
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize(
+    "text", ['{"a\\u0000b": "x"}', '{"\\ud800": "x"}', '{"a": "\\udc00"}', '{"a": [{"\\ud800": 1}]}']
+)
+def test_characters_that_no_header_can_have_stop_the_changefeed_and_name_the_row(
+    text: str, open_sink: Callable[..., KafkaSink], rows: Callable[..., RowBatch], first_slice: SliceInfo
+) -> None:
+    sink = open_sink({"headers_json_column_name": "meta"})
+    sink.begin(first_slice)
+    with pytest.raises(TerminalSinkError, match=r"no header can have.* in the row with key \{'id': 8\}"):
+        sink.emit(rows([7, 8], extra={"meta": (JSON, ["{}", text])}))
+
+
+def test_an_extra_header_is_named_without_the_character_0(open_sink: Callable[..., KafkaSink]) -> None:
+    with pytest.raises(ConfigError, match="has a character that no header can have"):
+        open_sink({"extra_headers": {"a\0b": "x"}}).check()
+
+
 def test_an_extra_header_must_be_a_text(open_sink: Callable[..., KafkaSink]) -> None:
     with pytest.raises(ConfigError, match="the header 'n' of extra_headers must be a text, not 5"):
         open_sink({"extra_headers": {"n": 5}}).check()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.admin import Administrator
+from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_sink_kafka.sink import KafkaSink
 
 from cdc_core import RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError
@@ -146,3 +147,55 @@ def test_messages_of_almost_the_buffer_go_through_one_after_the_other(
     sink.emit(rows(range(20), texts=["b" * 65_000] * 20))
     sink.flush()
     assert len(received()) == 20
+
+
+def test_messages_that_are_refused_one_by_one_for_their_size_stop_the_changefeed(
+    open_sink: Callable[..., KafkaSink],
+    create_topic: Callable[..., None],
+    rows: Callable[..., RowBatch],
+    first_slice: SliceInfo,
+) -> None:
+    create_topic(1, max_message_bytes="3000")
+    raised: list[Exception] = []
+    for _ in range(2):
+        sink = open_sink({"kafka_sink_config": {"RequiredAcks": "ONE"}})
+        sink.begin(first_slice)
+        sink.emit(rows([1, 2], texts=["b" * 4000] * 2))
+        with pytest.raises((RetryableSinkError, TerminalSinkError)) as refused:
+            sink.flush()
+        raised.append(refused.value)
+        sink.close()
+    assert isinstance(raised[-1], TerminalSinkError)
+    assert "the row with key {'id': 1} of table public.orders has 4035 bytes" in str(raised[-1])
+
+
+def test_a_message_too_large_by_its_headers_names_table_key_and_size(
+    open_sink: Callable[..., KafkaSink], rows: Callable[..., RowBatch], first_slice: SliceInfo
+) -> None:
+    sink = open_sink({"extra_headers": {"h": "x" * 2000}, "kafka_sink_config": {"Flush": {"MaxBytes": 2000}}})
+    sink.begin(first_slice)
+    with pytest.raises(TerminalSinkError) as refused:
+        sink.emit(rows([5]))
+    assert str(refused.value) == (
+        "the message of the row with key {'id': 5} of table public.orders has 2042 bytes, and Flush.MaxBytes in"
+        " kafka_sink_config allows 2000: raise that, or leave the table out"
+    )
+
+
+def test_keys_and_headers_fill_the_buffer_too(
+    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], rows: Callable[..., RowBatch]
+) -> None:
+    options = {"buffer_size": "1MB", "extra_headers": {"h": "x" * 1000}, "flush_timeout": "2s"}
+    sink = sink_of(own_broker.bootstrap_servers, options)
+    sink.prepare()
+    sink.emit(rows([1]))
+    sink.flush()
+    batch = rows(range(500))
+    own_broker.pause()
+    try:
+        sink.emit(batch)
+        sink.emit(batch)
+        with pytest.raises(RetryableSinkError, match="no message was acknowledged"):
+            sink.emit(batch)
+    finally:
+        own_broker.resume()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cdc_core.errors import ConfigError, TerminalSinkError
@@ -15,9 +17,23 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import Kind, TableSchema
 from cdc_sink_kafka.options import KafkaOptions
 
-__all__ = ["Header", "Headers"]
+__all__ = ["Header", "Headers", "sizes_of"]
 
 Header = tuple[str, bytes | None]
+
+_ROOM = 5
+"""Bytes that a header takes beside its name and value, at most, unless it is very long."""
+
+
+def sizes_of(headers: Sequence[list[Header]]) -> npt.NDArray[np.int64]:
+    """Return how many bytes the headers of each message take."""
+    if headers and headers[0] is headers[-1]:  # all share one list
+        return np.full(len(headers), _size_of(headers[0]), np.int64)
+    return np.fromiter(map(_size_of, headers), np.int64, len(headers))
+
+
+def _size_of(headers: list[Header]) -> int:
+    return sum(len(name) + len(value or b"") + _ROOM for name, value in headers)
 
 
 class Headers:
@@ -105,7 +121,14 @@ class Headers:
                 f" JSON object in the row with key {rows.column('key')[index].as_py()}: correct the row, or name"
                 " another column"
             )
-        return [(name, _bytes(entry)) for name, entry in value.items()]
+        try:
+            return [(_usable(name), _bytes(entry)) for name, entry in value.items()]
+        except ValueError:
+            raise TerminalSinkError(
+                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds a"
+                " character that no header can have, zero in a name or half of a surrogate pair, in the row with key"
+                f" {rows.column('key')[index].as_py()}: correct the row, or name another column"
+            ) from None
 
     def _without_column(self, schema: TableSchema) -> TableSchema:
         known = self._reduced.get(id(schema))
@@ -130,8 +153,21 @@ def _constant(options: KafkaOptions) -> tuple[Header, ...]:
     for name, value in (options.extra_headers or {}).items():
         if not isinstance(value, str):
             raise ConfigError(f"sink 'kafka': the header '{name}' of extra_headers must be a text, not {value!r}")
-        found.append((name, value.encode()))
+        try:
+            found.append((_usable(name), value.encode()))
+        except ValueError:
+            raise ConfigError(
+                f"sink 'kafka': the header {name!r} of extra_headers has a character that no header can have"
+            ) from None
     return tuple(found)
+
+
+def _usable(name: str) -> str:
+    """Return *name*. Raises: ValueError for one that confluent-kafka would cut short, or crash on."""
+    if "\0" in name:
+        raise ValueError("a name of a header cannot hold the character 0")
+    name.encode()
+    return name
 
 
 def _names(rows: RowBatch) -> Sequence[str]:

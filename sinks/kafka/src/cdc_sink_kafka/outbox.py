@@ -44,6 +44,8 @@ class Outbox:
         self._log = log
         self._reports = Reports()
         self._error: CdcError | None = None
+        self._uncounted = 0
+        self._most_uncounted = properties["queue.buffering.max.kbytes"] * 1024
         self._producer = Producer({**properties, **log.properties(), "on_delivery": self._reports.on_delivery})
 
     @property
@@ -66,6 +68,16 @@ class Outbox:
             if not all(message.pop("_error", None) for message in messages):
                 raise ContractError("confluent-kafka queued a message behind one that it refused")
             self._refused(error, topic, messages[0]["key"])
+
+    def make_room(self, nbytes: int) -> None:
+        """Return when the buffer has room for *nbytes* of keys and headers. Raises: as `send`.
+
+        librdkafka counts values only. So after a whole buffer of others everything leaves before more comes.
+        """
+        self._uncounted += nbytes
+        if self._uncounted > self._most_uncounted:
+            self._await(0, self._producer.flush)
+            self._uncounted = nbytes
 
     def send_each(
         self,

@@ -15,7 +15,7 @@ from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.timestamp import Timestamp
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.client_log import ClientLog
-from cdc_sink_kafka.headers import Header, Headers
+from cdc_sink_kafka.headers import Header, Headers, sizes_of
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.outbox import Outbox
 from cdc_sink_kafka.partitions import Partitions
@@ -87,9 +87,11 @@ class KafkaSink(Sink):
             self._outbox, self._sizes, self._headers = self._open()
         payload = self._headers.payload(rows)
         batch = self.context.encoder.encode(payload, topic=self.topic(rows.schema.name))
-        self._bytes += self._sizes.watch(rows, batch)
-        self._messages += len(batch)
         headers = self._headers.of(rows, batch)
+        sizes = None if headers is None else sizes_of(headers)
+        self._bytes += self._sizes.watch(rows, batch, sizes)
+        self._messages += len(batch)
+        self._outbox.make_room(batch.key.nbytes + (0 if sizes is None else int(sizes.sum())))
         if headers is None:
             for start in range(0, len(batch), _CHUNK):
                 keys, values = batch.key.slice(start, _CHUNK), batch.value.slice(start, _CHUNK)

@@ -49,22 +49,26 @@ class Sizes:
         self._limits = limits
         self._option, self._most = min(options.items(), key=lambda option: option[1])
         self._suspects: deque[_Suspects] = deque(maxlen=_MOST_SUSPECTS)
+        self._one_by_one = any(_split.get((brokers, topic), 0) == limit for topic, limit in limits.items())
 
     def properties(self, wanted: int | None) -> dict[str, int]:
         """Return what keeps batches, of *wanted* bytes if it were for the user, so small that no topic refuses them."""
-        if any(_split.get((self._brokers, topic), 0) == limit for topic, limit in self._limits.items()):
+        if self._one_by_one:
             return {"batch.num.messages": 1}
         limits = [limit - _ROOM for limit in self._limits.values() if limit is not None]
         smallest = min([*limits, _DEFAULT_BATCH if wanted is None else wanted])
         return {"batch.size": max(1, smallest)}
 
-    def watch(self, rows: RowBatch, batch: MessageBatch) -> int:
+    def watch(self, rows: RowBatch, batch: MessageBatch, headers: npt.NDArray[np.int64] | None = None) -> int:
         """Return the bytes of keys and values of *batch*; its large messages are remembered until `forget`.
 
-        Raises: TerminalSinkError for one that is too large to be sent at all.
+        *headers* are the bytes of each message's headers. Raises: TerminalSinkError for a message that is too large to
+        be sent at all.
         """
         nbytes = _lengths(batch.value) + _lengths(batch.key)
         total = int(nbytes.sum())
+        if headers is not None:
+            nbytes = nbytes + headers
         limit = self._limits.get(batch.topic)
         most = int(nbytes.max(initial=0))
         if most > (limit or _LARGE) - _ROOM:
@@ -95,7 +99,7 @@ class Sizes:
         limit = self._limits.get(failure.topic)
         shown = "its limit" if limit is None else f"max.message.bytes = {limit}"
         suspect = self._suspect(failure)
-        if failure.messages > 1:
+        if failure.messages > 1 and not self._one_by_one:  # several may have been refused one by one
             _split[self._brokers, failure.topic] = limit
             return RetryableSinkError(
                 f"topic '{failure.topic}' refused a batch of several messages for its size ({shown}): the step is"
