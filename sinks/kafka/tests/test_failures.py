@@ -84,10 +84,10 @@ def test_a_closed_outbox_leaves_no_client_behind(kafka_broker: Any) -> None:
 @pytest.mark.parametrize(
     ("uri", "values"),
     [
-        ("kafka://a:1", {}),
-        ("kafka://a:1", {"partition_alg": "fnv-1a", "kafka_sink_config": {"RequiredAcks": "NONE"}}),
+        ("kafka://127.0.0.1:1", {}),
+        ("kafka://127.0.0.1:1", {"partition_alg": "fnv-1a", "kafka_sink_config": {"RequiredAcks": "NONE"}}),
         (
-            "kafka://a:1",
+            "kafka://127.0.0.1:1",
             {
                 "kafka_sink_config": {
                     "Flush": {"Messages": 10, "Bytes": 1000, "Frequency": "1s", "MaxMessages": 5, "MaxBytes": 5000},
@@ -99,7 +99,7 @@ def test_a_closed_outbox_leaves_no_client_behind(kafka_broker: Any) -> None:
             },
         ),
         (
-            "kafka://a:1",
+            "kafka://127.0.0.1:1",
             {
                 "tls_enabled": True,
                 "sasl_enabled": True,
@@ -110,7 +110,7 @@ def test_a_closed_outbox_leaves_no_client_behind(kafka_broker: Any) -> None:
                 "sasl_scopes": "a",
             },
         ),
-        ("confluent-cloud://a:1", {"api_key": "k", "api_secret": "s"}),
+        ("confluent-cloud://127.0.0.1:1", {"api_key": "k", "api_secret": "s"}),
     ],
 )
 def test_librdkafka_takes_the_properties(uri: str, values: dict[str, Any]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -76,7 +77,7 @@ class Outbox:
         """
         self._uncounted += nbytes
         if self._uncounted > self._most_uncounted:
-            self._await(0, self._producer.flush)
+            self._await(0, "flush")
             self._uncounted = nbytes
 
     def send_each(
@@ -93,6 +94,7 @@ class Outbox:
 
     def send_one(self, topic: str, **fields: Any) -> None:
         """Return when one message is queued; *fields* are those of `Producer.produce`. Raises: as `send`."""
+        self._raise_failed()
         while True:
             try:
                 self._producer.produce(topic, **fields)
@@ -105,28 +107,36 @@ class Outbox:
     def flush(self) -> None:
         """Return when every message is acknowledged. Raises: as `send`."""
         self._serve(0)
-        self._await(0, self._producer.flush)
+        self._await(0, "flush")
         self._log.forget()
 
     def close(self) -> None:
         """Give up what is not acknowledged and let go of the connections. Does not wait for brokers."""
+        if not hasattr(self, "_producer"):
+            return
         if self._error is None:
             self._error = RetryableSinkError("the connection to Kafka is closed")
-        self._guarded(self._producer.purge)
-        self._guarded(self._producer.flush, 0)
+        self._guarded("purge")
+        self._guarded("flush", 0)
+        # To destroy a client can take long, and for ever after a fatal error: of messages that were on their way then
+        # librdkafka may never hear again. So nobody waits for it, and no traceback holds on to the client.
+        last = [self._producer]
+        del self._producer
+        threading.Thread(target=last.clear, name="kafka-let-go", daemon=True).start()
 
     def _serve(self, timeout_s: float) -> None:
-        self._guarded(self._producer.poll, timeout_s)
+        self._raise_failed()
+        self._guarded("poll", timeout_s)
         self._raise_failures()
 
-    def _guarded(self, call: Callable[..., Any], *arguments: float) -> None:
-        """Call the client and keep the fatal error that this may raise.
+    def _guarded(self, method: Literal["poll", "flush", "purge"], *arguments: float) -> None:
+        """Call a method of the client and keep the fatal error that this may raise.
 
         confluent-kafka raises it as a KafkaException, but before Python 3.12 as a bare KafkaError, which is no
         exception at all, so that no `except` with a class catches it.
         """
         try:
-            call(*arguments)
+            getattr(self._producer, method)(*arguments)
         except:  # noqa: E722
             raised = sys.exc_info()[1]
             error = raised.args[0] if isinstance(raised, KafkaException) else raised
@@ -139,7 +149,7 @@ class Outbox:
         if error is not None and error.code() == KafkaError._QUEUE_FULL:
             self._await_room()
             return
-        self._guarded(self._producer.flush, _LAST_REPORTS_S)
+        self._guarded("flush", _LAST_REPORTS_S)
         self._raise_failures()
         code = KafkaError._FAIL if error is None else error.code()
         reason = "the client refused it" if error is None else error.str()
@@ -151,9 +161,9 @@ class Outbox:
         full = len(self._producer)
         if full == 0:
             self._fail(TerminalSinkError("a message is larger than buffer_size allows: raise that"))
-        self._await(full - max(1, full // 8), self._producer.poll)
+        self._await(full - max(1, full // 8), "poll")
 
-    def _await(self, most: int, wait: Callable[[float], Any]) -> None:
+    def _await(self, most: int, wait: Literal["poll", "flush"]) -> None:
         """Return when at most *most* messages are not acknowledged."""
         left, deadline = len(self._producer), time.monotonic() + self._stall_s
         while left > most:
@@ -175,12 +185,15 @@ class Outbox:
         self._error = error
         raise error
 
-    def _raise_failures(self) -> None:
+    def _raise_failed(self) -> None:
         if self._error is not None:
             raise self._error
+
+    def _raise_failures(self) -> None:
+        self._raise_failed()
         if not self._reports:
             return
-        self._guarded(self._producer.flush, _LAST_REPORTS_S)  # the others fail too: let the account be full
+        self._guarded("flush", _LAST_REPORTS_S)  # the others fail too: let the account be full
         cause = self._reports.cause()
         what = f"{max(1, self._reports.total)} messages were not delivered to Kafka"
         others = self._reports.account()

@@ -164,10 +164,11 @@ class KafkaSink(Sink):
         return Administrator(self._client(), self._options)
 
     def _drop(self) -> None:
+        self._partitions = None  # before its outbox: that lets go of a client only when nobody else has it
         for outbox in (self._outbox, self._marks):
             if outbox is not None:
                 outbox.close()
-        self._outbox = self._marks = self._partitions = self._sizes = None
+        self._outbox = self._marks = self._sizes = None
         self._messages = self._bytes = 0
 
     def _require_open(self) -> None:
