@@ -118,8 +118,8 @@ class Outbox:
             self._error = RetryableSinkError("the connection to Kafka is closed")
         self._guarded("purge")
         self._guarded("flush", 0)
-        # To destroy a client can take long, and for ever after a fatal error: of messages that were on their way then
-        # librdkafka may never hear again. So nobody waits for it, and no traceback holds on to the client.
+        # To destroy a client means to wait for its threads, which may be long about a name or a broker. So nobody
+        # waits for it, and no traceback holds on to the client, or the collector of garbage would be the one to wait.
         last = [self._producer]
         del self._producer
         threading.Thread(target=last.clear, name="kafka-let-go", daemon=True).start()
