@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_sink_kafka.demo.servers import KafkaBroker, KafkaCluster
+from cdc_sink_kafka.demo.servers import KafkaBroker, KafkaCluster, admin_client
 from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
 from cdc_testing.counts import Counts
 from cdc_testing.fixtures import fresh_database
@@ -23,6 +23,7 @@ from cdc_testing.postgres import Sql, clock, writing
 from cdc_testing.runs import Feed
 from cdc_testing.sockets import unread
 from cdc_testing.validators import OrderValidator, VersionValidator
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from cdc_core import Timestamp
 
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.slow
 TOPICS = [*(table.partition(".")[2] for table in TABLES), "hot"]
 OPTIONS = {"topic_partitions": 3, "topic_replication_factor": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
 KILLS = 2
+REFUSALS = 2
+"""How often, after each kill, the brokers refuse rows for a while with an error that is worth another attempt."""
 PATIENCE_S = 0.5
 SOME_ROWS = 2000
 """Bytes of a produce request that is more than what brokers ask each other."""
@@ -69,6 +72,14 @@ def kill_with_rows_unread(feed: Feed, broker: KafkaBroker) -> None:
     broker.kill()
 
 
+def demand_replicas(servers: str, count: int) -> None:
+    """Have the brokers refuse rows of the hot key unless *count* replicas are in sync: two are, while one is down."""
+    entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "hot", incremental_configs=[entry])
+    with admin_client(servers) as admin:
+        admin.incremental_alter_configs([resource])[resource].result(timeout=30)
+
+
 @pytest.fixture(scope="module")
 def ordeal(
     kept_spark: KeptSpark, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
@@ -103,6 +114,12 @@ def ordeal(
                     kill_with_rows_unread(feed, leader)
                     reach(feed, follower, clock(uri))  # two brokers are enough
                     moves += cluster.leader(*place) is not leader
+                    for _ in range(REFUSALS):
+                        demand_replicas(servers, 3)
+                        target = bank.transactions + 30
+                        feed.until("rows that are refused", lambda target=target: bank.transactions >= target)  # type: ignore[misc]
+                        demand_replicas(servers, 2)
+                        reach(feed, follower, clock(uri))
                     leader.start()
                     cluster.await_in_sync()
                 cluster.elect_preferred_leaders()
@@ -143,4 +160,10 @@ def test_a_hot_key_keeps_its_order_and_every_version_while_its_leader_moves(orde
     events = [event for event in map(decode_json, messages) if isinstance(event, DecodedRow)]
     newest = max(event.after["version"] for event in events if event.after)
     assert row == (newest,)
-    counts(leaders_killed=KILLS, versions=newest, rows=arrived.rows.total(), marks=arrived.marks.total())
+    counts(
+        leaders_killed=KILLS,
+        times_refused=KILLS * REFUSALS,
+        versions=newest,
+        rows=arrived.rows.total(),
+        marks=arrived.marks.total(),
+    )
