@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +66,15 @@ def test_a_host_without_an_address(complaint: Callable[..., str]) -> None:
     assert text.endswith("check the names of the hosts")
 
 
+def test_of_several_hosts_one_without_an_address_does_not_end_the_search(
+    complaint: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_sink_kafka.admin._CHECK_LIMIT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = complaint(f"127.0.0.1:{silent.getsockname()[1]},nohost.invalid:9092", {})
+    assert text.endswith("check the address, tls_enabled, and that the brokers run")
+
+
 def test_a_missing_topic_when_none_are_created(kafka_broker: Kafka, complaint: Callable[..., str], topic: str) -> None:
     assert complaint(kafka_broker.bootstrap_servers, {"create_kafka_topics": "off"}) == (
         f"topic '{topic}' does not exist, and create_kafka_topics is off: create it, or choose explicit"
@@ -83,6 +93,7 @@ def test_a_topic_that_exists_when_none_are_created(
     [
         ({"topic_replication_factor": 3}, "only 1 broker"),
         ({"topic_configs": {"retention.msx": 1}}, "Unknown topic config name: retention.msx"),
+        ({"topic_configs": {"retention": {"ms": "x"}}}, "Invalid value x for configuration retention.ms"),
         ({"topic_configs": {"retention.ms": "x"}}, "Invalid value x for configuration retention.ms"),
     ],
 )

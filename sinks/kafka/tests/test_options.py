@@ -173,7 +173,10 @@ def test_what_an_option_sets_cannot_be_set_behind_its_back(name: str, option: st
     assert str(refused.value) == f"sink 'kafka': the property '{name}' is set by {option}, not under 'librdkafka'"
 
 
-@pytest.mark.parametrize("name", ["transactional.id", "retries", "delivery.report.only.error"])
+@pytest.mark.parametrize(
+    "name",
+    ["transactional.id", "retries", "delivery.report.only.error", "queuing.strategy", "log_level", "on_delivery"],
+)
 def test_properties_that_would_break_the_guarantees_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"the property '{name}' cannot be set, because "):
         properties({"librdkafka": {name: "1"}})

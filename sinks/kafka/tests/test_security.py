@@ -24,6 +24,7 @@ def properties(uri: str, values: dict[str, Any]) -> dict[str, Any]:
         ("kafka://a:9092", "a:9092"),
         ("kafka://a:1,b:2/", "a:1,b:2"),
         ("kafka://[::1]:9092", "[::1]:9092"),
+        ("kafka://a,b:65535", "a,b:65535"),
         ("confluent-cloud://a.confluent.cloud:9092", "a.confluent.cloud:9092"),
         ("azure-event-hub://ns.servicebus.windows.net", "ns.servicebus.windows.net:9093"),
     ],
@@ -38,6 +39,12 @@ def test_the_uri_names_the_brokers(uri: str, brokers: str) -> None:
         ("kafka://user:pw@a:9092", "holds a user before its hosts; give sasl_user and sasl_password instead"),
         ("kafka://a:9092/topic", "has the path '/topic', which means nothing to it"),
         ("kafka://", "names no broker; write kafka://host:9092"),
+        ("kafka://,", "names no broker; write kafka://host:9092"),
+        ("kafka://a:1,b:99999", "names the broker 'b:99999', which is no host and port"),
+        ("kafka://a:0", "names the broker 'a:0', which is no host and port"),
+        ("kafka://a:x", "names the broker 'a:x', which is no host and port"),
+        ("kafka://:9092", "names the broker ':9092', which is no host and port"),
+        ("kafka://::1:9092", "names the broker '::1:9092', which is no host and port"),
     ],
 )
 def test_a_uri_that_is_more_than_brokers_is_refused(uri: str, reason: str) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.sink import KafkaSink
+from confluent_kafka.admin import AdminClient
 
-from cdc_core import RowBatch, SinkContext, SliceInfo, TableName, TerminalSinkError, Timestamp
+from cdc_core import RetryableSinkError, RowBatch, SinkContext, SliceInfo, TableName, TerminalSinkError, Timestamp
 
 
 def test_each_row_is_a_message_and_flush_counts_them(
@@ -185,6 +186,22 @@ def test_what_was_not_flushed_is_given_up_at_the_next_slice(
     sink.begin(first_slice)
     sink.emit(rows(range(3)))
     assert sink.flush().messages == 3
+
+
+def test_a_topic_that_is_deleted_while_running_does_not_come_back_unnoticed(
+    open_sink: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    admin: AdminClient,
+    topic: str,
+    first_slice: SliceInfo,
+) -> None:
+    sink = open_sink({"librdkafka.topic.metadata.propagation.max.ms": 300})
+    admin.delete_topics([topic])[topic].result()
+    sink.begin(first_slice)
+    sink.emit(rows([1]))
+    with pytest.raises(RetryableSinkError, match=f"to topic '{topic}'"):
+        sink.flush()
+    assert topic not in admin.list_topics(timeout=20).topics
 
 
 def test_preparing_twice_changes_nothing(open_sink: Callable[..., KafkaSink]) -> None:

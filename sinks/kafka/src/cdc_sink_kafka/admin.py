@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from cdc_core.errors import ConfigError, RetryableSinkError
 from cdc_sink_kafka.client_log import ClientLog, plain
 from cdc_sink_kafka.options import KafkaOptions
+from cdc_sink_kafka.producer_config import flat
 
 __all__ = ["Administrator"]
 
@@ -110,6 +111,10 @@ class Administrator:
         except KafkaException as error:
             reason = plain(error.args[0].str()).removeprefix("Failed to create producer: ")
             raise ConfigError(f"sink 'kafka': librdkafka does not take its properties: {reason}") from None
+        # of several hosts one that has no address does no harm
+        hopeless = {
+            code: remedy for code, remedy in _HOPELESS.items() if code != KafkaError._RESOLVE or "," not in brokers
+        }
         deadline = time.monotonic() + _CHECK_LIMIT_S
         ask_s = _ASK_S
         while True:
@@ -120,7 +125,7 @@ class Administrator:
                 reason = plain(error.args[0].str())
             ask_s *= 1.5  # there may be very many
             producer.poll(0)
-            for code, remedy in _HOPELESS.items():
+            for code, remedy in hopeless.items():
                 if code in self._log.codes:
                     raise ConfigError(f"sink 'kafka' cannot connect to {brokers}: {self._log.trouble()}; {remedy}")
             if time.monotonic() > deadline:
@@ -146,7 +151,7 @@ class Administrator:
         return missing
 
     def _create(self, topics: Sequence[str], *, validate_only: bool) -> None:
-        configs = {name: str(value) for name, value in (self._options.topic_configs or {}).items()}
+        configs = {name: str(value) for name, value in flat(self._options.topic_configs or {})}
         wanted = [
             NewTopic(
                 topic,

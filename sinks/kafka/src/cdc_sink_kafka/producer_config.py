@@ -11,7 +11,7 @@ from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.security import Address, security_properties
 from cdc_sink_kafka.sink_config import SinkConfig
 
-__all__ = ["client_properties", "producer_properties"]
+__all__ = ["client_properties", "flat", "producer_properties"]
 
 _OWNED = {
     "bootstrap.servers": "the sink's URI",
@@ -51,12 +51,19 @@ _OWNED = {
     "partitioner": "partition_alg",
     "message.timeout.ms": "flush_timeout",
     "delivery.timeout.ms": "flush_timeout",
+    "allow.auto.create.topics": "create_kafka_topics",
 }
 _REFUSED = {
     "transactional.id": "rows would be invisible until a commit that never comes",
     "delivery.report.only.error": "the sink must see what fails",
     "retries": "a message that is given up early is a failed step",
     "message.send.max.retries": "a message that is given up early is a failed step",
+    "queuing.strategy": "rows must leave in the order in which they came",
+    "default.topic.config": "properties of topics are written like all others",
+    "log_level": "what the client says is chosen by its loggers' levels",
+    **dict.fromkeys(
+        ("error_cb", "logger", "oauth_cb", "on_delivery", "stats_cb", "throttle_cb"), "only a program could give it"
+    ),
 }
 _BYTES_OF_SMALL_MESSAGE = 256
 """What librdkafka spends on a message beside its key and value, roughly."""
@@ -85,6 +92,8 @@ def producer_properties(options: KafkaOptions) -> dict[str, Any]:
         "delivery.report.only.error": True,
         # a message that times out is not covered by the guarantee below, others would land behind it
         "message.timeout.ms": 0,
+        # a topic that is deleted while running must not come back, empty and with other partitions, unnoticed
+        "allow.auto.create.topics": options.create_kafka_topics == "auto",
         # rows come in bursts, and small batches cost the broker more than its messages do; a flush waits for none of it
         "linger.ms": 50,
         **config.properties(),
@@ -97,7 +106,7 @@ def producer_properties(options: KafkaOptions) -> dict[str, Any]:
 
 def _others(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties that the user gives by their own names."""
-    found = dict(_flat(properties))
+    found = dict(flat(properties))
     for name in found:
         if name in _OWNED:
             raise ConfigError(f"sink 'kafka': the property '{name}' is set by {_OWNED[name]}, not under 'librdkafka'")
@@ -106,11 +115,12 @@ def _others(properties: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _flat(properties: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flat(properties: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the entries of tables within tables under dotted names. Raises: ConfigError for lists and the like."""
     found: list[tuple[str, Any]] = []
     for name, value in properties.items():
         if isinstance(value, Mapping):
-            found += _flat(value, f"{prefix}{name}.")
+            found += flat(value, f"{prefix}{name}.")
         elif isinstance(value, str | int | float | bool):
             found.append((prefix + name, value))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,8 @@ _CLOUD_OPTIONS = {
     "confluent-cloud": ("api_key", "api_secret"),
     "azure-event-hub": ("shared_access_key_name", "shared_access_key"),
 }
+_BROKER = re.compile(r"(\[[^\[\]]+\]|[^\s:\[\]]+)(?::([0-9]{1,5}))?")
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +53,17 @@ class Address:
                 f"the URI of sink 'kafka' has the path '/{path}', which means nothing to it: name topics by the options"
                 " topic_prefix or topic_name"
             )
-        if not brokers:
+        if not brokers.strip(", "):
             raise ConfigError(f"the URI of sink 'kafka' names no broker; write {scheme}://host:9092")
         if scheme == "azure-event-hub" and ":" not in brokers:
             brokers += ":9093"
+        for broker in filter(None, map(str.strip, brokers.split(","))):
+            found = _BROKER.fullmatch(broker)
+            if found is None or not 1 <= int(found[2] or _LAST_PORT) <= _LAST_PORT:
+                raise ConfigError(
+                    f"the URI of sink 'kafka' names the broker '{broker}', which is no host and port; write"
+                    f" {scheme}://host:9092"
+                )
         return cls(scheme=scheme, brokers=brokers)
 
 
