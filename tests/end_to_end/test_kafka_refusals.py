@@ -16,8 +16,8 @@ from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Kafka
 from cdc_testing.runs import Feed
 
 WRONG = "wrong+pass/word %41"
-LIMIT_S = 15.0
-"""Seconds are what it takes; a busy machine takes longer."""
+LIMIT_S = 30.0
+"""A few seconds on an idle machine; this is for a busy one."""
 
 Complaint = Callable[..., str]
 
