@@ -28,7 +28,9 @@ class ResolvedReader:
         self._resolved: dict[tuple[str, int], str] = {}  # the last mark of each partition, of all topics
         self._next: dict[tuple[str, int], int] = {}  # the offset behind what was read
         self._held: list[Row] = []
-        self._consumer = Consumer({"bootstrap.servers": brokers, "group.id": group, "enable.auto.commit": False})
+        settings = {"bootstrap.servers": brokers, "group.id": group, "enable.auto.commit": False}
+        settings["auto.offset.reset"] = "error"  # where rows were deleted unread no cut is right any more
+        self._consumer = Consumer(settings)
 
     def poll(self, timeout_s: float) -> list[Row] | None:
         """Return the changes that lead to the state at `self.cut`, oldest first, or None when it did not move."""

@@ -18,6 +18,8 @@ from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import add_partitions
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed, eventually
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 EXAMPLE = ROOT / "docs" / "examples" / "consume_resolved.py"
 TOPICS = ("accounts", "closed")
@@ -189,3 +191,29 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
     late = Consumer(brokers, topic_prefix, group="late")
     eventually("the end of the topics", lambda: late.has(target))
     assert_true_to(had, late.cuts, least=3)
+
+
+def test_the_example_stops_where_rows_were_deleted_unread(kafka_broker: Kafka, topic_prefix: str) -> None:
+    topic = f"{topic_prefix}accounts"
+    brokers = {"bootstrap.servers": kafka_broker.bootstrap_servers}
+    producer = kafka.Producer(brokers)
+
+    def write(*times: int) -> None:
+        for time in times:
+            updated = f"{time:019d}.0000000000"
+            producer.produce(topic, key=b"[1]", value=json.dumps({"after": {}, "updated": updated}), partition=0)
+            producer.produce(topic, value=json.dumps({"resolved": updated}), partition=0)
+        producer.flush()
+
+    admin = AdminClient(brokers)
+    admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result()
+    write(1)
+    module = example()
+    reader = module.ResolvedReader(kafka_broker.bootstrap_servers, [topic], group=topic)
+    eventually("the first cut", lambda: reader.poll(0.1))
+    reader.commit()
+    write(2, 3)
+    admin.delete_records([kafka.TopicPartition(topic, 0, 4)])[kafka.TopicPartition(topic, 0)].result()
+    late = module.ResolvedReader(kafka_broker.bootstrap_servers, [topic], group=topic, after=reader.cut)
+    with pytest.raises(kafka.KafkaException, match=r"(?i)offset"):
+        eventually("a cut", lambda: late.poll(0.1))
