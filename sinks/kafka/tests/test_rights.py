@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from cdc_core import ConfigError, RowBatch, SliceInfo, TerminalSinkError
+from cdc_core import ConfigError, RowBatch, SliceInfo, TerminalSinkError, Timestamp
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,20 @@ def test_a_topic_that_may_not_be_seen_is_told_by_the_check(
     deny(topic, AclOperation.DESCRIBE)
     with pytest.raises(ConfigError, match=f"topic '{topic}' cannot be looked at: .*[Aa]uthorization failed"):
         sink.check()
+
+
+def test_a_topic_that_may_not_be_seen_any_more_stops_the_resolved_marks(
+    strict_broker: KafkaBroker, deny: Callable[..., None], sink_of: Callable[..., KafkaSink], topic: str
+) -> None:
+    sink = sink_of(strict_broker.bootstrap_servers)
+    sink.prepare()
+    deny(topic, AclOperation.DESCRIBE)
+    with pytest.raises(TerminalSinkError) as refused:
+        sink.emit_resolved(Timestamp(5))
+    assert str(refused.value) == (
+        f"topic '{topic}' may not be seen: Broker: Topic authorization failed; grant the user the right to write to the"
+        " topic"
+    )
 
 
 def test_rows_arrive_where_the_topics_settings_may_not_be_read(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from cdc_core.errors import RetryableSinkError
+from cdc_sink_kafka.failures import Failure, sink_error
 
 __all__ = ["Partitions"]
 
@@ -26,13 +27,14 @@ class Partitions:
         self._producer = producer
         self._all: dict[str, list[int]] = {}
         self._read_at = float("-inf")
+        self._unseen: KafkaError | None = None
 
     def of(self, topics: Sequence[str]) -> dict[str, list[int]]:
         """Return the partitions of *topics*, which the producer can write to from here on.
 
         They are those of this moment, or with more than a few topics those of two seconds ago. A topic that the broker
         makes on demand is made. Raises: RetryableSinkError when the brokers cannot be asked or a topic does not come
-        into being.
+        into being; TerminalSinkError when a topic may not be seen.
         """
         found: dict[str, list[int]] = {}
         if len(topics) > _FEW:
@@ -44,6 +46,9 @@ class Partitions:
     def _awaited(self, topic: str) -> list[int]:
         deadline = time.monotonic() + _LIMIT_S
         while not (found := self._ask(topic).get(topic)):
+            if self._unseen is not None and self._unseen.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                failure = Failure(code=self._unseen.code(), reason=self._unseen.str(), topic=topic)
+                raise sink_error(failure, f"topic '{topic}' may not be seen")
             if time.monotonic() > deadline:
                 raise RetryableSinkError(f"topic '{topic}' does not exist, and was not made in {_LIMIT_S:g} s")
             self._producer.poll(_WAIT_S)
@@ -55,4 +60,6 @@ class Partitions:
         except KafkaException as error:
             reason = error.args[0].str()
             raise RetryableSinkError(f"the brokers did not say which partitions there are: {reason}") from None
-        return {name: sorted(about.partitions) for name, about in metadata.topics.items()}
+        about = metadata.topics.get(topic) if topic is not None else None
+        self._unseen = None if about is None else about.error
+        return {name: sorted(found.partitions) for name, found in metadata.topics.items()}
