@@ -73,7 +73,7 @@ class Outbox:
     def make_room(self, nbytes: int) -> None:
         """Return when the buffer has room for *nbytes* of keys and headers. Raises: as `send`.
 
-        librdkafka counts values only. So after a whole buffer of others everything leaves before more comes.
+        librdkafka counts values only. So when these would fill a buffer of their own, all leave before more come.
         """
         self._uncounted += nbytes
         if self._uncounted > self._most_uncounted:
@@ -108,6 +108,7 @@ class Outbox:
         """Return when every message is acknowledged. Raises: as `send`."""
         self._serve(0)
         self._await(0, "flush")
+        self._uncounted = 0
         self._log.forget()
 
     def close(self) -> None:
