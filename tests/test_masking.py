@@ -92,13 +92,17 @@ def test_a_short_secret_is_masked_only_where_it_stands_alone() -> None:
         "AWS_SECRET_ACCESS_KEY",
         "webhook_auth_header",
         "sas",
+        "sasl.oauthbearer.assertion.private.key.pem",
+        "ssl.key.pem",
     ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["key_in_value", "AWS_ACCESS_KEY_ID", "topic_prefix", "key_column", "user", "author"])
+@pytest.mark.parametrize(
+    "name", ["key_in_value", "AWS_ACCESS_KEY_ID", "topic_prefix", "key_column", "user", "author", "sslkey"]
+)
 def test_other_names_are_no_secrets(name: str) -> None:
     assert not is_secret_name(name)
 
