@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,19 +25,14 @@ Run = Callable[..., int]
 
 
 @pytest.fixture(autouse=True)
-def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Scripted components, and the root logger as it was before."""
+def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripted components, in place of the installed ones."""
     scripted = host(
         rangefeed(options="cdc_testing.scripted:CounterOptions"),
         encoder(),
         sink(options="cdc_testing.scripted:JournalOptions"),
     )
     monkeypatch.setattr(PluginHost, "load", lambda: scripted)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture
