@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from cdc_core.errors import ConfigError, RetryableSinkError
 from cdc_sink_kafka.client_log import ClientLog, plain
+from cdc_sink_kafka.letting_go import let_go
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import flat
 
@@ -41,7 +42,7 @@ class Administrator:
         self._properties = properties
         self._options = options
         self._log = ClientLog(level=logging.INFO)
-        self._client: AdminClient | None = None
+        self._clients: list[AdminClient] = []
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +50,7 @@ class Administrator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client = None
+        let_go(self._clients)
 
     def check(self, producer_properties: Mapping[str, Any], topics: Sequence[str]) -> None:
         """Return when a producer of these properties can reach the brokers and the topics. Raises: ConfigError."""
@@ -97,20 +98,26 @@ class Administrator:
 
     @property
     def _admin(self) -> AdminClient:
-        if self._client is None:
+        if not self._clients:
             properties = {**self._properties, **self._log.properties()}
             logger = properties.pop("logger")
-            self._client = AdminClient(properties, logger=logger)
-        return self._client
+            self._clients.append(AdminClient(properties, logger=logger))
+        return self._clients[0]
 
     def _connect(self, producer_properties: Mapping[str, Any]) -> None:
         """Return when a broker answers. Raises: ConfigError with the connection's real trouble, in seconds."""
-        brokers = self._properties["bootstrap.servers"]
         try:
-            producer = Producer({**self._properties, **producer_properties, **self._log.properties()})
+            probe = [Producer({**self._properties, **producer_properties, **self._log.properties()})]
         except KafkaException as error:
             reason = plain(error.args[0].str()).removeprefix("Failed to create producer: ")
             raise ConfigError(f"sink 'kafka': librdkafka does not take its properties: {reason}") from None
+        try:
+            self._await_answer(probe)
+        finally:
+            let_go(probe)
+
+    def _await_answer(self, probe: Sequence[Producer]) -> None:
+        brokers = self._properties["bootstrap.servers"]
         # of several hosts one that has no address does no harm
         hopeless = {
             code: remedy for code, remedy in _HOPELESS.items() if code != KafkaError._RESOLVE or "," not in brokers
@@ -119,12 +126,12 @@ class Administrator:
         ask_s = _ASK_S
         while True:
             try:
-                producer.list_topics(timeout=ask_s)  # of all topics: to ask for one could create it
+                probe[0].list_topics(timeout=ask_s)  # of all topics: to ask for one could create it
                 return
             except KafkaException as error:
                 reason = plain(error.args[0].str())
             ask_s *= 1.5  # there may be very many
-            producer.poll(0)
+            probe[0].poll(0)
             for code, remedy in hopeless.items():
                 if code in self._log.codes:
                     raise ConfigError(f"sink 'kafka' cannot connect to {brokers}: {self._log.trouble()}; {remedy}")

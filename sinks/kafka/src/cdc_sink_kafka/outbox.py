@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from cdc_core.errors import CdcError, ContractError, RetryableSinkError, TerminalSinkError
 from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.failures import Failure, sink_error
+from cdc_sink_kafka.letting_go import let_go
 from cdc_sink_kafka.reports import Reports
 
 __all__ = ["Outbox"]
@@ -119,11 +119,9 @@ class Outbox:
             self._error = RetryableSinkError("the connection to Kafka is closed")
         self._guarded("purge")
         self._guarded("flush", 0)
-        # To destroy a client means to wait for its threads, which may be long about a name or a broker. So nobody
-        # waits for it, and no traceback holds on to the client, or the collector of garbage would be the one to wait.
         last = [self._producer]
         del self._producer
-        threading.Thread(target=last.clear, name="kafka-let-go", daemon=True).start()
+        let_go(last)
 
     def _serve(self, timeout_s: float) -> None:
         self._raise_failed()
