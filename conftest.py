@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest_plugins = ["cdc_testing.fixtures", "cdc_testing.kafka_fixtures", "cdc_testing.counts"]
+pytest_plugins = ["cdc_testing.fixtures", "cdc_testing.kafka_fixtures", "cdc_testing.counts", "cdc_testing.table_rows"]
 
 
 @pytest.fixture(autouse=True)

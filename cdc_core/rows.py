@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["TIMESTAMP_TYPE", "Op", "RowBatch"]
+__all__ = ["TIMESTAMP_TYPE", "Op", "RowBatch", "shown_key"]
 
 TIMESTAMP_TYPE = pa.struct([pa.field("wall", pa.int64()), pa.field("logical", pa.int32())])
 """Arrow type of the columns `updated` and `mvcc`."""
@@ -93,6 +93,10 @@ class RowBatch:
         """Return a column of the table above. Raises: KeyError when this batch does not have it."""
         return self.batch.column(name)
 
+    def shown_key(self, row: int) -> dict[str, Any]:
+        """Return the key of one row for messages to people, see `shown_key`."""
+        return shown_key(self.column("key")[row])
+
     def slice(self, offset: int, length: int | None = None) -> RowBatch:
         """Return some rows without copying them."""
         return RowBatch(schema=self.schema, batch=self.batch.slice(offset, length))
@@ -131,3 +135,30 @@ class RowBatch:
     def struct(type_: pa.StructType, arrays: Sequence[pa.Array], mask: pa.Array | None = None) -> pa.StructArray:
         """Return a `key`, `after` or `before` column from the arrays of its fields; *mask* is true where it is null."""
         return pa.StructArray.from_arrays(arrays, fields=list(type_), mask=mask)
+
+
+def shown_key(key: pa.StructScalar) -> dict[str, Any]:
+    """Return one entry of a column `key` for messages to people: values as Python has them, or as text.
+
+    `as_py` alone fails for infinite dates, the time 24:00:00, and years after 9999.
+    """
+    return {name: _shown(key[name]) for name in key}
+
+
+_MOST_32, _MOST_64 = 2**31 - 1, 2**63 - 1
+_TEXTS = {
+    pa.types.is_date: {_MOST_32: "infinity", -_MOST_32 - 1: "-infinity"},
+    pa.types.is_timestamp: {_MOST_64: "infinity", -_MOST_64 - 1: "-infinity"},
+    pa.types.is_time: {86_400_000_000: "24:00:00"},
+}
+"""Values that Python lacks, by the test of their Arrow type."""
+
+
+def _shown(value: pa.Scalar) -> Any:
+    for is_of, texts in _TEXTS.items():
+        if is_of(value.type) and value.value in texts:
+            return texts[value.value]
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):  # years that Python does not count
+        return str(value.value)

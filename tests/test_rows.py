@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
+from cdc_core.rows import shown_key
 
 SCHEMA = TableSchema(
     name=TableName("db", "public", "t"),
@@ -77,3 +78,19 @@ def test_before_and_mvcc_are_there_only_when_given() -> None:
 
 def test_repr_shows_no_values() -> None:
     assert repr(rows([Timestamp(1)])) == "RowBatch(public.t v2, 1 rows)"
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "shown"),
+    [
+        (7, pa.int64(), 7),
+        (2**63 - 1, pa.timestamp("us", "UTC"), "infinity"),
+        (-(2**31), pa.date32(), "-infinity"),
+        (86_400_000_000, pa.time64("us"), "24:00:00"),
+        (2**62, pa.timestamp("us"), str(2**62)),
+    ],
+)
+def test_a_key_can_be_shown_even_when_python_has_no_value_for_it(value: int, type_: pa.DataType, shown: object) -> None:
+    integers = pa.array([value], pa.int32() if type_ == pa.date32() else pa.int64())
+    (key,) = pa.StructArray.from_arrays([integers.cast(type_)], names=["k"])
+    assert shown_key(key) == {"k": shown}

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import fastavro
 import numpy as np
@@ -37,7 +36,7 @@ from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.pieces import Ints, Piece, joined
 from cdc_encoder_avro.schemas import ROWS, envelope_schema, key_schema, resolved_schema, schema_text
 from cdc_encoder_avro.strings import string_bytes
-from cdc_encoder_avro.values import shown_value, value_pieces
+from cdc_encoder_avro.values import value_pieces
 
 __all__ = ["AvroEncoder"]
 
@@ -221,19 +220,10 @@ class AvroEncoder(Encoder):
                 pieces += value_pieces(structs.field(index), column.type, self._options)
             except NoRepresentationError as error:
                 row = error.row if places is None else int(places[error.row])
-                key = _shown_key(rows, row)
+                key = rows.shown_key(row)
                 place = f"column {column.name} of table {rows.schema.name}"
                 raise EncodeError(f"{place} cannot become Avro in the row with key {key}: {error}") from error
         return pieces
-
-
-def _shown_key(rows: RowBatch, row: int) -> dict[str, Any]:
-    """Return the key of one row for people; what Python has no value for, as text."""
-    key = rows.column("key")
-    return {
-        name: shown_value(key.field(index)[row], rows.schema.column(name).type)
-        for index, name in enumerate(rows.schema.primary_key)
-    }
 
 
 def _check_schema(schema: TableSchema, text: str) -> None:

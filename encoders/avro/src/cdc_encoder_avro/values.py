@@ -6,7 +6,6 @@ What is written is, byte for byte, what a union of null and the branches of `typ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ from cdc_encoder_avro.strings import string_bytes, string_pieces
 from cdc_encoder_avro.types import decimal_digits, is_enum, is_typed_array
 from cdc_encoder_avro.varints import longs
 
-__all__ = ["shown_value", "value_pieces"]
+__all__ = ["value_pieces"]
 
 _NULL, _VALUE, _STRING = 0, 1, 2
 """Places in a union: null, the type of the column, the string beside it."""
@@ -52,17 +51,6 @@ def value_pieces(array: pa.Array, type_: ColumnType, options: AvroOptions) -> li
         assert type_.element is not None
         return array_pieces(array, type_.element, lambda items, element: value_pieces(items, element, options))
     return _PIECES.get(kind, string_pieces)(array)
-
-
-def shown_value(value: pa.Scalar, type_: ColumnType) -> Any:
-    """Return one value for people: as Python has it, as text where Python has none."""
-    special = _SPECIAL.get(type_.kind)
-    if special is not None and value.value in special:
-        return special[value.value]
-    try:
-        return value.as_py()
-    except (ValueError, OverflowError):  # years that Python does not count
-        return str(value.value)
 
 
 def _bool(array: pa.Array) -> list[Piece]:

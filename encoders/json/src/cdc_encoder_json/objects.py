@@ -104,7 +104,7 @@ class RowTexts:
             return value_pieces(array, column.type, null_as_object=self._null_as_object)
         except NotANumberError as error:
             row = error.row if places is None else int(places[error.row])
-            key = rows.column("key")[row].as_py()
+            key = rows.shown_key(row)
             place = f"column {column.name} of table {rows.schema.name}"
             raise EncodeError(f"{place} cannot become JSON in the row with key {key}: {error}") from error
 

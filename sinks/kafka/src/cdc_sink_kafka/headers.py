@@ -118,7 +118,7 @@ class Headers:
         if not isinstance(value, dict):
             raise TerminalSinkError(
                 f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds no"
-                f" JSON object in the row with key {rows.column('key')[index].as_py()}: correct the row, or name"
+                f" JSON object in the row with key {rows.shown_key(index)}: correct the row, or name"
                 " another column"
             )
         try:
@@ -127,7 +127,7 @@ class Headers:
             raise TerminalSinkError(
                 f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds a"
                 " character that no header can have, zero in a name or half of a surrogate pair, in the row with key"
-                f" {rows.column('key')[index].as_py()}: correct the row, or name another column"
+                f" {rows.shown_key(index)}: correct the row, or name another column"
             ) from None
 
     def _without_column(self, schema: TableSchema) -> TableSchema:

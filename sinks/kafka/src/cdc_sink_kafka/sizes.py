@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cdc_core.errors import CdcError, RetryableSinkError, TerminalSinkError
 from cdc_core.messages import MessageBatch
-from cdc_core.rows import RowBatch
+from cdc_core.rows import RowBatch, shown_key
 from cdc_core.schema import TableName
 from cdc_sink_kafka.failures import Failure
 
@@ -81,7 +81,7 @@ class Sizes:
             )
         if most + _ROOM > self._most:
             place = int(nbytes.argmax())
-            key = rows.column("key")[place].as_py()
+            key = rows.shown_key(place)
             raise TerminalSinkError(
                 f"{_row(rows.schema.name, key, most)}, and {self._option} allows {self._most}: raise that, or leave the"
                 " table out"
@@ -124,7 +124,7 @@ class Sizes:
             for place in places:
                 nbytes = int(suspects.nbytes[place])
                 if found is None or nbytes > found[0]:
-                    found = nbytes, _row(suspects.table, suspects.keys[place].as_py(), nbytes)
+                    found = nbytes, _row(suspects.table, shown_key(suspects.keys[place]), nbytes)
         return None if found is None else found[1]
 
 

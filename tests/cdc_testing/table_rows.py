@@ -1,3 +1,5 @@
+"""Rows of a made-up table, from Python values."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from cdc_core import Column, ColumnType, Op, RowBatch, TableName, TableSchema, Timestamp
+
+__all__ = ["MakeRows", "Row", "make_rows", "row"]
 
 
 @dataclass(frozen=True, kw_only=True)
