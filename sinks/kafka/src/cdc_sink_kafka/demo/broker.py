@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaException
 
 from cdc_sink_kafka.demo.client import admin_client
 from cdc_sink_kafka.demo.jars import kafka_jars
-from cdc_sink_kafka.demo.java_process import JavaProcess, free_port, run_java
+from cdc_sink_kafka.demo.java_process import free_port, run_java
+from cdc_sink_kafka.demo.java_server import JavaServer
 from cdc_sink_kafka.demo.listeners import KafkaSecurity, Listener, listener_settings
 
 __all__ = ["KafkaBroker"]
@@ -39,7 +36,7 @@ _LOGGING = (
 )
 
 
-class KafkaBroker:
+class KafkaBroker(JavaServer):
     """One broker. Entering starts it; leaving ends it and removes its directory when that is a temporary one.
 
     *settings* go over those of `server.properties` that we give, such as `num.partitions`,
@@ -59,44 +56,18 @@ class KafkaBroker:
         controller_ports: Sequence[int] = (),
         java_options: Sequence[str] = (),
     ) -> None:
+        super().__init__(f"the Kafka broker {node_id}", directory, prefix="cdc-kafka-")
         self.node_id = node_id
         self.security = security
-        self._temporary = directory is None
-        self.directory = Path(tempfile.mkdtemp(prefix="cdc-kafka-")) if directory is None else directory.absolute()
-        self.log_path = self.directory / "server.log"
         self._settings = dict(settings or {})
         self._java_options = tuple(java_options)
         self._controller_ports = tuple(controller_ports) or (free_port(),)
         self._ports: dict[Listener, int] = {name: free_port() for name in _listeners(security)}
-        self._process = JavaProcess(f"the Kafka broker {node_id} in {self.directory}", self.log_path)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def bootstrap_servers(self) -> str:
         """Address for clients without TLS and passwords."""
         return self.address("PLAINTEXT")
-
-    @property
-    def pid(self) -> int:
-        """Process id of the running broker."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether there is a process; it may be paused."""
-        return self._process.running
 
     def address(self, listener: Listener) -> str:
         """Return host and port of *listener*; all but PLAINTEXT need `security`."""
@@ -113,28 +84,6 @@ class KafkaBroker:
             self._format(jars, configuration)
         arguments = ["-Xmx384m", *self._java_options, *_LOGGING, "-cp", jars, "kafka.Kafka", str(configuration)]
         self._process.start(arguments, ready=self._answers)
-
-    def stop(self) -> None:
-        """End the broker in order: its leaderships move to others first. `start` may follow. May be called twice."""
-        self._process.stop()
-
-    def kill(self) -> None:
-        """End the broker by SIGKILL. `start` may follow. May be called when it is not running."""
-        self._process.kill()
-
-    def pause(self) -> None:
-        """Stop the broker where it is (SIGSTOP): connections stay open and nothing answers, until `resume`."""
-        self._process.pause()
-
-    def resume(self) -> None:
-        """Let a paused broker go on."""
-        self._process.resume()
-
-    def close(self) -> None:
-        """End the broker at once and remove its directory when that is a temporary one. May be called twice."""
-        self._process.kill()
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
 
     def change_configs(self, *arguments: str) -> None:
         """Run Kafka's own `kafka-configs --alter` with *arguments*, which can do what client libraries cannot (quotas).

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import ElectionType
 from confluent_kafka.admin._metadata import ClusterMetadata
@@ -18,12 +14,13 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from cdc_sink_kafka.demo.broker import KafkaBroker
 from cdc_sink_kafka.demo.client import admin_client
 from cdc_sink_kafka.demo.java_process import free_port
+from cdc_sink_kafka.demo.java_server import Server
 from cdc_sink_kafka.demo.listeners import KafkaSecurity
 
 __all__ = ["KafkaCluster"]
 
 
-class KafkaCluster:
+class KafkaCluster(Server):
     """*nodes* brokers, each also a controller; entering starts all, leaving ends all.
 
     Topics get as many replicas as there are nodes and need a majority of them in sync, so that with three nodes one
@@ -38,8 +35,7 @@ class KafkaCluster:
         settings: Mapping[str, str] | None = None,
         security: KafkaSecurity | None = None,
     ) -> None:
-        self._temporary = directory is None
-        self.directory = Path(tempfile.mkdtemp(prefix="cdc-kafka-")) if directory is None else directory.absolute()
+        super().__init__(directory, prefix="cdc-kafka-")
         ports = [free_port() for _ in range(nodes)]
         self.brokers = tuple(
             KafkaBroker(
@@ -52,19 +48,6 @@ class KafkaCluster:
             for node in range(1, nodes + 1)
         )
 
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @property
     def bootstrap_servers(self) -> str:
         """Addresses of all brokers for clients without TLS and passwords."""
@@ -76,12 +59,10 @@ class KafkaCluster:
             for started in [starters.submit(broker.start) for broker in self.brokers if not broker.running]:
                 started.result()
 
-    def close(self) -> None:
-        """End all brokers at once and remove the directory when that is a temporary one. May be called twice."""
+    def kill(self) -> None:
+        """End all brokers by SIGKILL."""
         for broker in self.brokers:
-            broker.close()
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+            broker.kill()
 
     def leader(self, topic: str, partition: int) -> KafkaBroker | None:
         """Return the broker that leads the partition now, None while there is none."""

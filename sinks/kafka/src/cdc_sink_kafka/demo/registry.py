@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import http.client
-import shutil
-import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from cdc_sink_kafka.demo.jars import registry_home
-from cdc_sink_kafka.demo.java_process import JavaProcess, free_port
+from cdc_sink_kafka.demo.java_process import free_port
+from cdc_sink_kafka.demo.java_server import JavaServer
 
 __all__ = ["SchemaRegistry"]
 
 _API = "/apis/ccompat/v7"
 
 
-class SchemaRegistry:
+class SchemaRegistry(JavaServer):
     """One registry. Entering starts it; leaving ends it and removes its directory when that is a temporary one.
 
     It forgets all when it is stopped or killed; its port stays the same from start to start. It knows no passwords and
@@ -25,39 +22,13 @@ class SchemaRegistry:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._temporary = directory is None
-        self.directory = Path(tempfile.mkdtemp(prefix="cdc-registry-")) if directory is None else directory.absolute()
-        self.log_path = self.directory / "server.log"
+        super().__init__("the schema registry", directory, prefix="cdc-registry-")
         self.port = free_port()
-        self._process = JavaProcess(f"the schema registry in {self.directory}", self.log_path)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def url(self) -> str:
         """What clients of a Confluent registry take as its address."""
         return f"http://127.0.0.1:{self.port}{_API}"
-
-    @property
-    def pid(self) -> int:
-        """Process id of the running registry."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether there is a process; it may be paused."""
-        return self._process.running
 
     def start(self) -> None:
         """Return when the registry answers; it is empty.
@@ -68,28 +39,6 @@ class SchemaRegistry:
         (jar,) = registry_home().glob("*-runner.jar")
         environment = {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(self.port)}
         self._process.start(["-Xmx256m", "-jar", str(jar)], ready=self._answers, environment=environment)
-
-    def stop(self) -> None:
-        """End the registry in order. `start` may follow. May be called twice."""
-        self._process.stop()
-
-    def kill(self) -> None:
-        """End the registry by SIGKILL. `start` may follow. May be called when it is not running."""
-        self._process.kill()
-
-    def pause(self) -> None:
-        """Stop the registry where it is (SIGSTOP): connections stay open and nothing answers, until `resume`."""
-        self._process.pause()
-
-    def resume(self) -> None:
-        """Let a paused registry go on."""
-        self._process.resume()
-
-    def close(self) -> None:
-        """End the registry at once and remove its directory when that is a temporary one. May be called twice."""
-        self._process.kill()
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
