@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import multiprocessing
 import pickle
 import urllib.request
@@ -70,6 +71,15 @@ def test_a_schema_gets_one_id_however_often_it_is_registered(registry: Registry,
     assert latest is not None
     assert (latest.schema_id, latest.version, latest.schema_type) == (second, 2, "JSON")
     assert json.loads(latest.schema) == json.loads(schema_of("string"))
+
+
+def test_what_is_asked_of_a_registry_is_not_in_the_log(
+    registry: Registry, topic_prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        registry.check(f"{topic_prefix}foo-value", schema_of("integer"), "JSON")
+        registry.register(f"{topic_prefix}foo-value", schema_of("integer"), "JSON")
+    assert caplog.messages == []
 
 
 def test_subjects_may_have_any_name(registry: Registry, topic_prefix: str) -> None:

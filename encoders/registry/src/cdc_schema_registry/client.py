@@ -21,6 +21,8 @@ __all__ = ["client_of"]
 
 _clients: dict[RegistryAddress, SchemaRegistryClient] = {}
 _lock = Lock()
+_HTTP_LOGGERS = ("httpx", "httpx2")
+"""The client's HTTP library, by the names that it has had."""
 
 
 def client_of(address: RegistryAddress) -> SchemaRegistryClient:
@@ -36,10 +38,11 @@ def _new_client(address: RegistryAddress) -> SchemaRegistryClient:
     # here and not above: most processes import this package and never talk to a registry
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-    http = logging.getLogger("httpx")
-    if http.level == logging.NOTSET:
-        # it tells of every request, also of questions to which "not found" is the answer that was hoped for
-        http.setLevel(logging.WARNING)
+    for name in _HTTP_LOGGERS:
+        http = logging.getLogger(name)
+        if http.level == logging.NOTSET:
+            # it tells of every request, also of questions to which "not found" is the answer that was hoped for
+            http.setLevel(logging.WARNING)
     configuration: dict[str, Any] = {
         "url": address.url,
         "timeout": address.timeout_s,
