@@ -187,7 +187,7 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
             feed.until("the last transaction", lambda: consumer.has(target))
             feed.stop()
         had = states(connection)
-    assert_true_to(had, consumer.cuts, least=20)
+    assert_true_to(had, consumer.cuts, least=10)
     late = Consumer(brokers, topic_prefix, group="late")
     eventually("the end of the topics", lambda: late.has(target))
     assert_true_to(had, late.cuts, least=3)
