@@ -55,6 +55,11 @@ def test_every_entry_of_kafka_sink_config_sets_a_property() -> None:
     assert found["compression.level"] == 3
 
 
+@pytest.mark.parametrize(("written", "linger_ms"), [({}, 50), ({"Frequency": "0s"}, 0), ({"Frequency": "1s"}, 1000)])
+def test_a_batch_waits_as_long_as_frequency_says(written: dict[str, Any], linger_ms: int) -> None:
+    assert properties({"kafka_sink_config": {"Flush": written}})["linger.ms"] == linger_ms
+
+
 @pytest.mark.parametrize("written", [{"Flush": {"MaxMessages": 7}}, {"Flush.MaxMessages": 7}])
 def test_entries_may_be_tables_or_dotted_names(written: dict[str, Any]) -> None:
     assert properties({"kafka_sink_config": written})["batch.num.messages"] == 7
@@ -100,7 +105,7 @@ def test_compression_levels_are_cockroachdbs(compression: str, level: int, prope
         ({"ClientID": "a b"}, "'ClientID' may have only letters, digits and . _ -"),
         ({"Version": "new"}, "'Version' is 'new', must be like 1.0.0 or 0.11.0.0"),
         ({"Version": "0.10.2.0"}, "brokers before 0.11 cannot be written to"),
-        ({"Flush": {"Messages": 5}}, "'Flush.Frequency' is not set, so batches would not wait"),
+        ({"Flush": {"Messages": 5, "Frequency": "0s"}}, "'Flush.Frequency' is 0, so batches would not wait"),
         ({"Flush": {"Bytes": -5}}, "'Flush.Bytes' must not be negative"),
         ({"Flush": {"MaxBytes": 5}}, "'Flush.MaxBytes' must be from 1000 to 1000000000"),
         ({"Flush": 5}, "option 'Flush': must be a table of names and values"),

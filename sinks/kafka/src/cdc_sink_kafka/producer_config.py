@@ -94,8 +94,6 @@ def producer_properties(options: KafkaOptions) -> dict[str, Any]:
         "message.timeout.ms": 0,
         # a topic that is deleted while running must not come back, empty and with other partitions, unnoticed
         "allow.auto.create.topics": options.create_kafka_topics == "auto",
-        # rows come in bursts, and small batches cost the broker more than its messages do; a flush waits for none of it
-        "linger.ms": 50,
         **config.properties(),
     }
     if config.RequiredAcks == "all":

@@ -33,8 +33,9 @@ class KafkaSink(Sink):
     """Writes each row as a message to the topic of its table, in order within each partition.
 
     Order holds through failures: of a partition's messages nothing behind one that failed is written, so when the step
-    is repeated no version of a row appears for the first time after a newer one. A writer holds at most `buffer_size`
-    bytes of messages, and one chunk of rows as Python objects.
+    is repeated no version of a row appears for the first time after a newer one. That needs `RequiredAcks` ALL, the
+    default. A writer holds at most `buffer_size` bytes of values, as much again of keys and headers, and one chunk of
+    rows as Python objects.
     """
 
     def __init__(self, context: SinkContext) -> None:
