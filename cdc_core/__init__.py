@@ -3,6 +3,7 @@
 Public is what this module exports. Importing it imports neither pyspark nor any plugin or client library.
 """
 
+from cdc_core.decoder import DecodedRow, Decoder
 from cdc_core.encoder import Encoder, EncoderContext, EnvelopeOptions, FileBody
 from cdc_core.errors import (
     CdcError,
@@ -27,6 +28,8 @@ from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, S
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
 from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
+from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
+from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_core.span import Span
 from cdc_core.timestamp import Timestamp
 
@@ -36,10 +39,13 @@ __all__ = [
     "ColumnType",
     "ConfigError",
     "ContractError",
+    "DecodedRow",
+    "Decoder",
     "EncodeError",
     "Encoder",
     "EncoderContext",
     "EncoderRegistration",
+    "Endpoint",
     "EnvelopeOptions",
     "FileBody",
     "Flushed",
@@ -61,11 +67,16 @@ __all__ = [
     "ScanProgress",
     "Sink",
     "SinkContext",
+    "SinkReader",
     "SinkRegistration",
     "Slice",
     "SliceInfo",
+    "SourceTransaction",
+    "SourceWriter",
+    "SourceWriterContext",
     "Span",
     "StepLimit",
+    "StoredMessage",
     "TableName",
     "TableSchema",
     "TerminalError",

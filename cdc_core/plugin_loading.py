@@ -144,9 +144,10 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
     name = f"{cls.__name__} '{registration.name}'"
     if not isinstance(registration.name, str) or not _NAME.fullmatch(registration.name):
         return f"{name}, which is no name of small letters, digits and . _ + -"
-    for which in ("target", "options"):
-        value = getattr(registration, which)
-        if not isinstance(value, str) or not _TARGET.fullmatch(value):
+    for which in ("target", "options", "reader", "decoder", "writer"):
+        value = getattr(registration, which, "")
+        optional = which not in ("target", "options")
+        if not isinstance(value, str) or not (_TARGET.fullmatch(value) or (optional and not value)):
             return f"{name} with {which}={value!r}, which is not 'module:Class'"
     if isinstance(registration, RangefeedRegistration | SinkRegistration):
         schemes: Any = registration.schemes

@@ -25,20 +25,26 @@ class Registration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangefeedRegistration(Registration):
-    """A source. `schemes` are the URI schemes that select it."""
+    """A source. `schemes` are the URI schemes that select it.
+
+    `writer` is "module:Class" of its `SourceWriter`, through which the conformance kit changes what it reads.
+    """
 
     schemes: tuple[str, ...]
+    writer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderRegistration(Registration):
     """An encoder; `name` is what the option `format` says.
 
-    `envelopes` are those it can write; `outputs` is the part of {"messages", "files"} that it can produce.
+    `envelopes` are those it can write; `outputs` is the part of {"messages", "files"} that it can produce. `decoder` is
+    "module:Class" of its `Decoder`, with which the conformance kit and audits read what it wrote.
     """
 
     envelopes: frozenset[str]
     outputs: frozenset[str]
+    decoder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,8 @@ class SinkRegistration(Registration):
     `output` is what it asks of the encoder, "messages" or "files". `min_checkpoint_frequency_s` is the least time
     between two steps unless the user says otherwise: 0 for messages, more where a step makes a file. `forced` names
     envelope options that the sink always switches on, such as key_in_value where there is no other place for the key.
-    `envelopes` are those whose messages it can take, all when None: a file has no place for a tombstone.
+    `envelopes` are those whose messages it can take, all when None: a file has no place for a tombstone. `reader` is
+    "module:Class" of its `SinkReader`, with which the conformance kit and audits see what a consumer sees.
     """
 
     schemes: tuple[str, ...]
@@ -56,3 +63,4 @@ class SinkRegistration(Registration):
     min_checkpoint_frequency_s: float = 0.0
     forced: frozenset[str] = frozenset()
     envelopes: frozenset[str] | None = None
+    reader: str = ""

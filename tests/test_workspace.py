@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MEMBERS = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
 EVERY = [ROOT, *MEMBERS]
+TOOLS = ("conformance",)
+"""Members that add to pytest and to the command, and no component."""
 _PLUGIN_NAME = re.compile("cdc-(rangefeed|encoder|sink)-")
 
 
@@ -31,7 +33,7 @@ def plugins() -> list[Path]:
 
 def libraries() -> list[Path]:
     """Return the members that only other members use."""
-    return [member for member in MEMBERS if member not in plugins()]
+    return [member for member in MEMBERS if member not in plugins() and member.name not in TOOLS]
 
 
 def package(member: Path) -> Path:

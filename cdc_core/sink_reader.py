@@ -1,0 +1,54 @@
+"""Sink readers see what a consumer of a sink sees: for conformance tests and audits, not for hot paths."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from cdc_core.sink import SinkContext
+
+__all__ = ["Endpoint", "SinkReader", "StoredMessage"]
+
+Endpoint = tuple[str | None, int | None]
+"""Topic and partition that hold resolved marks of their own. (None, None): one order of all topics, with one mark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """One message as a consumer gets it; where the sink's output is files, one file with its decompressed body.
+
+    `partition` is None where a topic has only one order of messages. `topic` is None for a resolved mark that speaks
+    for all topics, as a resolved file does. A `value` of None is a tombstone.
+    """
+
+    topic: str | None
+    partition: int | None = None
+    key: bytes | None = None
+    value: bytes | None
+
+
+class SinkReader(ABC):
+    """Reads what a sink with the same context has made visible. Constructors connect to nothing.
+
+    A reader sees nothing that is not yet visible to every consumer: no temporary file, no open transaction.
+    """
+
+    def __init__(self, context: SinkContext) -> None:
+        self.context = context
+
+    @abstractmethod
+    def read(self) -> Iterator[StoredMessage]:
+        """Yield all that is there by now, from the beginning.
+
+        Messages of one partition come in the order in which a consumer gets them, files in the order of their names,
+        rows and resolved marks alike. Nothing there yet is nothing to yield. May be called again.
+        """
+
+    @abstractmethod
+    def endpoints(self) -> Collection[Endpoint]:
+        """Return every place that must hold each resolved mark, for `context.tables`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections. May be called twice."""

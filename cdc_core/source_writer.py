@@ -1,0 +1,77 @@
+"""Source writers change what a rangefeed reads: for conformance tests, which need to know what was committed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["SourceTransaction", "SourceWriter", "SourceWriterContext"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceWriterContext:
+    """What a source writer is built from."""
+
+    uri: str = field(repr=False)
+    """URI of the source, as the rangefeed gets it."""
+    options: Any
+    """An instance of the rangefeed's options class."""
+
+
+class SourceTransaction(ABC):
+    """An open transaction; several may be open at once. Nothing of it is visible before `commit` returns."""
+
+    @abstractmethod
+    def put(self, table: str, row: Mapping[str, Any]) -> None:
+        """Insert *row*, or update the row with its `id`; columns that it does not name keep their value."""
+
+    @abstractmethod
+    def delete(self, table: str, id_: int) -> None:
+        """Delete the row with that `id`, if there is one."""
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def rollback(self) -> None: ...
+
+
+class SourceWriter(ABC):
+    """Writes to tables of its own in the database that a rangefeed reads. Constructors connect to nothing.
+
+    Every table has the columns `id` (integer, primary key), `n` (integer, never null) and `note` (text, or null), and
+    what `add_column` added. *table* is the name as the user of a changefeed writes it.
+    """
+
+    def __init__(self, context: SourceWriterContext) -> None:
+        self.context = context
+
+    @abstractmethod
+    def create_table(self, table: str) -> None:
+        """Return when *table* is there, empty, and fit to be watched with before images."""
+
+    @abstractmethod
+    def drop_table(self, table: str) -> None:
+        """Return when *table* is not there. May be called again."""
+
+    @abstractmethod
+    def begin(self) -> SourceTransaction:
+        """Return a new transaction."""
+
+    @abstractmethod
+    def rows(self, table: str) -> Mapping[int, Mapping[str, Any]]:
+        """Return the rows of *table* by `id` that are committed now."""
+
+    @abstractmethod
+    def add_column(self, table: str, column: str) -> None:
+        """Add a text column that may be null and is null in every row."""
+
+    @abstractmethod
+    def drop_column(self, table: str, column: str) -> None:
+        """Take away a column that `add_column` added."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Roll back what is open and let go of connections. May be called twice."""
