@@ -12,5 +12,6 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         target="cdc_rangefeed_postgres.rangefeed:PostgresRangefeed",
         options="cdc_rangefeed_postgres.options:PostgresOptions",
         schemes=("postgresql", "postgres"),
+        writer="cdc_rangefeed_postgres.writer:PostgresWriter",
         summary="PostgreSQL 14 to 18, by logical decoding",
     )
