@@ -43,6 +43,10 @@ class Frontier:
         """The maximum over all watched spans."""
         return max((timestamp for _, timestamp in self._entries), default=Timestamp())
 
+    def of(self, span: Span) -> Timestamp:
+        """The minimum over the watched parts of *span*; zero when no part of it is watched."""
+        return min((timestamp for watched, timestamp in self._entries if watched.overlap(span)), default=Timestamp())
+
     def forward(self, span: Span, timestamp: Timestamp) -> bool:
         """Raise every watched key of *span* to *timestamp* and return whether the high-water mark advanced.
 

@@ -62,7 +62,8 @@ class StepLimit:
 class Slice:
     """One task's share of a step. Picklable and small; `payload` is the rangefeed's own.
 
-    No row of the slice has `updated` below `lower`.
+    No row of the slice has `updated` below `lower`, and `lower` is above what is resolved for all tables together. The
+    engine checks both, and stops the changefeed rather than deliver a row that came too late.
     """
 
     lower: Timestamp

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from cdc_core.schema import TableSchema
@@ -105,10 +106,23 @@ class RowBatch:
         """Return the greatest `updated` of the batch; zero when it is empty."""
         if len(self) == 0:
             return Timestamp()
-        updated = self.column("updated")
-        wall, logical = updated.field("wall").to_numpy(), updated.field("logical").to_numpy()
+        wall, logical = self._updated()
         greatest = wall.max()
         return Timestamp(int(greatest), int(logical[wall == greatest].max()))
+
+    def row_below(self, bound: Timestamp) -> int | None:
+        """Return the index of the first row with `updated` below *bound*, None when there is no such row."""
+        if len(self) == 0:
+            return None
+        wall, logical = self._updated()
+        if wall.min() > bound.wall:
+            return None
+        below = (wall < bound.wall) | ((wall == bound.wall) & (logical < bound.logical))
+        return int(below.argmax()) if below.any() else None
+
+    def _updated(self) -> tuple[np.ndarray, np.ndarray]:
+        updated = self.column("updated")
+        return updated.field("wall").to_numpy(), updated.field("logical").to_numpy()
 
     def to_ipc(self) -> pa.Buffer:
         """Return the batch with its schema as one self-contained Arrow IPC stream."""

@@ -102,3 +102,17 @@ def test_overlapping_spans_are_refused() -> None:
 def test_damaged_json_is_refused(entry: list[str | None]) -> None:
     with pytest.raises(ValueError, match=r"frontier entry|hexadecimal|timestamp"):
         Frontier.from_json([entry])
+
+
+@given(histories, st.integers(0, 14))
+def test_a_span_is_as_far_as_the_least_of_its_parts(history: list[tuple[Span, Timestamp]], start: int) -> None:
+    frontier = Frontier([Span("a"), Span("b")])
+    for span, timestamp in history:
+        frontier.forward(span, timestamp)
+    asked = Span("a", bytes([start]), bytes([start + 1]))
+    assert frontier.of(asked) == min(at(frontier, "a", bytes([start])))
+    assert frontier.of(Span("a")) == min(timestamp for span, timestamp in frontier if span.table == "a")
+
+
+def test_a_span_that_nobody_watches_is_nowhere() -> None:
+    assert Frontier([Span("a")], Timestamp(7)).of(Span("b")) == Timestamp()

@@ -94,3 +94,21 @@ def test_a_key_can_be_shown_even_when_python_has_no_value_for_it(value: int, typ
     integers = pa.array([value], pa.int32() if type_ == pa.date32() else pa.int64())
     (key,) = pa.StructArray.from_arrays([integers.cast(type_)], names=["k"])
     assert shown_key(key) == {"k": shown}
+
+
+@pytest.mark.parametrize(
+    ("bound", "row"),
+    [
+        (Timestamp(5), None),
+        (Timestamp(5, 1), 1),
+        (Timestamp(6), 1),
+        (Timestamp(6, 1), 0),
+        (Timestamp(9), 0),
+    ],
+)
+def test_the_first_row_below_a_bound_is_found(bound: Timestamp, row: int | None) -> None:
+    assert rows([Timestamp(6), Timestamp(5), Timestamp(5, 3)]).row_below(bound) == row
+
+
+def test_no_row_of_an_empty_batch_is_below_anything() -> None:
+    assert rows([]).row_below(Timestamp(9)) is None

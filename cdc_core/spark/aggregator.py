@@ -30,18 +30,32 @@ class ReaderDiedError(MaskedError):
 def read_slice(
     rangefeed: Rangefeed, slice_: Slice, info: SliceInfo, *, slices: int, end: Token
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a slice in the packed layout. Only a slice that was read to its end gets its `end` row."""
+    """Yield a slice in the packed layout. Only a slice that was read to its end gets its `end` row.
+
+    Raises: ContractError, before the rows in question are passed on, for a row that comes too late: below the slice's
+    lower bound it could be older than what has been resolved. Likewise for a row above its table's marks.
+    """
+    owner = f"rangefeed {type(rangefeed).__name__}"
     yield note(BEGIN, {"step": info.step, "index": info.index, "lower": str(info.lower)})
     marks: list[Mark] = []
+    latest: dict[str, Timestamp] = {}
     for item in rangefeed.read(slice_):
-        if isinstance(item, RowBatch):
-            yield from pack(item)
-        else:
+        if isinstance(item, Mark):
             marks.append(item)
+            continue
+        _refuse_late_rows(owner, item, info.lower)
+        table = item.schema.name.full
+        latest[table] = max(latest.get(table, Timestamp()), item.latest())
+        yield from pack(item)
     if not marks:
-        raise ContractError(
-            f"rangefeed {type(rangefeed).__name__} broke its contract: read() must yield a mark for each span"
-        )
+        raise ContractError(f"{owner} broke its contract: read() must yield a mark for each span")
+    for table, timestamp in latest.items():
+        reached = max((mark.timestamp for mark in marks if mark.span.table == table), default=Timestamp())
+        if timestamp > reached:
+            raise ContractError(
+                f"{owner} broke its contract: a row of table {table} is from {timestamp}, above {reached} which the"
+                " marks of the slice say was reached"
+            )
     yield note(END, {"slices": slices, "end": end, "marks": [mark_to_json(mark) for mark in marks]})
 
 
@@ -81,3 +95,13 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
         flushed=sink.flush(),
         seconds=time.monotonic() - started,
     )
+
+
+def _refuse_late_rows(owner: str, rows: RowBatch, lower: Timestamp) -> None:
+    late = rows.row_below(lower)
+    if late is not None:
+        updated = Timestamp(**rows.column("updated")[late].as_py())
+        raise ContractError(
+            f"{owner} broke its contract: the row of table {rows.schema.name} with key {rows.shown_key(late)} is from"
+            f" {updated}, below {lower} where its slice begins; what is resolved may be past it"
+        )

@@ -73,16 +73,17 @@ class Coordinator:
     def _fold(self, step: Sequence[SliceReport]) -> None:
         progress = self._progress
         frontier, latest = progress.frontier, progress.latest
-        for report in step:
-            for mark in report.marks:
-                if mark.resolved and mark.timestamp < progress.latest:
-                    raise ContractError(
-                        f"rangefeed broke its contract: span {mark.span} resolved at {mark.timestamp}, below"
-                        f" {progress.latest} which an earlier step had reached"
-                    )
-                if mark.resolved:
-                    frontier.forward(mark.span, mark.timestamp)
-                latest = max(latest, mark.timestamp)
+        marks = [mark for report in step for mark in report.marks]
+        for mark in marks:
+            if mark.resolved and mark.timestamp < (reached := frontier.of(mark.span)):
+                raise ContractError(
+                    f"rangefeed broke its contract: span {mark.span} resolved at {mark.timestamp}, below {reached}"
+                    " which an earlier step had reached"
+                )
+        for mark in marks:
+            if mark.resolved:
+                frontier.forward(mark.span, mark.timestamp)
+            latest = max(latest, mark.timestamp)
         counters = dict(progress.counters)
         for name, amount in (
             ("steps", 1),

@@ -120,6 +120,7 @@ class Planner:
         self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
         self._frequency_s = config.job.min_checkpoint_frequency_s
         self._latest = Timestamp()
+        self._resolved = Timestamp()
         self._latest_of: int | None = None
         self._not_before = 0.0
 
@@ -138,6 +139,12 @@ class Planner:
         slices = self._rangefeed.slices(start["token"], end["token"], after=self._after(start))
         if not slices:
             raise ContractError(f"{self._owner} broke its contract: slices() must return at least one slice")
+        for slice_ in slices:
+            if self._resolved and slice_.lower <= self._resolved:
+                raise ContractError(
+                    f"{self._owner} broke its contract: a slice begins at {slice_.lower}, but {self._resolved} is"
+                    " resolved already"
+                )
         return [
             SlicePartition(
                 slice_,
@@ -161,6 +168,7 @@ class Planner:
             progress = self._store.load(self._name)
             assert progress is not None
             self._latest, self._latest_of = progress.latest, start["step"]
+            self._resolved = progress.frontier.high_water
             self._not_before = time.monotonic() + self._wait_s(start["token"])
         return self._latest
 

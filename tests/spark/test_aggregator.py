@@ -84,3 +84,26 @@ def test_a_rangefeed_that_yields_no_mark_is_named(rangefeed: Rangefeed, monkeypa
 
     with pytest.raises(ContractError, match=r"Markless broke its contract: read\(\) must yield a mark"):
         list(packed(Markless(rangefeed.context)))
+
+
+def test_a_row_that_comes_too_late_is_the_rangefeeds_fault_and_is_not_passed_on(rangefeed: Rangefeed) -> None:
+    info = SliceInfo(step=4, index=1, lower=Timestamp(14))
+    slice_ = Slice(lower=info.lower, payload=(9, 100, 1, 2))
+    passed: list[pa.RecordBatch] = []
+    with pytest.raises(ContractError) as raised:
+        passed.extend(read_slice(rangefeed, slice_, info, slices=2, end={}))
+    assert str(raised.value) == (
+        "rangefeed CounterRangefeed broke its contract: the row of table public.counter with key {'id': 11} is from"
+        " 11.0000000000, below 14.0000000000 where its slice begins; what is resolved may be past it"
+    )
+    assert len(passed) == 1
+
+
+def test_a_row_above_the_marks_is_the_rangefeeds_fault(rangefeed: Rangefeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hasty(type(rangefeed)):  # type: ignore[misc]
+        def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+            for item in super().read(slice_):
+                yield Mark(span=item.span, timestamp=Timestamp(50), resolved=True) if isinstance(item, Mark) else item
+
+    with pytest.raises(ContractError, match=r"a row of table db.public.counter is from 99.*, above 50.* was reached"):
+        list(packed(Hasty(rangefeed.context)))

@@ -141,6 +141,16 @@ def test_a_mark_below_what_was_reached_is_the_rangefeeds_fault(store: ProgressSt
     assert saved(store).token == {"n": 5}
 
 
+def test_a_span_may_lag_behind_others(store: ProgressStore, script: Script) -> None:
+    low, high = Span(SPAN.table, b"", b"m"), Span(SPAN.table, b"m", None)
+    turn = coordinator(store, script)
+    turn.step_done(step(1, mark(9, span=low), mark(4, span=high), slices=1))
+    turn.step_done(step(2, mark(9, span=low), mark(6, span=high), slices=1))
+    assert Journal(script.directory).resolved == [4, 6]
+    with pytest.raises(ContractError, match="below 6"):
+        turn.step_done(step(3, mark(5, span=high), slices=1))
+
+
 def test_resolved_marks_keep_their_distance(store: ProgressStore, script: Script) -> None:
     turn = coordinator(store, script, resolved_interval_s=1.0)
     for number, wall in enumerate([10, 500_000_000, 1_000_000_010, 1_900_000_000], start=1):
