@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
+from cdc_sink_kafka import reader
 from cdc_sink_kafka.demo.servers import admin_client
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer
 from confluent_kafka import Message as ClientMessage
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -28,9 +28,6 @@ __all__ = [
 ]
 
 _LIMIT_S = 60.0
-_quiet = logging.getLogger(f"{__name__}.client")
-_quiet.addHandler(logging.NullHandler())
-_quiet.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +62,8 @@ def read_topics(
     last error of the client, when that takes longer than *limit_s*.
     """
     with consumer(bootstrap_servers, settings) as client:
-        ends = _ends(client, topics, limit_s)
-        client.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
-        found: list[Message] = []
-        trouble = ""
-        deadline = time.monotonic() + limit_s
-        while ends:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(found)} messages in {limit_s:.0f} s, but not up to {ends}. {trouble}")
-            for message in client.consume(20_000, timeout=0.2):
-                error = message.error()
-                if error is None:
-                    found.append(copied(message))
-                    _reach(ends, message, found[-1].offset + 1)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    _reach(ends, message, message.offset() or 0)
-                else:
-                    trouble = str(error)
-        return found
+        places = [place for topic in topics for place in reader.partitions_of(client, topic, limit_s=limit_s)]
+        return [copied(message) for message in reader.read_to_end(client, places, limit_s=limit_s)]
 
 
 def by_partition(messages: Iterable[Message]) -> dict[tuple[str, int], list[Message]]:
@@ -96,7 +77,7 @@ def by_partition(messages: Iterable[Message]) -> dict[tuple[str, int], list[Mess
 def partitions_of(bootstrap_servers: str, topics: Iterable[str]) -> list[tuple[str, int]]:
     """Return every partition of *topics* as (topic, partition). Raises: KafkaException when one is not there."""
     with consumer(bootstrap_servers) as client:
-        return [(topic, partition) for topic in topics for partition in _partitions(client, topic, _LIMIT_S)]
+        return [place for topic in topics for place in reader.partitions_of(client, topic)]
 
 
 @contextmanager
@@ -104,21 +85,7 @@ def consumer(
     bootstrap_servers: str, settings: Mapping[str, str | int | float | bool] | None = None
 ) -> Iterator[Consumer]:
     """Yield a consumer of no group, which tells of ends of partitions and keeps quiet; for `assign`."""
-    client = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "allow.auto.create.topics": False,
-            "fetch.wait.max.ms": 20,
-            "queued.min.messages": 1_000_000,
-            "log_level": 0,
-            **(settings or {}),
-        },
-        logger=_quiet,
-    )
+    client = reader.open_consumer({"bootstrap.servers": bootstrap_servers, **(settings or {})})
     try:
         yield client
     finally:
@@ -173,42 +140,11 @@ def _await(condition: Callable[[], bool], otherwise: str) -> None:
         pause.wait(0.02)
 
 
-def _ends(client: Consumer, topics: Iterable[str], limit_s: float) -> dict[tuple[str, int], int]:
-    """Return the high watermark of every partition that holds anything."""
-    ends = {}
-    for topic in topics:
-        for partition in _partitions(client, topic, limit_s):
-            low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=limit_s)
-            if high > low:
-                ends[topic, partition] = high
-    return ends
-
-
-def _partitions(client: Consumer, topic: str, limit_s: float) -> list[int]:
-    found = client.list_topics(topic, timeout=limit_s).topics[topic]
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return sorted(found.partitions)
-
-
-def _reach(ends: dict[tuple[str, int], int], message: ClientMessage, position: int) -> None:
-    """Take a partition from *ends* when *position* is there. A leader that is new may show an earlier end at first."""
-    place = _place(message)
-    if place in ends and position >= ends[place]:
-        del ends[place]
-
-
-def _place(message: ClientMessage) -> tuple[str, int]:
-    topic, partition = message.topic(), message.partition()
-    assert topic is not None
-    assert partition is not None
-    return topic, partition
-
-
 def copied(message: ClientMessage) -> Message:
     """Return the client's *message*, which is not an error, as ours."""
-    topic, partition = _place(message)
-    offset = message.offset()
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
     assert offset is not None
     headers = cast(Sequence[tuple[str, bytes | None]], message.headers() or ())
     return Message(

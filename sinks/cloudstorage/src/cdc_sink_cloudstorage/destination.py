@@ -1,11 +1,14 @@
-"""From the URI of a sink to its store."""
+"""From the URI of a sink to its store, and to the file system that holds it."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import fsspec
+from fsspec.core import url_to_fs
 
 from cdc_core.errors import ConfigError
 from cdc_sink_cloudstorage.local import LocalStore
@@ -13,10 +16,19 @@ from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.temporaries import Temporaries
 
-__all__ = ["open_store"]
+__all__ = ["open_file_system", "open_store"]
 
 _ALIASES = {"azure": "az"}
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where files are, for fsspec. `shown` is `uri` without secrets, for messages."""
+
+    protocol: str
+    uri: str
+    shown: str
 
 
 def open_store(uri: str, *, temporaries: Temporaries) -> Store:
@@ -24,12 +36,33 @@ def open_store(uri: str, *, temporaries: Temporaries) -> Store:
 
     Raises: ConfigError when the URI names no place, or when no file system for its scheme is installed.
     """
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        raise ConfigError("the sink's URI is malformed: write it as scheme://place/path") from None
+    parts = _parts(uri)
     if parts.scheme == "file":
         return LocalStore(_local_path(uri, parts), temporaries=temporaries)
+    place = _remote_place(uri, parts)
+    return FsspecStore(place.uri, protocol=place.protocol, shown=place.shown, temporaries=temporaries)
+
+
+def open_file_system(uri: str) -> tuple[Any, str]:
+    """Return fsspec's file system of *uri* and the root in it, for reading. Some clients connect here.
+
+    Raises: ConfigError as `open_store`.
+    """
+    parts = _parts(uri)
+    if parts.scheme == "file":
+        return fsspec.filesystem("file"), _local_path(uri, parts)
+    fs, root = url_to_fs(_remote_place(uri, parts).uri)
+    return fs, root.rstrip("/")
+
+
+def _parts(uri: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError:
+        raise ConfigError("the sink's URI is malformed: write it as scheme://place/path") from None
+
+
+def _remote_place(uri: str, parts: SplitResult) -> _Place:
     protocol = _ALIASES.get(parts.scheme, parts.scheme)
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
     if not parts.netloc:
@@ -48,8 +81,7 @@ def open_store(uri: str, *, temporaries: Temporaries) -> Store:
             f"sink URI '{shown}' has the scheme '{parts.scheme}', for which fsspec knows no file system: install the"
             " package that supplies it, or choose file, s3, gs or azure"
         ) from None
-    plain = f"{protocol}{uri[len(parts.scheme) :]}"
-    return FsspecStore(plain, protocol=protocol, shown=shown, temporaries=temporaries)
+    return _Place(protocol=protocol, uri=f"{protocol}{uri[len(parts.scheme) :]}", shown=shown)
 
 
 def _local_path(uri: str, parts: SplitResult) -> str:

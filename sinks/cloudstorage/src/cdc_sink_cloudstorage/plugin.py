@@ -17,4 +17,5 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         forced=frozenset({"key_in_value"}),
         envelopes=frozenset({"wrapped", "bare"}),
         summary="Files in a directory or bucket, in an order that resolved marks can be trusted in",
+        reader="cdc_sink_cloudstorage.reader:CloudStorageReader",
     )

@@ -14,4 +14,5 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         schemes=("kafka", "confluent-cloud", "azure-event-hub"),
         output="messages",
         summary="Topics of Apache Kafka, with resolved marks in every partition",
+        reader="cdc_sink_kafka.reader:KafkaReader",
     )

@@ -1,0 +1,88 @@
+"""What a consumer sees of files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_sink_cloudstorage.plugin import cdc_register_sinks
+from cdc_sink_cloudstorage.reader import CloudStorageReader
+from cdc_sink_cloudstorage.sink import CloudStorageSink
+from fsspec.implementations.memory import MemoryFileSystem
+
+from cdc_core import RowBatch, SinkContext, SinkReader, StoredMessage, Timestamp
+from cdc_core.errors import ConfigError
+from cdc_core.loading import load_class
+
+Context = Callable[..., SinkContext]
+
+
+@pytest.fixture(params=["file", "memory"])
+def place(request: pytest.FixtureRequest, root: Path) -> Iterator[str]:
+    """URI of a sink."""
+    yield f"file://{root}" if request.param == "file" else "memory://bucket/out"
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]
+
+
+def keys(message: StoredMessage) -> list[int]:
+    assert message.value is not None
+    return [json.loads(line)[1] for line in message.value.splitlines()]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
+@pytest.mark.parametrize("partition_format", ["daily", "flat"])
+def test_rows_and_marks_come_in_the_order_of_names(
+    context: Context,
+    slice_of: Callable[..., Any],
+    rows: Callable[..., RowBatch],
+    place: str,
+    compression: str,
+    partition_format: str,
+) -> None:
+    made = context({"compression": compression, "partition_format": partition_format}, uri=place)
+    reader = CloudStorageReader(made)
+    assert list(reader.read()) == []
+    sink = CloudStorageSink(made)
+    later = Timestamp(1_585_961_087_000_000_000)
+    sink.begin(slice_of(step=1, lower=later))
+    sink.emit(rows([3], table="customers", wall=later.wall))
+    sink.flush()
+    sink.emit_resolved(later.prev())
+    sink.begin(slice_of(step=0))
+    sink.emit(rows([1, 2]))
+    sink.flush()
+    sink.begin(slice_of(step=2, lower=later))
+    sink.emit(rows([9]))  # never flushed
+    orders, mark, customers = reader.read()
+    assert (orders.topic, keys(orders)) == ("orders", [1, 2])
+    assert (mark.topic, mark.key, mark.value) == (None, None, f'{{"resolved":"{later.prev()}"}}'.encode())
+    assert (customers.topic, customers.partition, keys(customers)) == ("customers", None, [3])
+    assert list(reader.read()) == [orders, mark, customers]
+    assert list(reader.endpoints()) == [(None, None)]
+    sink.close()
+    reader.close()
+    reader.close()
+
+
+def test_files_of_others_and_unfinished_ones_are_not_seen(context: Context, root: Path) -> None:
+    (root / ".inprogress").mkdir(parents=True)
+    name = "202004022058072107140000000000000-0000000000000007-0000000000-00000-00000000-orders-1.lines.gz"
+    (root / ".inprogress" / name).write_bytes(b"torso")
+    (root / "README.txt").write_text("not ours")
+    (root / name).write_bytes(gzip.compress(b"[1]"))
+    assert list(CloudStorageReader(context()).read()) == [StoredMessage(topic="orders", value=b"[1]")]
+
+
+def test_a_uri_that_names_no_place_is_refused(context: Context) -> None:
+    with pytest.raises(ConfigError, match="names no bucket"):
+        list(CloudStorageReader(context(uri="s3:///path")).read())
+
+
+def test_the_sink_registers_its_reader() -> None:
+    registrations: Sequence[Any] = list(cdc_register_sinks())
+    assert load_class(registrations[0].reader, owner="reader", base=SinkReader) is CloudStorageReader

@@ -1,0 +1,148 @@
+"""Reads topics back as a consumer would."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from cdc_core.sink import SinkContext
+from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
+from cdc_sink_kafka.options import KafkaOptions
+from cdc_sink_kafka.producer_config import client_properties
+from cdc_sink_kafka.topics import Topics
+
+__all__ = ["KafkaReader", "open_consumer", "partitions_of", "read_to_end"]
+
+_LIMIT_S = 60.0
+_PROPERTIES: dict[str, Any] = {
+    "group.id": "reader",  # which it never joins
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "allow.auto.create.topics": False,
+    "fetch.wait.max.ms": 20,
+    "queued.min.messages": 1_000_000,
+    "log_level": 0,
+}
+_quiet = logging.getLogger(f"{__name__}.client")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+class KafkaReader(SinkReader):
+    """Gives every message that the topics of the changefeed's tables hold, partition by partition in order.
+
+    Brokers may come and go meanwhile. Raises: ConfigError for a URI or options that the sink would refuse too;
+    TimeoutError, with the last error of the client, when the brokers do not give all they have in a minute;
+    KafkaException when they cannot be asked at all.
+    """
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        if not isinstance(context.options, KafkaOptions):
+            raise TypeError(f"options must be KafkaOptions, not {type(context.options).__name__}")
+        self._options: KafkaOptions = context.options
+        self._consumer: Consumer | None = None
+
+    def read(self) -> Iterator[StoredMessage]:
+        """Yield what the partitions hold by now. What is written meanwhile may be left out, or not."""
+        client = self._open()
+        for message in read_to_end(client, self._places(client)):
+            topic, partition = message.topic(), message.partition()
+            yield StoredMessage(
+                topic=topic, partition=partition, key=_bytes(message.key()), value=_bytes(message.value())
+            )
+
+    def endpoints(self) -> Collection[Endpoint]:
+        """Return every partition of the topics that are there."""
+        return self._places(self._open())
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = None
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = open_consumer(
+                client_properties(self.context.uri, self._options, changefeed=self.context.changefeed)
+            )
+        return self._consumer
+
+    def _places(self, client: Consumer) -> list[tuple[str, int]]:
+        names = Topics(self.context.topics(self._options.topic_prefix), name=self._options.topic_name)
+        places: list[tuple[str, int]] = []
+        for topic in names.all(self.context.tables):
+            try:
+                places += partitions_of(client, topic)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+        return places
+
+
+def open_consumer(properties: Mapping[str, Any]) -> Consumer:
+    """Return a consumer of no group, which tells of ends of partitions and keeps quiet; for `assign`."""
+    return Consumer({**_PROPERTIES, **properties}, logger=_quiet)
+
+
+def partitions_of(client: Consumer, topic: str, *, limit_s: float = _LIMIT_S) -> list[tuple[str, int]]:
+    """Return the partitions of *topic*, as (topic, partition). Raises: KafkaException when it is not there."""
+    found = client.list_topics(topic, timeout=limit_s).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return [(topic, partition) for partition in sorted(found.partitions)]
+
+
+def read_to_end(client: Consumer, places: Iterable[tuple[str, int]], *, limit_s: float = _LIMIT_S) -> Iterator[Message]:
+    """Yield all messages that *places* hold now, in the order in which a consumer of all of them gets them.
+
+    Raises: TimeoutError, with the last error of the client, when that takes longer than *limit_s*.
+    """
+    ends = _ends(client, places, limit_s)
+    client.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
+    trouble = ""
+    deadline = time.monotonic() + limit_s
+    while ends:
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"{len(ends)} partitions were not read to their end in {limit_s:.0f} s: {ends} {trouble}"
+            )
+        for message in client.consume(20_000, timeout=0.2):
+            error = message.error()
+            if error is None:
+                yield message
+                _reach(ends, message, (message.offset() or 0) + 1)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                _reach(ends, message, message.offset() or 0)
+            else:
+                trouble = str(error)
+    client.unassign()
+
+
+def _ends(client: Consumer, places: Iterable[tuple[str, int]], limit_s: float) -> dict[tuple[str, int], int]:
+    """Return the high watermark of every partition that holds anything."""
+    ends = {}
+    for topic, partition in places:
+        low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=limit_s)
+        if high > low:
+            ends[topic, partition] = high
+    return ends
+
+
+def _reach(ends: dict[tuple[str, int], int], message: Message, position: int) -> None:
+    """Take a partition from *ends* when *position* is there. A leader that is new may show an earlier end at first."""
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    if position >= ends.get((topic, partition), position + 1):
+        del ends[topic, partition]
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    assert not isinstance(value, str)
+    return value

@@ -1,0 +1,93 @@
+"""What a consumer sees of topics."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cdc_sink_kafka.plugin import cdc_register_sinks
+from cdc_sink_kafka.reader import KafkaReader
+from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Certificates, Kafka, KafkaBroker
+
+from cdc_core import RowBatch, SinkContext, SinkReader, SliceInfo, TableName, Timestamp
+from cdc_core.errors import ConfigError
+from cdc_core.loading import load_class
+
+Context = Callable[..., SinkContext]
+TABLES = (TableName("shop", "public", "orders"), TableName("shop", "public", "unchanging"))
+
+
+def test_every_partition_is_read_in_its_order(
+    kafka_broker: Kafka,
+    context: Context,
+    sink_of: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    first_slice: SliceInfo,
+    topic_prefix: str,
+) -> None:
+    address, options = kafka_broker.bootstrap_servers, {"topic_partitions": 3}
+    reader = KafkaReader(context(address, options, tables=TABLES))
+    assert list(reader.read()) == []
+    assert list(reader.endpoints()) == []
+    sink = sink_of(address, options, tables=TABLES)
+    sink.prepare()
+    sink.begin(first_slice)
+    sink.emit(rows([number % 20 for number in range(500)], deleted=[7], walls=range(1, 501)))
+    sink.flush()
+    sink.emit_resolved(Timestamp(500))
+    messages = list(reader.read())
+    assert sum(message.key is not None for message in messages) == 500
+    assert all(message.value is None for message in messages if message.key == b"[7]")
+    versions = defaultdict(list)
+    for message in messages:
+        if message.key is not None and message.value is not None:
+            versions[message.key, message.partition].append(json.loads(message.value)["wall"])
+    assert len(versions) == 19  # each key in one partition
+    assert all(found == sorted(found) for found in versions.values())
+    expected = {(topic_prefix + table.table, partition) for table in TABLES for partition in range(3)}
+    assert set(reader.endpoints()) == expected
+    assert {(message.topic, message.partition) for message in messages if message.key is None} == expected
+    assert len(list(reader.read())) == len(messages)
+    reader.close()
+    reader.close()
+
+
+def test_it_connects_as_the_sink_does(
+    secured_broker: KafkaBroker,
+    certificates: Certificates,
+    context: Context,
+    sink_of: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    first_slice: SliceInfo,
+) -> None:
+    address = secured_broker.address("SASL_SSL")
+    options: dict[str, Any] = {
+        "tls_enabled": "true",
+        "ca_cert": certificates.ca.read_text(),
+        "sasl_enabled": "true",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_user": KAFKA_USER,
+        "sasl_password": KAFKA_PASSWORD,
+    }
+    sink = sink_of(address, options)
+    sink.prepare()
+    sink.begin(first_slice)
+    sink.emit(rows([1]))
+    sink.flush()
+    reader = KafkaReader(context(address, options))
+    assert [message.key for message in reader.read()] == [b"[1]"]
+    reader.close()
+
+
+def test_a_uri_that_names_no_broker_is_refused(context: Context) -> None:
+    with pytest.raises(ConfigError, match="names no broker"):
+        list(KafkaReader(context("")).read())
+
+
+def test_the_sink_registers_its_reader() -> None:
+    (registration,) = cdc_register_sinks()
+    assert load_class(registration.reader, owner="reader", base=SinkReader) is KafkaReader
