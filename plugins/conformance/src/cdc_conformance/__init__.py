@@ -1,13 +1,27 @@
 """Proves that plugins for `cdc_core` keep their promises.
 
 Inherit from the suite of your plugin's kind in a test module; pytest finds the rest. Public is what this module
-exports.
+exports. The names are loaded when they are used: `cdc` and the plugin host look into this package without pytest.
 """
 
-import pytest
+from __future__ import annotations
 
-pytest.register_assert_rewrite("cdc_conformance")
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from cdc_conformance.promises import requires  # noqa: E402
+if TYPE_CHECKING:
+    from cdc_conformance.promises import Conformance, requires
 
-__all__ = ["requires"]
+__all__ = ["Conformance", "requires"]
+
+_HOMES = {
+    "Conformance": "cdc_conformance.promises",
+    "requires": "cdc_conformance.promises",
+}
+"""Module of each public name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

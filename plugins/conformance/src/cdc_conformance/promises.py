@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import ClassVar
 
 import pytest
 
-__all__ = ["MARK", "missing_capability", "requires"]
+__all__ = ["MARK", "Conformance", "missing_capability", "promises_of", "requires", "suite_of", "words"]
 
 MARK = "cdc_requires"
 """Name of the marker that `requires` puts on a test."""
+
+
+class Conformance:
+    """Base of every suite: `class SinkConformance(Lifecycle, Delivery, Conformance): kind = "sink"`.
+
+    A class that sets `kind` is a suite, and all its `test_` methods are promises. Whoever inherits from it sets the
+    class attribute that is called like the kind, and may override fixtures, but no promise without a reason.
+    """
+
+    kind: ClassVar[str] = ""
+    """"sink", "encoder" or "rangefeed"; also the name of the class attribute that says which component it is."""
+    known_capabilities: ClassVar[Mapping[str, str]] = {}
+    """What may be declared in `capabilities`: name -> what a component that declares it can do."""
+
+    @pytest.fixture
+    def capabilities(self) -> Collection[str]:
+        """What the component declares beyond what every one must do; names of `known_capabilities`."""
+        return frozenset()
+
+
+def suite_of(cls: type) -> type[Conformance] | None:
+    """Return the suite that *cls* is or inherits from: the class nearest to it that says its kind itself."""
+    for base in cls.__mro__:
+        if issubclass(base, Conformance) and base.__dict__.get("kind"):
+            return base
+    return None
+
+
+def promises_of(suite: type) -> tuple[str, ...]:
+    """Return the names of all promises of *suite*, in the order of its bases."""
+    names: dict[str, None] = {}
+    for base in suite.__mro__:
+        names |= dict.fromkeys(name for name in vars(base) if name.startswith("test_"))
+    return tuple(names)
+
+
+def words(test: str) -> str:
+    """Return a promise in words: `test_flush_is_a_barrier[json]` is "flush is a barrier [json]"."""
+    name, bracket, rest = test.partition("[")
+    return name.removeprefix("test_").replace("_", " ") + (f" {bracket}{rest}" if bracket else "")
 
 
 def requires(capability: str, reason: str) -> pytest.MarkDecorator:
