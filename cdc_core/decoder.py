@@ -7,20 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from cdc_core.encoder import EncoderContext
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["DecodedRow", "Decoder"]
+__all__ = ["DecodedRow", "Decoder", "plain_value"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedRow:
     """A row as a consumer understands it. What the envelope leaves out is None.
 
-    Values are those that `RowBatch.column(...).to_pylist()` gives for the same row. `key` holds the primary key's
-    values in key order, whatever part of the message they were read from; `key_in_value` and `topic_in_value` are what
-    the options of these names put into the value. `after` is None for a delete.
+    Values are those that `RowBatch.column(...).to_pylist()` gives for the same row; where Python has no such value
+    (infinite dates, 24:00:00, years that it does not count), the number behind it, see `plain_value`. `key` holds the
+    primary key's values in key order, whatever part of the message they were read from; `key_in_value` and
+    `topic_in_value` are what the options of these names put into the value. `after` is None for a delete, except where
+    the envelope shows a delete as a row: in `bare` that may be the key and nulls.
     """
 
     key: tuple[Any, ...] | None
@@ -53,3 +57,21 @@ class Decoder(ABC):
     @abstractmethod
     def resolved(self, value: bytes | None) -> Timestamp | None:
         """Return the timestamp when *value*, of a message or a resolved file, is a resolved mark, None for a row's."""
+
+
+def plain_value(scalar: pa.Scalar) -> Any:
+    """Return one value of a `RowBatch`, or the struct of a whole row, as a `DecodedRow` has it.
+
+    That is `as_py`, except where Python lacks the value; there it is the number that Arrow holds.
+    """
+    if isinstance(scalar, pa.StructScalar):
+        return {name: plain_value(scalar[name]) for name in scalar} if scalar.is_valid else None
+    if isinstance(scalar, pa.Time64Scalar) and scalar.value == _WHOLE_DAY_US:  # it would become 00:00:00
+        return scalar.value
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.value
+
+
+_WHOLE_DAY_US = 86_400_000_000

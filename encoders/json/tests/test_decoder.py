@@ -3,51 +3,89 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from cdc_encoder_json.decoder import decode_key, decode_lines, decode_resolved, decode_value
+from cdc_encoder_json.decoder import JsonDecoder
+from cdc_encoder_json.options import JsonOptions
+from cdc_encoder_json.scanning import plain
 
-from cdc_core import Timestamp
+from cdc_core import Column, ColumnType, EncoderContext, EnvelopeOptions, Kind, TableName, TableSchema, Timestamp
+
+SCHEMA = TableSchema(
+    name=TableName("shop", "public", "orders"),
+    version=2,
+    columns=tuple(
+        Column(name=name, type=ColumnType(kind=kind, source=str(kind)))
+        for name, kind in {"a": Kind.INT, "d": Kind.DECIMAL, "j": Kind.JSON}.items()
+    ),
+    primary_key=("a",),
+)
 
 
-def test_numbers_come_back_exact() -> None:
+def decoder(envelope: str = "wrapped") -> JsonDecoder:
+    options = EnvelopeOptions(envelope=envelope)
+    return JsonDecoder(EncoderContext(changefeed="feed", envelope=options, options=JsonOptions()))
+
+
+def test_plain_numbers_are_exact() -> None:
     digits = "9" * 10_000
-    key = decode_key(f"[1, 22.30, 1e+300, 9223372036854775807, -0, {digits}, 0.1]".encode())
+    key = plain(f"[1, 22.30, 1e+300, 9223372036854775807, -0, {digits}, 0.1]")
     assert key == [1, Decimal("22.30"), Decimal("1e300"), 2**63 - 1, 0, Decimal(digits), Decimal("0.1")]
     assert not any(isinstance(number, float) for number in key)
     assert [str(key[1]), str(key[4])] == ["22.30", "-0"]
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"[1]", b"{", b'{"a": NaN}', b'{"a": 1} {}', b'{"a": "\n"}', b'{"a": "\xff"}']
+    "value",
+    [
+        b"[1]",
+        b"{",
+        b"{}x",
+        b'{"a": NaN}',
+        b'{"a": 1} {}',
+        b'{"a": "\n"}',
+        b'{"a": "\xff"}',
+        b'{"a": 1,}',
+        b'{"a" 1}',
+        b"{a: 1}",
+        b'{"a": 1, "a": 1}',
+        b'{"after": {"a": 1, "a": 1}}',
+        b'{"after": [1]}',
+    ],
 )
-def test_what_is_no_json_object_is_refused(payload: bytes) -> None:
+def test_what_is_no_json_object_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        decode_value(payload)
+        decoder().message(SCHEMA, b"[1]", value)
 
 
-@pytest.mark.parametrize("payload", [b"", b"{}", b"1", b"[Infinity]"])
-def test_what_is_no_json_array_is_refused(payload: bytes) -> None:
+@pytest.mark.parametrize("key", [b"", b"{}", b"1", b"[Infinity]", b"[1,]", b"[1", b"[,]"])
+def test_what_is_no_json_array_is_refused(key: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        decode_key(payload)
+        decoder().message(SCHEMA, key, b"{}")
 
 
-def test_lines_must_be_whole() -> None:
-    assert decode_lines(b"") == []
-    assert decode_lines(b'{"after": null}\n{"after": {}}\n') == [{"after": None}, {"after": {}}]
-    with pytest.raises(ValueError, match="no end"):
-        decode_lines(b'{"after": null}\n{"after"')
-    with pytest.raises(ValueError, match=r"."):
-        decode_lines(b'{"after": null}\n\n')
+def test_rows_of_other_versions_are_read_as_they_are() -> None:
+    value = b'{"after": {"a": "was text", "gone": 1.50, "j": {"b" : 1e0}}, "before": {"a": 1, "d": 1.50}}'
+    row = decoder().message(SCHEMA, None, value)
+    assert row.after == {"a": "was text", "j": '{"b" : 1e0}', "gone": Decimal("1.50")}
+    assert row.before == {"a": 1, "d": "1.50"}
+    assert row.key == ("was text",)
+
+
+def test_a_deleted_row_has_the_key_of_what_it_was() -> None:
+    assert decoder().message(SCHEMA, None, b'{"after": null, "before": {"a": 1}}').key == (1,)
+    assert decoder().message(SCHEMA, None, b'{"after": null}').key is None
+    assert decoder().message(SCHEMA, b"[1]", b'{"after": null}').key == (1,)
 
 
 def test_a_resolved_mark_is_told_from_a_row() -> None:
-    assert decode_resolved(b'{"resolved":"12.0000000003"}') == Timestamp(12, 3)
-    assert decode_resolved(b'{"after": {"resolved": "12.0000000003"}}') is None
+    assert decoder().resolved(b'{"resolved":"12.0000000003"}') == Timestamp(12, 3)
+    assert decoder().resolved(b'{"after": {"resolved": "12.0000000003"}}') is None
 
 
 @pytest.mark.parametrize("envelope", ["bare", "row", "key_only"])
 def test_without_wrapping_a_resolved_mark_is_told_from_rows_and_tombstones(envelope: str) -> None:
-    assert decode_resolved(b'{"__crdb__":{"resolved":"12.0000000003"}}', envelope=envelope) == Timestamp(12, 3)
-    assert decode_resolved(b'{"resolved": "12.0000000003"}', envelope=envelope) is None
-    assert decode_resolved(b'{"__crdb__": {"updated": "12.0000000003"}, "a": 1}', envelope=envelope) is None
-    assert decode_resolved(b"", envelope=envelope) is None
-    assert decode_resolved(None, envelope=envelope) is None
+    read = decoder(envelope).resolved
+    assert read(b'{"__crdb__":{"resolved":"12.0000000003"}}') == Timestamp(12, 3)
+    assert read(b'{"resolved": "12.0000000003"}') is None
+    assert read(b'{"__crdb__": {"updated": "12.0000000003"}, "a": 1}') is None
+    assert read(b"") is None
+    assert read(None) is None

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from cdc_encoder_json.decoder import decode_key, decode_resolved, decode_value
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_schema_registry import Registry, unframe
@@ -121,7 +120,7 @@ def test_a_consumer_reads_rows_and_marks_checked_against_their_schemas(
     framed, wanted = encoder.encode(rows, topic=topic), plain.encode(rows, topic=topic)
     for key, plain_key in zip(framed.key.to_pylist(), wanted.key.to_pylist(), strict=True):
         assert unframe(key)[1] == plain_key
-        assert read(key, topic, MessageField.KEY) == decode_key(plain_key) == ["1", 1]
+        assert read(key, topic, MessageField.KEY) == json.loads(plain_key) == ["1", 1]
     for value, plain_value in zip(framed.value.to_pylist(), wanted.value.to_pylist(), strict=True):
         if not plain_value:
             assert value == plain_value
@@ -131,7 +130,6 @@ def test_a_consumer_reads_rows_and_marks_checked_against_their_schemas(
     mark = encoder.encode_resolved(topic, NOW)
     assert unframe(mark)[1] == plain.encode_resolved(topic, NOW)
     assert read(mark, topic) == json.loads(plain.encode_resolved(topic, NOW))
-    assert decode_resolved(unframe(mark)[1], envelope=envelope) == NOW
 
 
 def test_metadata_is_in_the_schema(encoder_for: EncoderFor, read: Any, rows_of: Any, topic_prefix: str) -> None:
@@ -282,5 +280,5 @@ def test_a_wrong_address_is_refused_before_anything_starts(encoder_for: EncoderF
 def test_values_read_back_as_what_went_in(encoder_for: EncoderFor, rows_of: Any, topic_prefix: str) -> None:
     rows = rows_of({"id": INT, "a": TEXT})
     batch = encoder_for().encode(rows, topic=topic_prefix)
-    decoded = [decode_value(unframe(value)[1])["after"] for value in batch.value.to_pylist()]
+    decoded = [json.loads(unframe(value)[1])["after"] for value in batch.value.to_pylist()]
     assert decoded == rows.column("after").to_pylist()

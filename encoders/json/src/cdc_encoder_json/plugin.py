@@ -14,4 +14,5 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         summary="JSON messages, or files of newline-delimited JSON",
         envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),
         outputs=frozenset({"messages", "files"}),
+        decoder="cdc_encoder_json.decoder:JsonDecoder",
     )

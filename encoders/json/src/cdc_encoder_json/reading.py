@@ -1,0 +1,108 @@
+"""One JSON text becomes the value that a row has, by the kind of its column: what `values` writes, read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_core import ColumnType, Kind
+from cdc_core.decoder import plain_value
+from cdc_encoder_json.pieces import NULL
+from cdc_encoder_json.scanning import plain, string
+from cdc_encoder_json.values import JSON_NULL_OBJECT
+
+__all__ = ["read_value"]
+
+_BOOLS = {"true": True, "false": False}
+
+
+def read_value(text: str, type_: ColumnType) -> Any:
+    """Return the value of one column. A text that is none of this kind, as an older version's, is read as plain JSON.
+
+    Raises: ValueError when it is no JSON.
+    """
+    if text == NULL:
+        return None
+    try:
+        return _READERS.get(type_.kind, _string)(text, type_)
+    except (ValueError, KeyError, OverflowError):
+        return plain(text)
+
+
+def _string(text: str, _: ColumnType) -> str:
+    return string(text)
+
+
+def _int(text: str, _: ColumnType) -> int:
+    return int(text)
+
+
+def _float(text: str, type_: ColumnType) -> float:
+    number = float(string(text) if text.startswith('"') else text)
+    return float(struct.unpack("f", struct.pack("f", number))[0]) if type_.bits == 32 else number
+
+
+def _decimal(text: str, _: ColumnType) -> str:
+    if not text.startswith('"'):
+        float(text)
+        return text
+    return string(text)
+
+
+def _bytes(text: str, _: ColumnType) -> bytes:
+    digits = string(text)
+    if not digits.startswith("\\x"):
+        raise ValueError(f"no bytes: {text!r}")
+    return bytes.fromhex(digits[2:])
+
+
+def _date(text: str, type_: ColumnType) -> Any:
+    return _moment(string(text), "D", np.iinfo(np.int32), type_)
+
+
+def _timestamp(text: str, type_: ColumnType) -> Any:
+    said = string(text)
+    zone = type_.kind is Kind.TIMESTAMPTZ and said.endswith("Z")
+    return _moment(said[:-1] if zone else said, "us", np.iinfo(np.int64), type_)
+
+
+def _time(text: str, type_: ColumnType) -> Any:
+    hours, minutes, seconds = string(text).split(":")
+    us = round(float(seconds) * 1_000_000)
+    return plain_value(pa.scalar((int(hours) * 60 + int(minutes)) * 60_000_000 + us, type_.arrow))
+
+
+def _moment(text: str, unit: Literal["D", "us"], limits: np.iinfo[Any], type_: ColumnType) -> Any:
+    special = {"infinity": int(limits.max), "-infinity": int(limits.min)}
+    number = special.get(text)
+    if number is None:
+        number = int(np.array(text, f"datetime64[{unit}]").astype(np.int64))
+    return plain_value(pa.scalar(number, type_.arrow))
+
+
+def _json(text: str, _: ColumnType) -> str:
+    return NULL if text == JSON_NULL_OBJECT else text
+
+
+def _nested(text: str, _: ColumnType) -> str:
+    return text
+
+
+_READERS: dict[Kind, Callable[[str, ColumnType], Any]] = {
+    Kind.BOOL: lambda text, _: _BOOLS[text],
+    Kind.INT: _int,
+    Kind.FLOAT: _float,
+    Kind.DECIMAL: _decimal,
+    Kind.BYTES: _bytes,
+    Kind.DATE: _date,
+    Kind.TIME: _time,
+    Kind.TIMESTAMP: _timestamp,
+    Kind.TIMESTAMPTZ: _timestamp,
+    Kind.JSON: _json,
+    Kind.ARRAY: _nested,
+    Kind.COMPOSITE: _nested,
+}
