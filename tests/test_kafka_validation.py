@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from cdc_conformance.validators import CutValidator, OrderValidator, Validator, VersionValidator
 from cdc_testing.kafka_reading import Message
 from cdc_testing.kafka_validation import validate_kafka
-from cdc_testing.validators import CutValidator, OrderValidator, Validator, VersionValidator
 
 from cdc_core import Timestamp
 
@@ -30,7 +30,7 @@ def failures(*messages: Message) -> list[str]:
         total = sum(row["v"] for row in state["t"].values())
         return None if total == 10 else f"total is {total}"
 
-    validators: list[Validator] = [OrderValidator(), CutValidator(ten, partitions=PLACES), VersionValidator("t", "v")]
+    validators: list[Validator] = [OrderValidator(), CutValidator(ten, endpoints=PLACES), VersionValidator("t", "v")]
     validate_kafka(messages, validators, prefix="x_")
     return [failure for validator in validators[:2] for failure in validator.failures()]
 
@@ -75,7 +75,7 @@ def test_half_a_transaction_below_all_marks_is_found() -> None:
 
 
 def test_a_partition_that_nobody_named_is_found() -> None:
-    assert failures(mark(2, 1)) == ["topic t partition 2: not among the partitions to be cut"]
+    assert failures(mark(2, 1)) == ["topic t partition 2: not among the endpoints to be cut"]
 
 
 @pytest.mark.parametrize(

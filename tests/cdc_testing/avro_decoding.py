@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -34,8 +33,6 @@ def avro_decoder(registry_url: str) -> Iterator[Decode]:
                 assert value.keys() == {"resolved"}, f"a message without a key is no resolved mark: {value}"
                 return Timestamp.parse(value["resolved"])
             key = record(message, message.key, MessageField.KEY)
-            return DecodedRow(
-                json.dumps(list(key.values()), default=str), value["after"], Timestamp.parse(value["updated"])
-            )
+            return DecodedRow(tuple(key.values()), value["after"], Timestamp.parse(value["updated"]))
 
         yield decode

@@ -7,7 +7,6 @@ moved, and now and then an account gets another number (a change of the key).
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 from collections.abc import Mapping
@@ -17,11 +16,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
+from cdc_conformance.validators import CutValidator, OrderValidator, VersionValidator
 from cdc_rangefeed_postgres.demo.audit import audit
 from cdc_testing.files import validate
 from cdc_testing.kafka_reading import partitions_of, read_topics
 from cdc_testing.kafka_validation import Decode, validate_kafka
-from cdc_testing.validators import CutValidator, OrderValidator, VersionValidator
 from psycopg import errors, sql
 
 __all__ = ["TABLES", "Bank", "Faithful", "assert_faithful", "assert_faithful_kafka", "open_bank"]
@@ -135,7 +134,7 @@ def assert_faithful_kafka(
     tables = [table.partition(".")[2] for table in TABLES]
     topics = [prefix + table for table in tables]
     partitions = [(topic.removeprefix(prefix), number) for topic, number in partitions_of(bootstrap_servers, topics)]
-    cut = CutValidator(_books, partitions=partitions, every_timestamp=True)
+    cut = CutValidator(_books, endpoints=partitions, every_timestamp=True)
     validators = (OrderValidator(moving_keys=moving_keys), VersionValidator("accounts", "version"), cut)
     arrived = validate_kafka(read_topics(bootstrap_servers, topics), validators, prefix=prefix, decode=decode)
     failures = [failure for validator in validators for failure in validator.failures()]
@@ -147,13 +146,13 @@ def assert_faithful_kafka(
         for table in tables:
             held = cut.state.get(table, {})
             query = sql.SQL("SELECT id, to_jsonb(t) FROM {} t").format(sql.Identifier(table))
-            there = {json.dumps([key]): row for key, row in connection.execute(query)}
+            there = {(key,): row for key, row in connection.execute(query)}
             wrong = [key for key in held.keys() | there.keys() if held.get(key) != there.get(key)]
             assert not wrong, f"{len(wrong)} rows of {table} differ from the database's, such as {wrong[:5]}"
     return Faithful(rows=arrived.rows.total(), marks=arrived.marks.total(), cuts=cut.cuts, partitions=len(partitions))
 
 
-def _books(state: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str | None:
+def _books(state: Mapping[str, Mapping[tuple[Any, ...], Mapping[str, Any]]]) -> str | None:
     total = sum(row["balance"] for table in ("accounts", "closed") for row in state.get(table, {}).values())
     return None if total == TOTAL else f"the books say {total}, not {TOTAL}"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cdc_conformance.validators import SeenMark, SeenRow, Validator
 from cdc_sink_cloudstorage.names import DataFile, ResolvedFile, parse_name
-from cdc_testing.validators import Validator
 
 from cdc_core import Timestamp
 
@@ -34,14 +34,18 @@ def validate(directory: Path, validators: Iterable[Validator]) -> tuple[int, int
         if isinstance(name, ResolvedFile):
             marks += 1
             for validator in validators:
-                validator.note_resolved(name.timestamp)
+                validator.note_resolved(SeenMark(resolved=name.timestamp))
         elif isinstance(name, DataFile):
             for row in rows_in(path):
                 rows += 1
+                seen = SeenRow(
+                    topic=name.topic,
+                    key=tuple(row["key"]),
+                    after=row["after"],
+                    updated=Timestamp.parse(row["updated"]),
+                )
                 for validator in validators:
-                    validator.note_row(
-                        name.topic, json.dumps(row["key"]), row["after"], Timestamp.parse(row["updated"])
-                    )
+                    validator.note_row(seen)
     return rows, marks
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from cdc_testing.kafka_reading import consumer, copied
 from cdc_testing.kafka_validation import Decode, decode_json
@@ -40,7 +40,7 @@ class Follower:
         self._topics = tuple(topics)
         self._decode = decode
         self._cut = Timestamp()
-        self._seen: set[tuple[str, str, Timestamp]] = set()
+        self._seen: set[tuple[str, tuple[Any, ...], Timestamp]] = set()
         self._context = consumer(
             bootstrap_servers, {"enable.partition.eof": False, "reconnect.backoff.max.ms": 200, **(settings or {})}
         )

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc_conformance.validators import SeenMark, SeenRow, Validator
 from cdc_testing.kafka_reading import Message
-from cdc_testing.validators import Validator
 
 from cdc_core import Timestamp
 
@@ -18,9 +18,9 @@ __all__ = ["Arrived", "Decode", "DecodedRow", "decode_json", "validate_kafka"]
 
 @dataclass(frozen=True, slots=True)
 class DecodedRow:
-    """A wrapped message of a row; equal keys have equal text."""
+    """A wrapped message of a row."""
 
-    key: str
+    key: tuple[Any, ...]
     after: Mapping[str, Any] | None
     updated: Timestamp
 
@@ -56,11 +56,14 @@ def validate_kafka(
         if isinstance(event, Timestamp):
             arrived.marks[place] += 1
             for validator in validators:
-                validator.note_resolved(event, topic=topic, partition=message.partition)
+                validator.note_resolved(SeenMark(topic=topic, partition=message.partition, resolved=event))
         else:
             arrived.rows[place] += 1
+            row = SeenRow(
+                topic=topic, partition=message.partition, key=event.key, after=event.after, updated=event.updated
+            )
             for validator in validators:
-                validator.note_row(topic, event.key, event.after, event.updated, partition=message.partition)
+                validator.note_row(row)
     return arrived
 
 
@@ -71,4 +74,4 @@ def decode_json(message: Message) -> DecodedRow | Timestamp:
     if message.key is None:
         assert value.keys() == {"resolved"}, f"a message without a key is no resolved mark: {message}"
         return Timestamp.parse(value["resolved"])
-    return DecodedRow(json.dumps(json.loads(message.key)), value["after"], Timestamp.parse(value["updated"]))
+    return DecodedRow(tuple(json.loads(message.key)), value["after"], Timestamp.parse(value["updated"]))

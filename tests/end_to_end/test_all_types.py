@@ -8,12 +8,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_conformance.validators import OrderValidator
 from cdc_testing.files import last_resolved, validate
 from cdc_testing.history import HistoryValidator, arrivals, record, recorded
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from cdc_testing.runs import Feed
-from cdc_testing.validators import OrderValidator
 from psycopg import sql
 
 pytestmark = pytest.mark.slow

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import psycopg
 import pytest
+from cdc_conformance.validators import OrderValidator, VersionValidator
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_sink_kafka.demo.servers import KafkaBroker, KafkaCluster, admin_client
 from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
@@ -22,7 +23,6 @@ from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import Sql, clock, writing
 from cdc_testing.runs import Feed
 from cdc_testing.sockets import unread
-from cdc_testing.validators import OrderValidator, VersionValidator
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from cdc_core import Timestamp

@@ -1,0 +1,39 @@
+"""Versions that a column counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cdc_conformance.validators.events import Key, SeenMark, SeenRow, key_text
+
+__all__ = ["VersionValidator"]
+
+
+@dataclass
+class VersionValidator:
+    """Every committed version of a row arrived: a column counts them, and no number may be missing between two.
+
+    *column* is raised by one in each transaction that writes the row. The first version to arrive is whatever the
+    initial scan found. For what a source tells nobody: where its commits are known, `CompletenessValidator` sees more.
+
+    Memory: a number for every distinct version.
+    """
+
+    topic: str
+    column: str
+    _versions: dict[Key, set[int]] = field(default_factory=dict)
+
+    def note_row(self, row: SeenRow) -> None:
+        if row.topic == self.topic and row.after is not None:
+            self._versions.setdefault(row.key, set()).add(row.after[self.column])
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        pass
+
+    def failures(self) -> list[str]:
+        found = []
+        for key, versions in self._versions.items():
+            lost = sorted(set(range(min(versions), max(versions) + 1)) - versions)
+            if lost:
+                found.append(f"topic {self.topic} key {key_text(key)}: versions {lost} never arrived")
+        return found

@@ -1,0 +1,71 @@
+"""The validator of order finds exactly what it is for."""
+
+from __future__ import annotations
+
+from cdc_conformance.validators import OrderValidator
+from cdc_testing.seen import feed, mark, row
+
+
+def test_repeats_with_gaps_are_in_order() -> None:
+    versions = [row("a", updated) for updated in (1, 2, 3, 2, 4)]
+    assert feed(OrderValidator(), *versions, mark(4), row("a", 1)) == []
+
+
+def test_a_new_version_after_a_later_one_is_found() -> None:
+    assert feed(OrderValidator(), row("a", 1), row("a", 3), row("b", 1), row("a", 2)) == [
+        'topic t key ["a"]: saw new row timestamp 2.0000000000 after 3.0000000000 was seen'
+    ]
+
+
+def test_a_new_row_at_a_resolved_mark_is_found() -> None:
+    events = [row("a", 1), mark(5), row("b", 5)]
+    assert feed(OrderValidator(), *events) == [
+        'topic t key ["b"]: saw new row timestamp 5.0000000000 after 5.0000000000 was resolved'
+    ]
+    assert feed(OrderValidator(strict=False), *events) == []
+
+
+def test_a_mark_is_for_its_own_partition_only() -> None:
+    events = [row("a", 1, at=0), mark(5, at=0), row("b", 3, at=1), mark(5, at=1), row("a", 6, at=0)]
+    assert feed(OrderValidator(), *events) == []
+
+
+def test_a_new_row_at_a_mark_of_its_partition_is_found() -> None:
+    assert feed(OrderValidator(), mark(9, at=1), row("a", 1, at=0), mark(5, at=0), row("c", 5, at=0)) == [
+        'topic t partition 0 key ["c"]: saw new row timestamp 5.0000000000 after 5.0000000000 was resolved'
+    ]
+
+
+def test_a_new_row_at_a_mark_of_its_topic_is_found() -> None:
+    assert feed(OrderValidator(), mark(5, topic="t"), row("a", 4), row("a", 4, topic="u")) == [
+        'topic t key ["a"]: saw new row timestamp 4.0000000000 after 5.0000000000 was resolved'
+    ]
+
+
+def test_a_new_version_after_a_later_one_in_a_partition_is_found() -> None:
+    assert feed(OrderValidator(), row("a", 3, at=1), row("a", 2, at=1)) == [
+        'topic t partition 1 key ["a"]: saw new row timestamp 2.0000000000 after 3.0000000000 was seen'
+    ]
+
+
+def test_a_smaller_mark_takes_nothing_back() -> None:
+    assert feed(OrderValidator(), mark(5, at=0), mark(3, at=0), row("a", 4, at=0)) == [
+        'topic t partition 0 key ["a"]: saw new row timestamp 4.0000000000 after 5.0000000000 was resolved'
+    ]
+
+
+def test_a_key_in_two_partitions_is_found_even_when_it_is_a_repeat() -> None:
+    events = [row("a", 1, at=0), row("a", 1, at=1), row("a", 2, at=1), row("a", 3, at=0)]
+    assert feed(OrderValidator(), *events) == ['topic t key ["a"]: received on two partitions: 0 and 1'] * 2
+
+
+def test_keys_that_may_move_are_in_order_in_each_partition() -> None:
+    events = [row("a", 1, at=0), row("a", 3, at=0), row("a", 4, at=1), mark(4, at=1), row("a", 2, at=1)]
+    assert feed(OrderValidator(moving_keys=True), *events) == [
+        'topic t partition 1 key ["a"]: saw new row timestamp 2.0000000000 after 4.0000000000 was seen',
+        'topic t partition 1 key ["a"]: saw new row timestamp 2.0000000000 after 4.0000000000 was resolved',
+    ]
+
+
+def test_topics_are_told_apart() -> None:
+    assert feed(OrderValidator(), mark(5, at=0), row("a", 1, topic="u", at=0), row("a", 6, at=1)) == []
