@@ -1,0 +1,291 @@
+"""Seeded transactions over a few keys, and the exact history of what they committed.
+
+A few keys on purpose: bugs hide in many versions of one key, not in many keys. Every version of a key that is committed
+has `n` one greater than the version before it, over deletes too, so that a gap or a step back shows by itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_core import SourceTransaction, SourceWriter
+
+__all__ = ["History", "Row", "RowKey", "Transaction", "Workload", "Write", "same_row"]
+
+Row = Mapping[str, Any]
+RowKey = tuple[str, int]
+"""Table, as the user of a changefeed writes it, and `id`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """What one committed transaction made of one row: `before` it and `after` it; None where there was no row."""
+
+    table: str
+    id: int
+    before: Row | None
+    after: Row | None
+
+    @property
+    def key(self) -> RowKey:
+        return self.table, self.id
+
+
+@dataclass(slots=True)
+class History:
+    """What was committed, in commit order: for each transaction the rows that it changed, each once."""
+
+    commits: list[tuple[Write, ...]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.commits)
+
+    def writes(self, since: int = 0) -> Iterator[Write]:
+        """Yield what the commits from number *since* on changed, in commit order."""
+        for commit in self.commits[since:]:
+            yield from commit
+
+    def versions(self, since: int = 0) -> dict[RowKey, list[Row | None]]:
+        """Return the versions of each key that the commits from number *since* on wrote; None where it was deleted."""
+        found: dict[RowKey, list[Row | None]] = defaultdict(list)
+        for write in self.writes(since):
+            found[write.key].append(write.after)
+        return dict(found)
+
+    def state(self, count: int | None = None) -> dict[RowKey, Row]:
+        """Return the rows that there were after the first *count* commits, after all of them by default."""
+        rows: dict[RowKey, Row] = {}
+        for commit in self.commits[:count]:
+            _apply(rows, commit)
+        return rows
+
+    def states(self) -> Iterator[dict[RowKey, Row]]:
+        """Yield the rows before the first commit and after each: all that a consistent cut can be. One dict, reused."""
+        rows: dict[RowKey, Row] = {}
+        yield rows
+        for commit in self.commits:
+            _apply(rows, commit)
+            yield rows
+
+
+def same_row(seen: Row | None, written: Row | None) -> bool:
+    """Return whether a row that arrived is the one that was written: a column that one of them lacks is null there."""
+    if seen is None or written is None:
+        return seen is written
+    return all(seen.get(column) == written.get(column) for column in {*seen, *written})
+
+
+class Transaction:
+    """An open transaction whose rows nobody else may write until it ends. Made by `Workload.begin`."""
+
+    def __init__(self, workload: Workload, transaction: SourceTransaction) -> None:
+        self._workload = workload
+        self._transaction = transaction
+        self._rows: dict[RowKey, Row | None] = {}
+
+    def put(self, table: str, id_: int, **values: Any) -> None:
+        """Insert or update a row; `n` is set, and columns that are not named keep their value."""
+        before = self._take(table, id_)
+        n = self._workload.versions_of(table, id_) + 1
+        self._transaction.put(table, {"id": id_, "n": n, **values})
+        blank = dict.fromkeys(self._workload.columns[table])
+        self._rows[table, id_] = {**blank, **(before or {}), "id": id_, "n": n, **values}
+
+    def delete(self, table: str, id_: int) -> None:
+        self._take(table, id_)
+        self._transaction.delete(table, id_)
+        self._rows[table, id_] = None
+
+    def row(self, table: str, id_: int) -> Row | None:
+        """Return the row as this transaction sees it."""
+        key = (table, id_)
+        return self._rows[key] if key in self._rows else self._workload.rows.get(key)
+
+    def commit(self) -> None:
+        """Commit, and note in the history what changed."""
+        self._transaction.commit()
+        self._workload.committed(self, self._rows)
+
+    def rollback(self) -> None:
+        self._transaction.rollback()
+        self._workload.ended(self)
+
+    def owns(self, key: RowKey) -> bool:
+        return key in self._rows
+
+    def _take(self, table: str, id_: int) -> Row | None:
+        owner = self._workload.owner(table, id_)
+        assert owner in (None, self), f"row {id_} of {table} belongs to another open transaction"
+        return self.row(table, id_)
+
+
+class Workload:
+    """Writes to *tables*, which it does not create, one event at a time; the same seed gives the same events.
+
+    `run` and `step` write to the keys 1 to *keys* of each table. What else is to be written goes through `begin`, so
+    that `history` and `rows` stay exact. Nobody else may write to the tables.
+    """
+
+    def __init__(
+        self,
+        writer: SourceWriter,
+        tables: Sequence[str],
+        *,
+        seed: int,
+        keys: int = 5,
+        most_open: int = 3,
+        big_bytes: int = 0,
+    ) -> None:
+        self.writer = writer
+        self.tables = tuple(tables)
+        self.seed = seed
+        self.history = History()
+        self.rows: dict[RowKey, Row] = {}
+        """The rows that are committed now."""
+        self.columns: dict[str, tuple[str, ...]] = dict.fromkeys(tables, ("id", "n", "note"))
+        self._chance = random.Random(seed)
+        self._keys = keys
+        self._most_open = most_open
+        self._big_bytes = big_bytes
+        self._versions: dict[RowKey, int] = defaultdict(int)
+        self._open: list[Transaction] = []
+        self._own: list[Transaction] = []
+        """Those that `step` began, and may go on with."""
+
+    def __repr__(self) -> str:
+        return f"Workload(seed={self.seed}, {len(self.history)} commits, {len(self._open)} open)"
+
+    def begin(self) -> Transaction:
+        """Return a new transaction, which `step` leaves alone."""
+        transaction = Transaction(self, self.writer.begin())
+        self._open.append(transaction)
+        return transaction
+
+    def put(self, table: str, id_: int, **values: Any) -> None:
+        """Insert or update one row in a transaction of its own."""
+        transaction = self.begin()
+        transaction.put(table, id_, **values)
+        transaction.commit()
+
+    def delete(self, table: str, id_: int) -> None:
+        """Delete one row in a transaction of its own."""
+        transaction = self.begin()
+        transaction.delete(table, id_)
+        transaction.commit()
+
+    def fill(self, table: str, count: int, *, first: int = 1, note: str = "filled") -> None:
+        """Insert *count* rows from `id` *first* on in one transaction."""
+        transaction = self.begin()
+        for id_ in range(first, first + count):
+            transaction.put(table, id_, note=note)
+        transaction.commit()
+
+    def run(self, commits: int) -> None:
+        """Run events until so many more transactions have committed. Some may be open then, see `settle`."""
+        until = len(self.history) + commits
+        while len(self.history) < until:
+            self.step()
+
+    def step(self) -> None:
+        """Do one thing: begin a transaction, write a row in one, commit one, or roll one back."""
+        if not self._own or (len(self._own) < self._most_open and self._chance.random() < 0.2):
+            self._own.append(self.begin())
+        transaction = self._chance.choice(self._own)
+        event = self._chance.choices(("write", "commit", "roll back"), weights=(70, 25, 5))[0]
+        if event == "write":
+            self._write(transaction)
+        elif event == "commit":
+            transaction.commit()
+        else:
+            transaction.rollback()
+
+    def settle(self) -> None:
+        """Commit every transaction that `step` began."""
+        for transaction in list(self._own):
+            transaction.commit()
+
+    def close(self) -> None:
+        """Roll back whatever is open."""
+        for transaction in list(self._open):
+            transaction.rollback()
+
+    def add_column(self, table: str, column: str) -> None:
+        """Add a column, which is null in every row. No transaction may be open."""
+        self.writer.add_column(table, column)
+        self.columns[table] = (*self.columns[table], column)
+
+    def drop_column(self, table: str, column: str) -> None:
+        """Take a column away that was added. No transaction may be open."""
+        self.writer.drop_column(table, column)
+        self.columns[table] = tuple(name for name in self.columns[table] if name != column)
+        for key, row in self.rows.items():
+            if key[0] == table:
+                self.rows[key] = {name: value for name, value in row.items() if name != column}
+
+    def versions_of(self, table: str, id_: int) -> int:
+        """Return how many versions of a row were committed, deletes not counted."""
+        return self._versions[table, id_]
+
+    def owner(self, table: str, id_: int) -> Transaction | None:
+        """Return the open transaction that wrote to a row."""
+        return next((transaction for transaction in self._open if transaction.owns((table, id_))), None)
+
+    def committed(self, transaction: Transaction, rows: Mapping[RowKey, Row | None]) -> None:
+        """Called by *transaction* when it has committed *rows*."""
+        writes = tuple(
+            Write(table=table, id=id_, before=self.rows.get((table, id_)), after=after)
+            for (table, id_), after in rows.items()
+            if after is not None or (table, id_) in self.rows
+        )
+        _apply(self.rows, writes)
+        for write in writes:
+            self._versions[write.key] += write.after is not None
+        if writes:
+            self.history.commits.append(writes)
+        self.ended(transaction)
+
+    def ended(self, transaction: Transaction) -> None:
+        """Called by *transaction* when it is over."""
+        self._open.remove(transaction)
+        if transaction in self._own:
+            self._own.remove(transaction)
+
+    def _write(self, transaction: Transaction) -> None:
+        keys = [(table, id_) for table in self.tables for id_ in range(1, self._keys + 1)]
+        free = [key for key in keys if self.owner(*key) in (None, transaction)]
+        if not free:
+            transaction.commit()
+            return
+        table, id_ = self._chance.choice(free)
+        there = transaction.row(table, id_) is not None
+        # A row that the transaction itself inserted is not deleted again: nobody would ever see a version of it.
+        if there and (table, id_) in self.rows and self._chance.random() < 0.25:
+            transaction.delete(table, id_)
+        else:
+            transaction.put(table, id_, **self._values(table))
+
+    def _values(self, table: str) -> dict[str, Any]:
+        """Return new values for some of a row's columns; without any a large value stays as it is."""
+        values: dict[str, Any] = {}
+        for column in self.columns[table][2:]:
+            weights = (25, 10, 60, 5 if self._big_bytes else 0)
+            kind = self._chance.choices(("keep", "null", "text", "big"), weights=weights)[0]
+            if kind == "null":
+                values[column] = None
+            elif kind == "text":
+                values[column] = f"{column} {self._chance.randrange(1_000_000)}"
+            elif kind == "big":
+                values[column] = self._chance.randbytes(self._big_bytes // 2).hex()
+        return values
+
+
+def _apply(rows: dict[RowKey, Row], writes: Sequence[Write]) -> None:
+    for write in writes:
+        if write.after is None:
+            rows.pop(write.key, None)
+        else:
+            rows[write.key] = write.after

@@ -1,0 +1,170 @@
+"""The workload writes what it says that it wrote."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from cdc_conformance.workload import Workload, same_row
+
+from cdc_core import SourceTransaction, SourceWriter, SourceWriterContext
+
+Rows = dict[tuple[str, int], dict[str, Any]]
+
+
+class Memory(SourceWriter):
+    """Two tables in memory; a transaction's rows are put in their place when it commits."""
+
+    def __init__(self) -> None:
+        super().__init__(SourceWriterContext(uri="memory://", options=None))
+        self.held: Rows = {}
+        self.events: list[tuple[Any, ...]] = []
+
+    def create_table(self, table: str) -> None: ...
+
+    def drop_table(self, table: str) -> None: ...
+
+    def begin(self) -> MemoryTransaction:
+        return MemoryTransaction(self)
+
+    def rows(self, table: str) -> Mapping[int, Mapping[str, Any]]:
+        return {id_: row for (name, id_), row in self.held.items() if name == table}
+
+    def add_column(self, table: str, column: str) -> None: ...
+
+    def drop_column(self, table: str, column: str) -> None:
+        for (name, _), row in self.held.items():
+            if name == table:
+                row.pop(column, None)
+
+    def close(self) -> None: ...
+
+
+class MemoryTransaction(SourceTransaction):
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.writes: list[tuple[tuple[str, int], Mapping[str, Any] | None]] = []
+
+    def put(self, table: str, row: Mapping[str, Any]) -> None:
+        self.writes.append(((table, row["id"]), row))
+
+    def delete(self, table: str, id_: int) -> None:
+        self.writes.append(((table, id_), None))
+
+    def commit(self) -> None:
+        for key, row in self.writes:
+            if row is None:
+                self.memory.held.pop(key, None)
+            else:
+                self.memory.held[key] = {**self.memory.held.get(key, {}), **row}
+        self.memory.events.append(tuple(self.writes))
+
+    def rollback(self) -> None:
+        self.memory.events.append(("rolled back", len(self.writes)))
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def test_the_history_replays_to_what_the_tables_hold(memory: Memory) -> None:
+    workload = Workload(memory, ("a", "b"), seed=1)
+    for commits in (10, 100):
+        workload.run(commits)
+        held = memory.held
+        assert held.keys() == workload.rows.keys() == workload.history.state().keys()
+        assert all(same_row(held[key], workload.rows[key]) for key in held)
+        assert workload.history.state() == workload.rows
+    *_, last = workload.history.states()
+    assert last == workload.rows
+
+
+def test_every_version_of_a_key_is_one_above_the_one_before(memory: Memory) -> None:
+    workload = Workload(memory, ("a", "b"), seed=2)
+    workload.run(200)
+    for versions in workload.history.versions().values():
+        numbers = [version["n"] for version in versions if version is not None]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert not any(one is two is None for one, two in itertools.pairwise(versions))
+
+
+def test_each_write_has_the_row_that_was_there_before_its_transaction(memory: Memory) -> None:
+    workload = Workload(memory, ("a",), seed=3)
+    workload.run(100)
+    rows: dict[Any, Any] = {}
+    for commit in workload.history.commits:
+        assert len({write.key for write in commit}) == len(commit)
+        assert [write.before for write in commit] == [rows.get(write.key) for write in commit]
+        rows.update({write.key: write.after for write in commit})
+
+
+def test_all_kinds_of_transactions_occur(memory: Memory) -> None:
+    workload = Workload(memory, ("a", "b"), seed=4, big_bytes=5000)
+    workload.run(300)
+    writes = list(workload.history.writes())
+    assert any(write.before is None for write in writes)
+    assert any(write.after is None for write in writes)
+    assert any(write.before and write.after for write in writes)
+    assert any(write.after and len(write.after["note"] or "") >= 5000 for write in writes)
+    assert any(len({write.table for write in commit}) == 2 for commit in workload.history.commits)
+    assert any(event[:1] == ("rolled back",) and event[1] > 0 for event in memory.events)
+    again = [key for key, versions in workload.history.versions().items() if None in versions[:-1]]
+    assert again, "no row was inserted again"
+
+
+def test_the_same_seed_gives_the_same_events() -> None:
+    one, two, other = Memory(), Memory(), Memory()
+    for memory, seed in ((one, 5), (two, 5), (other, 6)):
+        Workload(memory, ("a", "b"), seed=seed).run(50)
+    assert one.events == two.events != other.events
+
+
+def test_a_row_of_an_open_transaction_is_nobody_elses(memory: Memory) -> None:
+    workload = Workload(memory, ("a",), seed=7, keys=2)
+    held = workload.begin()
+    held.put("a", 1, note="held")
+    workload.run(20)
+    assert ("a", 1) not in workload.rows
+    with pytest.raises(AssertionError, match="row 1 of a belongs to another open transaction"):
+        workload.begin().put("a", 1)
+    held.commit()
+    assert workload.rows["a", 1]["note"] == "held"
+    assert [write.key for write in workload.history.commits[-1]] == [("a", 1)]
+
+
+def test_what_is_left_open_is_committed_or_rolled_back(memory: Memory) -> None:
+    workload = Workload(memory, ("a",), seed=8)
+    while "2 open" not in repr(workload):
+        workload.step()
+    workload.settle()
+    assert "0 open" in repr(workload)
+    commits = len(workload.history)
+    workload.begin().put("a", 9)
+    workload.close()
+    assert "0 open" in repr(workload)
+    assert len(workload.history) == commits
+
+
+def test_a_transaction_that_leaves_everything_as_it_was_is_no_commit(memory: Memory) -> None:
+    workload = Workload(memory, ("a",), seed=9)
+    workload.delete("a", 1)
+    workload.begin().commit()
+    assert len(workload.history) == 0
+
+
+def test_columns_come_and_go_with_their_values(memory: Memory) -> None:
+    workload = Workload(memory, ("a",), seed=10)
+    workload.put("a", 1)
+    workload.add_column("a", "extra")
+    workload.put("a", 1, extra="x")
+    workload.drop_column("a", "extra")
+    workload.put("a", 1, note="last")
+    first, second, third = workload.history.writes()
+    assert same_row({**(first.after or {}), "extra": None}, first.after)
+    assert second.after == {"id": 1, "n": 2, "note": None, "extra": "x"}
+    assert third.before == {"id": 1, "n": 2, "note": None}
+    assert third.after == {"id": 1, "n": 3, "note": "last"}
+    assert workload.rows == {("a", 1): third.after}
