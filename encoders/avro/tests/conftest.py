@@ -30,5 +30,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Registered:
     def register(_: Registry, subject: str, schema: str, schema_type: str) -> int:
         return registered.register(subject, schema, schema_type)
 
+    def schema(_: Registry, schema_id: int) -> str:
+        return registered.text(schema_id)
+
     monkeypatch.setattr(Registry, "register", register)
+    monkeypatch.setattr(Registry, "schema", schema)
     return registered

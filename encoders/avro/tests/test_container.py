@@ -8,7 +8,7 @@ import fastavro
 import polars as pl
 import pytest
 from cdc_encoder_avro.container import BLOCK_BYTES
-from cdc_encoder_avro.decoder import decode_file
+from cdc_encoder_avro.container_reading import read_container
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 
@@ -38,6 +38,10 @@ def encoder_with(codec: Codec = "null", **envelope: Any) -> AvroEncoder:
     )
 
 
+def read_file(body: bytes) -> list[dict[str, Any]]:
+    return read_container(body)[1]
+
+
 def written(encoder: AvroEncoder, *batches: RowBatch, topic: str = "orders") -> bytes:
     body = encoder.open_body(topic)
     return b"".join([*(bytes(body.write(batch)) for batch in batches), bytes(body.finish())])
@@ -61,7 +65,7 @@ def expected(rows: RowBatch) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_file_decodes_to_what_went_in(rows: RowBatch, codec: Codec) -> None:
-    assert decode_file(written(encoder_with(codec), rows)) == expected(rows)
+    assert read_file(written(encoder_with(codec), rows)) == expected(rows)
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
@@ -135,7 +139,7 @@ def test_a_file_has_no_field_for_resolved_marks_and_needs_no_registry(rows: RowB
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_resolved_mark_is_a_file_of_its_own(codec: Codec) -> None:
     payload = encoder_with(codec).encode_resolved("", Timestamp(5, 6))
-    assert decode_file(payload) == [{"resolved": str(Timestamp(5, 6))}]
+    assert read_file(payload) == [{"resolved": str(Timestamp(5, 6))}]
     assert payload == encoder_with(codec).encode_resolved("", Timestamp(5, 6))
 
 
@@ -155,18 +159,18 @@ def test_files_need_the_key_in_the_value() -> None:
 
 @pytest.mark.parametrize("cut", [3, 100, -1])
 def test_a_file_that_is_cut_off_is_refused(rows: RowBatch, cut: int) -> None:
-    with pytest.raises((EOFError, ValueError, IndexError)):
-        decode_file(written(encoder_with(), rows)[:cut])
+    with pytest.raises(ValueError, match=r"."):
+        read_file(written(encoder_with(), rows)[:cut])
 
 
 def test_a_damaged_file_is_refused(rows: RowBatch) -> None:
     data = bytearray(written(encoder_with("snappy"), rows))
     with pytest.raises(ValueError, match="no Avro object container file"):
-        decode_file(b"what" + bytes(data[4:]))
+        read_file(b"what" + bytes(data[4:]))
     data[-1] ^= 1
     with pytest.raises(ValueError, match="does not end with the file's mark"):
-        decode_file(bytes(data))
+        read_file(bytes(data))
     data[-1] ^= 1
     data[-17] ^= 1
     with pytest.raises(ValueError, match="checksum"):
-        decode_file(bytes(data))
+        read_file(bytes(data))

@@ -3,101 +3,103 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-import fastavro
-from cdc_schema_registry import unframe
+from cdc_schema_registry import Registry, unframe
 
-from cdc_core import Timestamp
-from cdc_encoder_avro.codecs import decompressed
-from cdc_encoder_avro.container import MAGIC
+from cdc_core import DecodedRow, Decoder, EncoderContext, OptionError, TableSchema, Timestamp
+from cdc_encoder_avro.container_reading import read_container
+from cdc_encoder_avro.options import AvroOptions
+from cdc_encoder_avro.reading import RecordReader
+from cdc_encoder_avro.schemas import ROWS
 
-__all__ = ["AvroDecoder", "decode_file"]
+__all__ = ["AvroDecoder"]
 
-_SYNC = {"type": "fixed", "name": "sync", "size": 16}
-_HEADER = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "header",
-        "fields": [
-            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(MAGIC)}},
-            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-            {"name": "sync", "type": _SYNC},
-        ],
-    }
-)
-_BLOCK = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "block",
-        "fields": [
-            {"name": "rows", "type": "long"},
-            {"name": "data", "type": "bytes"},
-            {"name": "sync", "type": _SYNC},
-        ],
-    }
-)
+_OWNER = "decoder of 'avro'"
 
 
-class AvroDecoder:
-    """Reads messages. *schema_of* returns the text of the schema with an id: a registry's, or a dict's `__getitem__`.
+class AvroDecoder(Decoder):
+    """Reads messages, with the schemas that the encoder's registry has, and object container files.
 
-    Values are Python's own for Avro's logical types: datetimes, dates, times, Decimals, UUIDs. Where Python has none,
-    as for years after 9999, reading fails with OverflowError.
+    What has no column in the table is given as Avro's plain values: numbers, texts, lists.
     """
 
-    def __init__(self, schema_of: Callable[[int], str]) -> None:
-        self._schema_of = schema_of
-        self._schemas: dict[int, Any] = {}
+    def __init__(self, context: EncoderContext) -> None:
+        super().__init__(context)
+        self._readers: dict[int, RecordReader] = {}
 
-    def decode_value(self, payload: bytes) -> dict[str, Any]:
-        """Return the envelope in a message's value. Raises: ValueError when it is not in the wire format."""
-        return self._decode(payload)
+    def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
+        keys = None
+        if key is not None:
+            reader, record = self._record(key)
+            keys = reader.key(schema, record)
+        if value is None:
+            return DecodedRow(key=keys, after=None)
+        return _decoded(schema, keys, self.context.envelope.envelope, *self._record(value))
 
-    def decode_key(self, payload: bytes) -> list[Any]:
-        """Return the primary key's values, in key order. Raises: ValueError when it is not in the wire format."""
-        return list(self._decode(payload).values())
+    def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
+        if not body:
+            return []
+        reader, records = read_container(body)
+        return [_decoded(schema, None, self.context.envelope.envelope, reader, record) for record in records]
 
-    def decode_resolved(self, payload: bytes) -> Timestamp | None:
-        """Return the timestamp of a resolved payload, or None when *payload* is a row's value."""
-        resolved = self._decode(payload).get("resolved")
-        return None if resolved is None else Timestamp.parse(resolved)
+    def resolved(self, value: bytes | None) -> Timestamp | None:
+        if not value:
+            return None
+        if self.context.output == "files":
+            records = read_container(value)[1]
+            record = records[0] if len(records) == 1 else {}
+        else:
+            record = self._record(value)[1]
+        text = record.get("resolved")
+        return None if text is None else Timestamp.parse(text)
 
-    def _decode(self, payload: bytes) -> dict[str, Any]:
+    @cached_property
+    def _registry(self) -> Registry:
+        options: AvroOptions = self.context.options
+        if options.confluent_schema_registry is None:
+            raise OptionError(f"{_OWNER}: messages need the option 'confluent_schema_registry', the registry's URL")
+        return Registry.of(options.confluent_schema_registry, owner=_OWNER)
+
+    def _record(self, payload: bytes) -> tuple[RecordReader, dict[str, Any]]:
         schema_id, data = unframe(payload)
-        schema = self._schemas.get(schema_id)
-        if schema is None:
-            schema = self._schemas[schema_id] = fastavro.parse_schema(json.loads(self._schema_of(schema_id)))
+        reader = self._readers.get(schema_id)
+        if reader is None:
+            reader = self._readers[schema_id] = RecordReader(self._registry.schema(schema_id))
         stream = io.BytesIO(data)
-        record = _read(stream, schema)
+        record = reader.read(stream)
         if stream.tell() != len(data):
             raise ValueError(f"{len(data) - stream.tell()} bytes follow the record of schema {schema_id}")
-        return record
+        return reader, record
 
 
-def decode_file(body: bytes) -> list[dict[str, Any]]:
-    """Return the envelopes in an object container file. Raises: ValueError or EOFError when it is damaged."""
-    stream = io.BytesIO(body)
-    header = _read(stream, _HEADER)
-    if header["magic"] != MAGIC:
-        raise ValueError(f"no Avro object container file: {body[:16]!r}")
-    schema = fastavro.parse_schema(json.loads(header["meta"]["avro.schema"]))
-    codec = header["meta"].get("avro.codec", b"null").decode()
-    records = []
-    while stream.tell() < len(body):
-        block = _read(stream, _BLOCK)
-        if block["sync"] != header["sync"]:
-            raise ValueError(f"the block that ends at byte {stream.tell()} does not end with the file's mark")
-        data = io.BytesIO(decompressed(block["data"], codec))
-        records += [_read(data, schema) for _ in range(block["rows"])]
-        if data.read(1):
-            raise ValueError(f"the block that ends at byte {stream.tell()} has more than its rows")
-    return records
+def _decoded(
+    schema: TableSchema, key: tuple[Any, ...] | None, envelope: str, reader: RecordReader, record: dict[str, Any]
+) -> DecodedRow:
+    row = ROWS[envelope]
+    after = None if row is None else reader.row(schema, record, row)
+    before = reader.row(schema, record, "before")
+    key_record = reader.row(schema, record, "key")
+    key_in_value = None if key_record is None else tuple(key_record.values())
+    return DecodedRow(
+        key=key or key_in_value or _key_of(schema, after or before),
+        after=after,
+        before=before,
+        updated=_timestamp(record, "updated"),
+        mvcc=_timestamp(record, "mvcc_timestamp"),
+        key_in_value=key_in_value,
+        topic_in_value=record.get("topic"),
+    )
 
 
-def _read(stream: io.BytesIO, schema: Any) -> dict[str, Any]:
-    record = fastavro.schemaless_reader(stream, schema, None)
-    assert isinstance(record, dict)
-    return record
+def _key_of(schema: TableSchema, image: dict[str, Any] | None) -> tuple[Any, ...] | None:
+    if image is None or not image.keys() >= set(schema.primary_key):
+        return None
+    return tuple(image[name] for name in schema.primary_key)
+
+
+def _timestamp(record: dict[str, Any], name: str) -> Timestamp | None:
+    text = record.get(name)
+    return None if text is None else Timestamp.parse(text)

@@ -14,4 +14,5 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         summary="Avro messages with a schema registry, or Avro object container files",
         envelopes=frozenset({"wrapped", "bare", "key_only"}),
         outputs=frozenset({"messages", "files"}),
+        decoder="cdc_encoder_avro.decoder:AvroDecoder",
     )

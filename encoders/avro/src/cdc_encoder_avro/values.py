@@ -21,7 +21,7 @@ from cdc_encoder_avro.strings import string_bytes, string_pieces
 from cdc_encoder_avro.types import decimal_digits, is_enum, is_typed_array
 from cdc_encoder_avro.varints import longs
 
-__all__ = ["value_pieces"]
+__all__ = ["SPECIAL", "value_pieces"]
 
 _NULL, _VALUE, _STRING = 0, 1, 2
 """Places in a union: null, the type of the column, the string beside it."""
@@ -29,19 +29,20 @@ _BOOLS = pa.array([b"\x00", b"\x02\x00", b"\x02\x01"], pa.large_binary())
 _DOUBLE = np.dtype([("branch", "u1"), ("value", "<f8")])
 _DAY_US = 86_400_000_000
 _INFINITY = {np.iinfo(np.int64).max: "infinity", np.iinfo(np.int64).min: "-infinity"}
-_SPECIAL: dict[Kind, dict[int, str]] = {
+SPECIAL: dict[Kind, dict[int, str]] = {
     Kind.DATE: {np.iinfo(np.int32).max: "infinity", np.iinfo(np.int32).min: "-infinity"},
     Kind.TIME: {_DAY_US: "24:00:00"},
     Kind.TIMESTAMP: _INFINITY,
     Kind.TIMESTAMPTZ: _INFINITY,
 }
+"""By kind, the numbers that Avro's types lack, and how they are written as text."""
 
 
 def value_pieces(array: pa.Array, type_: ColumnType, options: AvroOptions) -> list[Piece]:
     """Return the unions of a column. Raises: NoRepresentationError."""
     kind = type_.kind
-    if kind in _SPECIAL:
-        return [_moments(array, _SPECIAL[kind], options)]
+    if kind in SPECIAL:
+        return [_moments(array, SPECIAL[kind], options)]
     digits = decimal_digits(type_)
     if digits is not None:
         return [decimal_pieces(array, *digits)]

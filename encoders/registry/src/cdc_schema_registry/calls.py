@@ -52,9 +52,9 @@ def in_subject(subject: str, path: str = "") -> str:
 
 
 def translated(
-    address: RegistryAddress, subject: str, error: Exception, *, refused: type[CdcError], unreachable: type[CdcError]
+    address: RegistryAddress, about: str, error: Exception, *, refused: type[CdcError], unreachable: type[CdcError]
 ) -> CdcError:
-    """Return *error*, which a request about *subject* met, as *refused* or *unreachable*; our own errors as they are.
+    """Return *error*, which a request about *about* met, as *refused* or *unreachable*; our own errors as they are.
 
     The message holds what the registry or the network said, and the registry's URL without credentials.
     """
@@ -69,7 +69,7 @@ def translated(
         what = "does not accept the credentials" if error.status == 401 else "forbids this user the request"
         return refused(
             f"the schema registry {address} {what} ({error}); 'confluent_schema_registry' must have user and password, "
-            f"percent-encoded, of one who may read and write subject '{subject}'"
+            f"percent-encoded, of one who may read and write {about}"
         )
     if error.status == 404:
         return refused(
@@ -77,8 +77,8 @@ def translated(
             "Confluent-compatible API"
         )
     if error.status in _BUSY or error.status >= 500:
-        return unreachable(f"the schema registry {address} cannot answer for subject '{subject}' now: {error}")
-    return refused(f"the schema registry {address} refuses a request for subject '{subject}': {error}")
+        return unreachable(f"the schema registry {address} cannot answer for {about} now: {error}")
+    return refused(f"the schema registry {address} refuses a request for {about}: {error}")
 
 
 def _ask(request: Callable[[], Any]) -> Any:

@@ -30,6 +30,8 @@ _INCOMPATIBLE, _INVALID = 409, 422
 
 _ids: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
 """What this process has registered. Ids never change, so nothing is ever dropped; a fork may keep it."""
+_texts: dict[tuple[RegistryAddress, int], str] = {}
+"""What this process has looked up by id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +81,34 @@ class Registry:
                 raise self._refused(subject, schema, schema_type, error, TerminalError, RetryableError) from None
         return schema_id
 
+    def schema(self, schema_id: int) -> str:
+        """Return the text of the schema with an id, as decoders need it. Asks the registry once in a process.
+
+        Raises: ValueError when there is none.
+        """
+        known = (self.address, schema_id)
+        text = _texts.get(known)
+        if text is None:
+            try:
+                found = _or_none(lambda: get(self.address, f"schemas/ids/{schema_id}"))
+            except Exception as error:
+                about = f"schema {schema_id}"
+                raise translated(
+                    self.address, about, error, refused=TerminalError, unreachable=RetryableError
+                ) from None
+            if found is None:
+                raise ValueError(f"the schema registry {self} has no schema {schema_id}")
+            text = _texts[known] = str(found["schema"])
+        return text
+
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Return the newest version of *subject*, or None when there is none. Asks the registry each time."""
         try:
             return self._latest(subject)
         except Exception as error:
-            raise translated(self.address, subject, error, refused=TerminalError, unreachable=RetryableError) from None
+            raise translated(
+                self.address, f"subject '{subject}'", error, refused=TerminalError, unreachable=RetryableError
+            ) from None
 
     def check(self, subject: str, schema: str, schema_type: SchemaType) -> None:
         """Return when `register` could be called with the same arguments. Changes nothing.
@@ -112,7 +136,9 @@ class Registry:
             found = found or get(self.address, "config")
             return str(found["compatibilityLevel"])
         except Exception as error:
-            raise translated(self.address, subject, error, refused=ConfigError, unreachable=ConfigError) from None
+            raise translated(
+                self.address, f"subject '{subject}'", error, refused=ConfigError, unreachable=ConfigError
+            ) from None
 
     def __str__(self) -> str:
         return str(self.address)
@@ -161,7 +187,7 @@ class Registry:
                 f"the schema registry {self} does not accept the schema of subject '{subject}': {error}; the schema is "
                 f"{schema}"
             )
-        return translated(self.address, subject, error, refused=refused, unreachable=unreachable)
+        return translated(self.address, f"subject '{subject}'", error, refused=refused, unreachable=unreachable)
 
     def _incompatible(self, subject: str, schema: str, reason: str) -> str:
         registered = "not shown"

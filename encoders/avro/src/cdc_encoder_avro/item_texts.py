@@ -1,0 +1,77 @@
+"""JSON texts of items of arrays, in the form that arrays have in a `RowBatch`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from cdc_core import ColumnType, Kind
+from cdc_encoder_avro.items import JSON_KINDS
+
+__all__ = ["item_text"]
+
+_SPECIAL_DECIMALS = ("NaN", "Infinity", "-Infinity")
+_LEAST_PLAIN, _LEAST_SCIENTIFIC = -6, 21
+"""Exponents between which numbers are written without one."""
+
+
+def item_text(item: Any, type_: ColumnType) -> str:
+    """Return the JSON text of an item as an Avro array holds it."""
+    kind = type_.kind
+    if item is None:
+        return "null"
+    if kind in JSON_KINDS or (kind is Kind.DECIMAL and item not in _SPECIAL_DECIMALS):
+        return str(item)
+    if kind is Kind.FLOAT:
+        return _float(item, type_)
+    if kind is Kind.BYTES:
+        return json.dumps(f"\\x{item.hex()}")
+    if isinstance(item, int) and kind in _MOMENTS:
+        return json.dumps(_MOMENTS[kind](item))
+    return json.dumps(item, ensure_ascii=False)
+
+
+def _float(value: float, type_: ColumnType) -> str:
+    if not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
+    exact = Decimal(str(np.float32(value)) if type_.bits == 32 else repr(value)).normalize()
+    if value == 0 or _LEAST_PLAIN <= exact.adjusted() < _LEAST_SCIENTIFIC:
+        return f"{exact:f}"
+    sign, digits, _ = exact.as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{''.join(rest)}e{exact.adjusted():+d}"
+
+
+def _date(days: int) -> str:
+    special = {np.iinfo(np.int32).max: "infinity", np.iinfo(np.int32).min: "-infinity"}
+    if days in special:
+        return special[days]
+    text = str(np.datetime64(days, "D"))
+    if not text.startswith("-"):
+        return text
+    year, month, day = text[1:].split("-")
+    return f"-{int(year):04d}-{month}-{day}"
+
+
+def _time(us: int) -> str:
+    seconds, fraction = divmod(us, 1_000_000)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
+
+
+def _timestamp(us: int) -> str:
+    days, rest = divmod(us, 86_400_000_000)
+    return f"{_date(days)}T{_time(rest)}"
+
+
+_MOMENTS: dict[Kind, Callable[[int], str]] = {
+    Kind.DATE: _date,
+    Kind.TIME: _time,
+    Kind.TIMESTAMP: _timestamp,
+    Kind.TIMESTAMPTZ: lambda us: f"{_timestamp(us)}Z",
+}
