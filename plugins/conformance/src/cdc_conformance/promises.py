@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import pytest
 
+from cdc_core.options import did_you_mean
+
 __all__ = ["MARK", "Conformance", "missing_capability", "promises_of", "requires", "suite_of", "words"]
 
 MARK = "cdc_requires"
@@ -29,6 +31,18 @@ class Conformance:
     def capabilities(self) -> Collection[str]:
         """What the component declares beyond what every one must do; names of `known_capabilities`."""
         return frozenset()
+
+    @pytest.fixture(autouse=True)
+    def _only_what_is_declared(self, request: pytest.FixtureRequest, capabilities: Collection[str]) -> None:
+        known = self.known_capabilities
+        for name in sorted(set(capabilities) - known.keys()):
+            pytest.fail(
+                f"{type(self).__name__} declares the capability '{name}', which no {self.kind} has"
+                f"{did_you_mean(name, known)}"
+            )
+        why = missing_capability(request.node, capabilities)
+        if why is not None:
+            pytest.skip(why)
 
 
 def suite_of(cls: type) -> type[Conformance] | None:

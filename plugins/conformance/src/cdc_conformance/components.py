@@ -1,0 +1,82 @@
+"""Which component a suite proves, and where it comes from."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_core.errors import ConfigError, UnknownPluginError
+from cdc_core.plugin_host import PluginHost
+from cdc_core.plugin_loading import KINDS
+from cdc_core.registrations import Registration
+
+__all__ = ["SUITES", "Origin", "origin_of", "registration_of", "suite_for"]
+
+SUITES = {
+    "sink": "cdc_conformance.sinks:SinkConformance",
+    "encoder": "cdc_conformance.encoders:EncoderConformance",
+    "rangefeed": "cdc_conformance.rangefeeds:RangefeedConformance",
+}
+"""By kind, the class of its suite; loaded when it is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The distribution that registers a component; both None for a registration that a test brings itself."""
+
+    distribution: str | None = None
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return "no installed distribution" if self.distribution is None else f"{self.distribution} {self.version}"
+
+
+def suite_for(kind: str) -> type[Any]:
+    """Return the suite of a kind."""
+    module, _, name = SUITES[kind].partition(":")
+    suite: type[Any] = getattr(importlib.import_module(module), name)
+    return suite
+
+
+def registration_of(cls: type, kind: str) -> Registration:
+    """Return the registration of what *cls* names in the attribute *kind*, an installed name or a registration.
+
+    Raises: ConfigError that names *cls* and says what to write, or why the plugin cannot be used.
+    """
+    component = getattr(cls, kind, None)
+    host = PluginHost.load()
+    if isinstance(component, KINDS[kind]):
+        return component
+    if not component:
+        known = sorted({listed.name for listed in host.listing() if listed.kind == kind})
+        raise ConfigError(
+            f"{cls.__name__} names no {kind}; set the class attribute {kind} = 'NAME' "
+            f"(installed: {', '.join(known) or 'none'})"
+        )
+    if not isinstance(component, str):
+        raise ConfigError(
+            f"{cls.__name__}.{kind} is {component!r}, which is neither the name of an installed {kind} "
+            f"nor a {KINDS[kind].__name__}"
+        )
+    try:
+        return host.component(kind, component)
+    except UnknownPluginError as error:
+        raise UnknownPluginError(f"{cls.__name__}: {error}") from None
+    except ConfigError as error:
+        raise type(error)(f"{cls.__name__}: {error}") from None
+
+
+def origin_of(kind: str, registration: Registration) -> Origin:
+    """Return which installed distribution registers *registration* under its name."""
+    for listed in PluginHost.load().listing():
+        if (listed.kind, listed.name) == (kind, registration.name) and _registers(kind, registration):
+            return Origin(distribution=listed.distribution, version=listed.version)
+    return Origin()
+
+
+def _registers(kind: str, registration: Registration) -> bool:
+    try:
+        return PluginHost.load().component(kind, registration.name) == registration
+    except ConfigError:
+        return False

@@ -1,0 +1,157 @@
+"""What the command line says of the component to prove, checked as far as that goes without connecting to anything."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+from cdc_core.changefeed import ChangefeedOptions
+from cdc_core.errors import ConfigError, OptionError
+from cdc_core.loading import load_class
+from cdc_core.masking import has_unencoded_password, masked_uri, secret_forms, secret_texts, uri_secrets
+from cdc_core.options import describe, did_you_mean, option_names
+from cdc_core.plugin_host import PluginHost
+from cdc_core.registrations import RangefeedRegistration, Registration, SinkRegistration
+
+__all__ = ["UNIQUE", "Given", "Place", "one_given"]
+
+UNIQUE = "{unique}"
+"""Stands in a URI or option for a word that is new for each promise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one promise is proved: the URI and the options with a word that nothing else has."""
+
+    uri: str = field(repr=False)
+    options: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The component that was named, with everything that was said of it. Holds secrets; `repr` does not."""
+
+    kind: str
+    name: str
+    uri: str = field(default="", repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    format: str = ""
+    capabilities: frozenset[str] = frozenset()
+
+    @classmethod
+    def parsed(
+        cls,
+        kind: str,
+        name: str,
+        *,
+        uri: str | None = None,
+        options: Iterable[str] = (),
+        format_: str | None = None,
+        capabilities: Iterable[str] = (),
+    ) -> Given:
+        """Return what was given; *options* are `name=value` each. Raises: ConfigError for an option without a value."""
+        found: dict[str, str] = {}
+        for text in options:
+            option, equals, value = text.partition("=")
+            if not equals or not option:
+                raise OptionError(f"'{option}' is no option with a value; write it as name=value")
+            if option in found:
+                raise OptionError(f"option '{option}' is given twice; keep one of them")
+            found[option] = value
+        return cls(
+            kind=kind,
+            name=name,
+            uri=uri or "",
+            options=found,
+            format=format_ or "",
+            capabilities=frozenset(capabilities),
+        )
+
+    def place(self) -> Place:
+        """Return the URI and the options for one promise."""
+        word = f"v{secrets.token_hex(6)}"
+        return Place(
+            uri=self.uri.replace(UNIQUE, word),
+            options={name: value.replace(UNIQUE, word) for name, value in self.options.items()},
+        )
+
+    def registration(self, host: PluginHost) -> Registration:
+        """Return what is registered under the name. Raises: as `PluginHost.component`."""
+        return host.component(self.kind, self.name)
+
+    def check(self, host: PluginHost, *, known_capabilities: Mapping[str, str], flag: str = "--") -> None:
+        """Return when a suite can begin with this; connects to nothing. *flag* is how options of the command begin.
+
+        Raises: ConfigError that says what to write.
+        """
+        registration = self.registration(host)
+        self._check_uri(registration, flag)
+        declared = self._option_classes(host, registration)
+        known = {name for cls in declared for name in option_names(cls)}
+        for name in self.options:
+            if name.partition(".")[0] not in known:
+                raise OptionError(f"{self.kind} '{self.name}' does not know option '{name}'{did_you_mean(name, known)}")
+        if self.kind == "sink" and UNIQUE not in self.uri and not any(UNIQUE in text for text in self.options.values()):
+            raise ConfigError(
+                f"each promise needs a place of its own: put {UNIQUE} into the URI or into an option, such as "
+                f"{self._example(known, flag)}"
+            )
+        for name in sorted(self.capabilities - known_capabilities.keys()):
+            raise ConfigError(f"no {self.kind} has the capability '{name}'{did_you_mean(name, known_capabilities)}")
+
+    def secrets(self, host: PluginHost) -> frozenset[str]:
+        """Return every secret that was given, in every form that it may take in a text."""
+        values = {**dict(parse_qsl(self.uri.partition("?")[2])), **self.options}
+        declared = self._option_classes(host, self.registration(host))
+        secret = {row.name for cls in declared for row in describe(cls) if row.secret}
+        found = set(uri_secrets(self.uri)) | set(secret_texts(values))
+        for name, value in values.items():
+            found |= uri_secrets(value)
+            if value and (name in secret or name.partition(".")[0] in secret):
+                found.add(value)
+        return secret_forms(found)
+
+    def _check_uri(self, registration: Registration, flag: str) -> None:
+        if not isinstance(registration, SinkRegistration | RangefeedRegistration):
+            if self.uri:
+                raise ConfigError(f"a {self.kind} has no URI; leave {flag}uri out")
+            return
+        schemes = registration.schemes
+        if not self.uri:
+            place = f"/{UNIQUE}" if self.kind == "sink" else ""
+            raise ConfigError(f"say where: {flag}uri '{schemes[0]}://…{place}'")
+        scheme, separator, _ = self.uri.partition("://")
+        if not separator or scheme.lower() not in schemes:
+            taken = " or ".join(f"'{scheme}://'" for scheme in schemes)
+            raise ConfigError(
+                f"{self.kind} '{self.name}' takes URIs that begin with {taken}, not '{masked_uri(self.uri)}'"
+            )
+        if has_unencoded_password(self.uri):
+            raise ConfigError("the password in the URI must be percent-encoded: / is %2F, ? is %3F, # is %23, @ is %40")
+
+    def _option_classes(self, host: PluginHost, registration: Registration) -> list[type]:
+        registrations = [(self.kind, registration)]
+        if self.kind == "sink":
+            registrations.append(("encoder", host.component("encoder", self.format or "json")))
+        classes = [
+            load_class(found.options, owner=f"{kind} '{found.name}'", install_hint=found.install_hint)
+            for kind, found in registrations
+        ]
+        return [*classes, ChangefeedOptions]
+
+    def _example(self, known: Collection[str], flag: str) -> str:
+        shown = masked_uri(self.uri)
+        if "topic_prefix" in known and "topic_prefix" not in self.options and "topic_prefix=" not in self.uri:
+            return f"{flag}option 'topic_prefix={UNIQUE}.'"
+        path, question, query = shown.partition("?")
+        return f"{flag}uri '{path.rstrip('/')}/{UNIQUE}{question}{query}'"
+
+
+def one_given(asked: Mapping[str, str | None], *, flag: str) -> tuple[str, str] | None:
+    """Return kind and name of the one component that was named, None when none was. Raises: ConfigError for several."""
+    named = [(kind, name) for kind, name in asked.items() if name]
+    if len(named) > 1:
+        raise ConfigError(f"{' and '.join(f'{flag}{kind}' for kind, _ in named)} do not go together; keep one of them")
+    return named[0] if named else None
