@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from cdc_core.cli_commands import Commands
 from cdc_core.cli_plugins import demo, options, plugins
 from cdc_core.cli_run import check, run
 from cdc_core.cli_session import CliSession
@@ -17,6 +18,7 @@ __all__ = ["main"]
 
 
 @click.group(
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 all right, 1 the changefeed failed, 2 something must be changed by you, 130 interrupted.",
 )

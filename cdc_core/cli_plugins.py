@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from cdc_core.changefeed import ChangefeedOptions
+from cdc_core.cli_commands import Commands
 from cdc_core.cli_session import debug_option
 from cdc_core.errors import ConfigError, PluginLoadError
 from cdc_core.loading import load_class
@@ -24,13 +25,18 @@ DEMOS = "cdc_core.demos"
 
 @click.command(short_help="List the installed sources, encoders and sinks.")
 @debug_option
-def plugins() -> None:
-    """List the installed sources (rangefeeds), encoders and sinks, where each comes from, and what is wrong with it."""
+@click.pass_context
+def plugins(context: click.Context) -> None:
+    """List the installed sources (rangefeeds), encoders, sinks and commands, where they come from and what is wrong."""
     rows = [("KIND", "NAME", "SCHEMES", "DISTRIBUTION", "VERSION", "SUMMARY")]
     for listed in PluginHost.load().listing():
         summary = f"PROBLEM: {listed.problem}" if listed.problem else listed.summary
         schemes = ",".join(listed.schemes) or "-"
         rows.append((listed.kind or "-", listed.name, schemes, listed.distribution, listed.version, summary))
+    root = context.find_root().command
+    for command in root.listing() if isinstance(root, Commands) else ():
+        summary = f"PROBLEM: {command.problem}" if command.problem else command.summary
+        rows.append(("command", command.name, "-", command.distribution, command.version, summary))
     for line in _columns(rows):
         click.echo(line)
 

@@ -1,0 +1,124 @@
+"""`cdc NAME` runs what installed packages publish, and nothing that is wrong with them stops the built-in commands."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from cdc_testing.distributions import install
+
+from cdc_core.cli import main
+
+COMMAND = """
+import click
+
+@click.command(short_help="Draw a picture.")
+@click.argument("what")
+@click.option("--colour")
+def draw(what, colour):
+    print("drawn", what, colour)
+    return 5
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory on the path that distributions may be put into."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+    return site
+
+
+def publish(
+    site: Path, name: str, *, source: str = COMMAND, distribution: str = "acme-art", value: str = "draw"
+) -> str:
+    module = f"cdc_t_command_{distribution}_{site.parent.name}".replace("-", "_")
+    install(
+        site,
+        distribution,
+        "1.2",
+        module=module,
+        source=source,
+        group="cdc_core.commands",
+        entry=name,
+        value=f"{module}:{value}",
+    )
+    return module
+
+
+def test_a_published_command_gets_its_arguments_and_returns_its_status(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(site, "draw")
+    assert main(["draw", "fish", "--colour", "red"]) == 5
+    assert capsys.readouterr().out == "drawn fish red\n"
+    assert main(["draw"]) == 2
+
+
+def test_help_lists_it_with_its_short_help(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    publish(site, "draw")
+    assert main(["--help"]) == 0
+    assert re.search(r"^  draw +Draw a picture\.$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_it_is_imported_only_when_it_is_run_or_listed(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = publish(site, "draw")
+    assert main(["options", "changefeed"]) == 0
+    assert module not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("import no_such_module_at_all", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module_at_"),
+        ("draw = print", "is a builtin_function_or_method, not a click command"),
+        ("raise SystemExit(3)", "cannot be loaded: SystemExit: 3"),
+    ],
+)
+def test_one_that_fails_to_load_is_named_and_stops_no_other(
+    site: Path, capsys: pytest.CaptureFixture[str], source: str, problem: str
+) -> None:
+    publish(site, "draw", source=source)
+    assert main(["draw", "fish", "--colour=red", "--help"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: the command 'draw' of acme-art 1.2 {problem}")
+    assert main(["--help"]) == 0
+    assert f"({problem[:20]}" in capsys.readouterr().out
+    assert main(["plugins"]) == 0
+    assert re.search(rf"command +draw +- +acme-art +1\.2 +PROBLEM: {problem}", capsys.readouterr().out)
+    assert main(["run", "nope.toml"]) == 2
+    assert "nope.toml cannot be read" in capsys.readouterr().err
+
+
+def test_two_packages_that_publish_one_name_are_both_named(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    publish(site, "draw")
+    publish(site, "draw", distribution="best-art")
+    assert main(["draw", "fish"]) == 2
+    assert capsys.readouterr().err == (
+        "error: the command 'draw' is claimed by both acme-art 1.2 and best-art 1.2; uninstall one of them: "
+        "pip uninstall acme-art or best-art\n"
+    )
+
+
+def test_a_built_in_command_cannot_be_taken_over(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    publish(site, "options")
+    assert main(["options", "changefeed"]) == 0
+    assert "resolved  (flag or duration" in capsys.readouterr().out
+    assert main(["plugins"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"command +options .* PROBLEM: 'options' is a built-in command, which cannot be taken", shown)
+
+
+@pytest.mark.parametrize("command", ["verify", "new-plugin"])
+def test_the_commands_of_the_conformance_kit_say_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.setattr("cdc_core.cli_commands.entry_points", lambda **_: [])
+    assert main([command, "sink", "shelf", "--uri", "shelf://room"]) == 2
+    assert capsys.readouterr().err == (
+        f"error: the command '{command}' is not installed; pip install cdc-conformance\n"
+    )
+    assert main(["--help"]) == 0
+    assert re.search(rf"^  {command} +\(pip install cdc-conformance\)$", capsys.readouterr().out, re.MULTILINE)
