@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 from benchmarks.feed import NAME
 from benchmarks.rows import SCHEMA, row_batch
 
@@ -50,7 +52,7 @@ class ReadyOptions:
 
 
 class ReadyRangefeed(Rangefeed):
-    """Step n is at wall time n + 1 and yields the same batch again and again."""
+    """Step n is at wall time n and yields the same batch, committed then, again and again."""
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
@@ -78,9 +80,14 @@ class ReadyRangefeed(Rangefeed):
     def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
         if self._batch is None:
             self._batch = row_batch(BATCH_ROWS)
-        for _ in range(self._options.batches):
-            yield self._batch
         step, _ = slice_.payload
+        now = RowBatch.timestamps(
+            pa.array(np.full(BATCH_ROWS, step), pa.int64()), pa.array(np.zeros(BATCH_ROWS), pa.int32())
+        )
+        columns = {name: self._batch.column(name) for name in self._batch.batch.schema.names}
+        rows = RowBatch.of(SCHEMA, **{**columns, "updated": now})
+        for _ in range(self._options.batches):
+            yield rows
         yield Mark(span=Span(SCHEMA.name.full), timestamp=Timestamp(step), resolved=True)
 
     def release(self, token: Token) -> None:
