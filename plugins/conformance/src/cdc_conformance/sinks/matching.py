@@ -1,0 +1,115 @@
+"""Finds in what a consumer gets the rows and marks that a sink was given, value for value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from cdc_conformance.sinks.seen import Row, SeenMessage, rows_of
+from cdc_core import Decoder, EncoderContext, RowBatch, StoredMessage, TableSchema, Timestamp
+from cdc_core.job import Job
+from cdc_core.loading import load_class
+
+__all__ = ["Matcher"]
+
+_MOST_SHOWN = 200
+
+
+class Matcher:
+    """Messages must be byte for byte what the encoder gives for a row. Files must decode to the rows' values."""
+
+    def __init__(self, job: Job, *, decoder: str) -> None:
+        self._encoder = job.open_encoder()
+        self._sink = job.open_sink()
+        self._files = job.output == "files"
+        self._payloads: dict[tuple[str | None, bytes | None, bytes | None], Row] = {}
+        self._values: dict[Row, Any] = {}
+        self._schemas: dict[str | None, list[TableSchema]] = {}
+        self._marks: dict[tuple[str | None, bytes | None], Timestamp] = {}
+        self._decoder: Decoder | None = None
+        if decoder:
+            context = EncoderContext(
+                changefeed=job.name, envelope=job.envelope(), options=job.encoder.parsed(), output=job.output
+            )
+            self._decoder = load_class(decoder, owner=job.encoder.owner, base=Decoder)(context)
+        self._topics = [self._sink.topic(table) for table in job.table_names]
+
+    def topic(self, schema: TableSchema) -> str:
+        """Return the topic of a table."""
+        return self._sink.topic(schema.name)
+
+    def expect(self, batch: RowBatch) -> None:
+        """Know the rows of *batch* from now on."""
+        topic = self.topic(batch.schema)
+        rows = rows_of(batch, topic=topic)
+        if batch.schema not in self._schemas.setdefault(topic, []):
+            self._schemas[topic].append(batch.schema)
+        self._values.update(zip(rows, batch.column("after").to_pylist(), strict=True))
+        if not self._files and len(batch):
+            messages = self._encoder.encode(batch, topic=topic)
+            for row, key, value in zip(rows, messages.key.to_pylist(), messages.value.to_pylist(), strict=True):
+                self._payloads[topic, key, value] = row
+
+    def expect_mark(self, timestamp: Timestamp) -> None:
+        """Know the resolved mark of *timestamp* from now on."""
+        for topic in [None] if self._files else self._topics:
+            self._marks[topic, self._encoder.encode_resolved(topic or "", timestamp)] = timestamp
+
+    def match(self, messages: Iterable[StoredMessage]) -> Iterator[SeenMessage]:
+        """Yield what *messages* are, file by file and row by row."""
+        for message in messages:
+            place = (message.topic, message.partition)
+            mark = self._mark(message)
+            if mark is not None:
+                yield SeenMessage(place=place, mark=mark)
+            elif self._files:
+                yield from (SeenMessage(place=place, row=row, text=text) for row, text in self._in_file(message))
+            else:
+                row = self._payloads.get((message.topic, message.key, message.value))
+                yield SeenMessage(place=place, row=row, text=f"key {_clip(message.key)} value {_clip(message.value)}")
+
+    def _mark(self, message: StoredMessage) -> Timestamp | None:
+        """Return the timestamp of a resolved mark; one that was not given is known by the encoder's decoder, if any."""
+        for topic in (message.topic, None):
+            if (topic, message.value) in self._marks:
+                return self._marks[topic, message.value]
+        if self._decoder is None or (self._files and message.topic is not None):
+            return None
+        try:
+            return self._decoder.resolved(message.value)
+        except ValueError:
+            return None
+
+    def _in_file(self, message: StoredMessage) -> list[tuple[Row | None, str]]:
+        """Return the rows of a file, read with the version of the table that makes most of them known."""
+        if self._decoder is None:
+            pytest.skip("rows in files can be told apart only by the encoder's decoder, and it registers none")
+        readings: list[list[tuple[Row | None, str]]] = []
+        for schema in self._schemas.get(message.topic, []):
+            try:
+                decoded = self._decoder.file(schema, message.value or b"")
+            except ValueError as error:
+                readings.append([(None, f"a file that cannot be read: {error}")])
+                continue
+            readings.append([self._known(message.topic or "", row) for row in decoded])
+        strange: list[tuple[Row | None, str]] = [
+            (None, f"a file of topic {message.topic!r}, which no row went to: {_clip(message.value)}")
+        ]
+        return max(readings, key=lambda reading: sum(row is not None for row, _ in reading), default=strange)
+
+    def _known(self, topic: str, decoded: Any) -> tuple[Row | None, str]:
+        if decoded.key is None or decoded.updated is None:
+            return None, f"without key or time: {decoded}"
+        row = Row(topic=topic, key=decoded.key, updated=decoded.updated)
+        if row not in self._values:
+            return None, f"{row} with values {decoded.after}"
+        if self._values[row] != decoded.after:
+            return None, f"{row} with values {decoded.after} and not {self._values[row]}"
+        return row, ""
+
+
+def _clip(value: bytes | None) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}… ({len(value or b'')} bytes)"

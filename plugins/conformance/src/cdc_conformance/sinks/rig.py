@@ -1,0 +1,188 @@
+"""One changefeed into one place of the sink under test: opens sinks as the engine does, and reads what arrived."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from cdc_conformance.sinks.hosting import SOURCE, host_of
+from cdc_conformance.sinks.matching import Matcher
+from cdc_conformance.sinks.seen import Row, Seen, rows_of
+from cdc_core import (
+    EncoderRegistration,
+    Flushed,
+    RowBatch,
+    Sink,
+    SinkContext,
+    SinkReader,
+    SinkRegistration,
+    SliceInfo,
+    TableSchema,
+    Timestamp,
+)
+from cdc_core.changefeed import Changefeed
+from cdc_core.job import Job
+from cdc_core.resolve import resolve
+
+__all__ = ["ReadBack", "SinkRig"]
+
+ReadBack = Callable[[SinkContext], SinkReader]
+
+
+class SinkRig:
+    """Builds everything through `cdc_core.resolve`, so URI parameters and options are really parsed.
+
+    Every sink that it opened is closed in the end, whatever became of it.
+    """
+
+    def __init__(
+        self,
+        registration: SinkRegistration,
+        *,
+        uri: str,
+        format: str | EncoderRegistration,  # noqa: A002 (the option's name)
+        options: Mapping[str, Any],
+        read_back: ReadBack | None,
+    ) -> None:
+        self.registration = registration
+        self.uri = uri
+        self.options = dict(options)
+        self.schemas: tuple[TableSchema, ...] = ()
+        self._format = format if isinstance(format, str) else format.name
+        self._host = host_of(registration, format)
+        self._read_back = read_back
+        self._name = f"feed-{secrets.token_hex(4)}"
+        self._open: list[Sink] = []
+        self._matcher: Matcher | None = None
+
+    def job(self, *, epoch: int = 1, uri: str | None = None, **options: Any) -> Job:
+        """Return the changefeed over the tables that `start` was given, as run *epoch*, with more *options*."""
+        names = [schema.name for schema in self.schemas]
+        changefeed = Changefeed(
+            name=self._name,
+            source=SOURCE,
+            tables=[name.qualified for name in names] or ["public.orders"],  # type: ignore[arg-type]
+            sink=self.uri if uri is None else uri,
+            format=self._format,
+            options={"updated": True, **self.options, **options},
+        )
+        return resolve(changefeed, self._host).with_run(feed_id="0123456789ab", epoch=epoch, table_names=names)
+
+    def start(self, *schemas: TableSchema) -> None:
+        """Prepare the destination for tables, as the driver does once a run."""
+        self.watch(*schemas)
+        driver = self.open()
+        driver.prepare()
+        self.close(driver)
+
+    def watch(self, *schemas: TableSchema) -> None:
+        """Say which tables the changefeed has; a table may be given in several versions."""
+        self.schemas = tuple({schema.name: schema for schema in schemas}.values())
+        self._matcher = None
+
+    def open(self, *, epoch: int = 1) -> Sink:
+        """Return a new sink of run *epoch*, which may be closed or abandoned."""
+        sink = self.job(epoch=epoch).open_sink()
+        self._open.append(sink)
+        return sink
+
+    def close(self, sink: Sink) -> None:
+        """Close a sink of `open`."""
+        self._open.remove(sink)
+        sink.close()
+
+    def close_all(self) -> None:
+        """Close what is open; failures of that are another promise's affair."""
+        for sink in self._open:
+            with contextlib.suppress(Exception):
+                sink.close()
+        self._open.clear()
+
+    @contextlib.contextmanager
+    def opened(self, *, epoch: int = 1) -> Iterator[Sink]:
+        """Yield a sink that is closed when the block ends well."""
+        sink = self.open(epoch=epoch)
+        yield sink
+        self.close(sink)
+
+    def write(self, *batches: RowBatch, step: int = 0, epoch: int = 1) -> Flushed:
+        """Return what the flush said of one slice with *batches*, written by a sink of its own, closed."""
+        with self.opened(epoch=epoch) as sink:
+            return self.write_to(sink, *batches, step=step)
+
+    def write_to(self, sink: Sink, *batches: RowBatch, step: int = 0, index: int = 0) -> Flushed:
+        """Return what the flush said of one slice with *batches*."""
+        self.begin(sink, *batches, step=step, index=index)
+        for batch in batches:
+            sink.emit(batch)
+        return sink.flush()
+
+    def begin(self, sink: Sink, *batches: RowBatch, step: int = 0, index: int = 0) -> None:
+        """Begin the slice that *batches* will be; they are known to `read` from now on."""
+        self.expect(*batches)
+        sink.begin(self.slice_of(*batches, step=step, index=index))
+
+    def slice_of(self, *batches: RowBatch, step: int = 0, index: int = 0) -> SliceInfo:
+        """Return the slice that begins with the earliest row of *batches*."""
+        lowest = min((row.updated for row in self.rows(*batches)), default=Timestamp(1))
+        return SliceInfo(step=step, index=index, lower=lowest)
+
+    def resolve(self, timestamp: Timestamp, *, epoch: int = 1) -> None:
+        """Emit a resolved mark as the coordinator does, from a sink of its own."""
+        self.expect_mark(timestamp)
+        with self.opened(epoch=epoch) as coordinator:
+            coordinator.emit_resolved(timestamp)
+
+    def rows(self, *batches: RowBatch) -> list[Row]:
+        """Return the rows of *batches* as `read` finds them."""
+        return [row for batch in batches for row in rows_of(batch, topic=self.topic(batch.schema))]
+
+    def topic(self, schema: TableSchema) -> str:
+        """Return the topic that the sink says a table has."""
+        return self.matcher.topic(schema)
+
+    def expect(self, *batches: RowBatch) -> None:
+        """Have `read` know the rows of *batches*."""
+        for batch in batches:
+            self.matcher.expect(batch)
+
+    def expect_mark(self, timestamp: Timestamp) -> None:
+        """Have `read` know a resolved mark."""
+        self.matcher.expect_mark(timestamp)
+
+    def read(self) -> Seen:
+        """Return what a consumer gets now."""
+        with self.reader() as reader:
+            return Seen(self.matcher.match(reader.read()))
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[SinkReader]:
+        """Yield a reader of what the sink makes visible."""
+        assert self._read_back is not None, "nothing reads this sink back; such tests are skipped"
+        reader = self._read_back(self.context())
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+    def context(self, *, epoch: int = 1) -> SinkContext:
+        """Return what sinks and readers are built from."""
+        job = self.job(epoch=epoch)
+        return SinkContext(
+            changefeed=job.name,
+            epoch=job.epoch,
+            uri=job.destination,
+            options=job.sink.parsed(),
+            encoder=job.open_encoder(),
+            full_table_name=job.options.full_table_name,
+            tables=job.table_names,
+        )
+
+    @property
+    def matcher(self) -> Matcher:
+        if self._matcher is None:
+            job = self.job()
+            self._matcher = Matcher(job, decoder=self._host.encoder(self._format).decoder)
+        return self._matcher

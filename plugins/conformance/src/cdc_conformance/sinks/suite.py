@@ -1,0 +1,106 @@
+"""The suite of sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from cdc_conformance.components import registration_of
+from cdc_conformance.promises import Conformance
+from cdc_conformance.sinks.rig import ReadBack, SinkRig
+from cdc_conformance.sinks.values import Values
+from cdc_core import EncoderRegistration, SinkReader, SinkRegistration
+from cdc_core.loading import load_class
+
+__all__ = ["SINK_CAPABILITIES", "SinkConformance"]
+
+SINK_CAPABILITIES = {
+    "disturbance": "the destination can be broken: `with disturbance.broken():`",
+    "stall": "the destination can be kept from accepting anything: `with disturbance.stalled():`",
+    "partial_failure": "the destination can refuse single rows, and `with disturbance.refusing(keys):` makes it do so",
+    "idempotent": "rows that a later run repeats are not there twice",
+    "row_limit": "the destination takes no message larger than the fixture `row_limit_bytes`",
+    "unreachable": "the fixture `unreachable_uri` is a destination that cannot be used",
+}
+
+
+class SinkConformance(Values, Conformance):
+    """Every promise of a sink. Say which sink, and where each test may write:
+
+    class TestShelf(SinkConformance):
+        sink = "shelf"
+
+        @pytest.fixture
+        def sink_uri(self, tmp_path):
+            return f"shelf://{tmp_path}"
+
+    All other fixtures have defaults. What a sink can do beyond what every sink must goes into `capabilities`.
+    """
+
+    kind = "sink"
+    known_capabilities = SINK_CAPABILITIES
+    sink: ClassVar[str | SinkRegistration]
+    """Name of the installed sink, or a registration."""
+
+    @pytest.fixture
+    def sink_uri(self) -> str:
+        """URI of a destination that no other test writes to."""
+        pytest.fail("override the fixture sink_uri: return the URI of a place that is new for each test", pytrace=False)
+
+    @pytest.fixture
+    def sink_options(self) -> Mapping[str, Any]:
+        """Options of changefeed, sink and encoder together."""
+        return {}
+
+    @pytest.fixture
+    def sink_format(self) -> str | EncoderRegistration:
+        """The encoder: its name, or a registration."""
+        return "json"
+
+    @pytest.fixture
+    def sink_registration(self) -> SinkRegistration:
+        """What is registered under the sink's name."""
+        return cast(SinkRegistration, registration_of(type(self), "sink"))
+
+    @pytest.fixture
+    def read_back(self, sink_registration: SinkRegistration) -> ReadBack | None:
+        """What makes a `SinkReader` of a sink's context: by default the registered one; None when nothing can."""
+        if not sink_registration.reader:
+            return None
+        owner = f"reader of sink '{sink_registration.name}'"
+        return load_class(sink_registration.reader, owner=owner, base=SinkReader)
+
+    @pytest.fixture
+    def large_value_bytes(self) -> int:
+        """Size of a large value that the destination must take."""
+        return 200_000
+
+    @pytest.fixture
+    def disturbance(self) -> Any:
+        """What can disturb the destination, as the capabilities say."""
+        return None
+
+    @pytest.fixture
+    def rig(
+        self,
+        sink_registration: SinkRegistration,
+        sink_uri: str,
+        sink_options: Mapping[str, Any],
+        sink_format: str | EncoderRegistration,
+        read_back: ReadBack | None,
+    ) -> Iterator[SinkRig]:
+        """A changefeed into the sink under test, for the suite itself."""
+        rig = SinkRig(sink_registration, uri=sink_uri, format=sink_format, options=sink_options, read_back=read_back)
+        yield rig
+        rig.close_all()
+
+    @pytest.fixture
+    def readable(self, rig: SinkRig, read_back: ReadBack | None) -> SinkRig:
+        """The changefeed, for tests that look at what arrived."""
+        if read_back is None:
+            pytest.skip(
+                "nothing can read back what the sink wrote: register a SinkReader as `reader`, or override read_back"
+            )
+        return rig
