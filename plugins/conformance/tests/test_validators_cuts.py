@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_conformance.validators import CutValidator
-from cdc_conformance.validators.cuts import State
+from cdc_conformance.validators import CutValidator, State
 from cdc_testing.seen import feed, mark, row
 
 PLACES = [("t", 0), ("t", 1)]

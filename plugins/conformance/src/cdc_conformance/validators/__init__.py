@@ -4,24 +4,49 @@ The invariants are those of CockroachDB's cdctest, made stricter. No validator d
 held comes from callbacks. `validate` feeds them from a sink's reader and an encoder's decoder.
 """
 
+from cdc_conformance.validators.before_after import BeforeAfterValidator
+from cdc_conformance.validators.completeness import CompletenessValidator
 from cdc_conformance.validators.count import CountValidator
 from cdc_conformance.validators.cuts import CutValidator
-from cdc_conformance.validators.events import Row, SeenMark, SeenRow
-from cdc_conformance.validators.feeding import Arrived, validate
+from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow
+from cdc_conformance.validators.feeding import Arrived, events, validate
+from cdc_conformance.validators.fingerprint import FingerprintValidator
+from cdc_conformance.validators.key_in_value import KeyInValueValidator
+from cdc_conformance.validators.mvcc import MvccValidator
+from cdc_conformance.validators.oracle import AsOf, Change, Commit, State, StateAt, retried
 from cdc_conformance.validators.order import OrderValidator
+from cdc_conformance.validators.prefix import PrefixValidator
+from cdc_conformance.validators.resolved import ResolvedValidator
+from cdc_conformance.validators.topic import TopicValidator
 from cdc_conformance.validators.validator import All, Validator
 from cdc_conformance.validators.versions import VersionValidator
 
 __all__ = [
     "All",
     "Arrived",
+    "AsOf",
+    "BeforeAfterValidator",
+    "Change",
+    "Commit",
+    "CompletenessValidator",
     "CountValidator",
     "CutValidator",
+    "FingerprintValidator",
+    "Key",
+    "KeyInValueValidator",
+    "MvccValidator",
     "OrderValidator",
+    "PrefixValidator",
+    "ResolvedValidator",
     "Row",
     "SeenMark",
     "SeenRow",
+    "State",
+    "StateAt",
+    "TopicValidator",
     "Validator",
     "VersionValidator",
+    "events",
+    "retried",
     "validate",
 ]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 
-from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow, place_text
-from cdc_conformance.validators.marks import Marks, speaks_for
-from cdc_core import Endpoint, Timestamp
+from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow
+from cdc_conformance.validators.oracle import State
+from cdc_conformance.validators.replay import Moment, Replay
+from cdc_core import Endpoint
 
-__all__ = ["CutValidator", "State"]
-
-State = Mapping[str, Mapping[Key, Row]]
-"""The live rows by topic and key."""
+__all__ = ["CutValidator"]
 
 
-@dataclass
 class CutValidator:
     """The state at every resolved mark is one that the database had: *invariant* holds for it.
 
@@ -24,73 +19,44 @@ class CutValidator:
     transaction, and be broken by part of one. Rows are held back until the least of the marks of all *endpoints*, which
     must be all there are, covers them: the only cut that a consumer of several partitions may make. With
     *every_timestamp* the state after each `updated` must hold too, once it is resolved; but not below the first cut,
-    where the rows of an initial scan are from different times. `cuts` counts what was looked at, `waiting` the rows
-    that no cut covers yet.
+    where the rows of an initial scan are from different times. `cuts` counts what was looked at.
 
-    Memory: the tables, a timestamp for every key, and the rows above the last cut.
+    Memory: see `Replay`.
     """
 
-    invariant: Callable[[State], str | None]
-    endpoints: Collection[Endpoint] = field(default=((None, None),), kw_only=True)
-    every_timestamp: bool = field(default=False, kw_only=True)
-    state: dict[str, dict[Key, Row]] = field(default_factory=dict)
-    cuts: int = 0
-    _marks: Marks = field(default_factory=Marks)
-    _cut: Timestamp = Timestamp()
-    _applied: dict[tuple[str, Key], Timestamp] = field(default_factory=dict)
-    _waiting: list[tuple[Timestamp, int, SeenRow]] = field(default_factory=list)
-    _arrivals: int = 0
-    _failures: list[str] = field(default_factory=list)
+    def __init__(
+        self,
+        invariant: Callable[[State], str | None],
+        *,
+        endpoints: Collection[Endpoint] = ((None, None),),
+        every_timestamp: bool = False,
+    ) -> None:
+        self.cuts = 0
+        self._invariant = invariant
+        self._replay = Replay(frozenset(endpoints))
+        self._wanted = {Moment.RESOLVED, Moment.AT} if every_timestamp else {Moment.RESOLVED}
+        self._failures: list[str] = []
+
+    @property
+    def state(self) -> dict[str, dict[Key, Row]]:
+        """The live rows at the last cut."""
+        return self._replay.state
 
     @property
     def waiting(self) -> int:
         """How many rows are above the last cut; a repeat of what it covers is not."""
-        return sum(1 for updated, _, _ in self._waiting if updated > self._cut)
+        return self._replay.waiting
 
     def note_row(self, row: SeenRow) -> None:
-        if not any(endpoint in self.endpoints for endpoint in speaks_for(row.topic, row.partition)):
-            self._refuse(row.topic, row.partition)
-            return
-        self._arrivals += 1
-        heapq.heappush(self._waiting, (row.updated, self._arrivals, row))
+        self._replay.note_row(row)
 
     def note_resolved(self, mark: SeenMark) -> None:
-        if mark.endpoint not in self.endpoints:
-            self._refuse(*mark.endpoint)
-            return
-        self._marks.note(mark)
-        cut = self._marks.least(self.endpoints)
-        if cut > self._cut:
-            self._cut = cut
-            self._advance()
+        for moment, timestamp in self._replay.note_resolved(mark):
+            if moment in self._wanted:
+                self.cuts += 1
+                wrong = self._invariant(self.state)
+                if wrong is not None:
+                    self._failures.append(f"{moment.value} {timestamp}: {wrong}")
 
     def failures(self) -> list[str]:
-        return self._failures
-
-    def _advance(self) -> None:
-        """Apply what the cut covers, in the order of time, and look at the result."""
-        while self._waiting and self._waiting[0][0] <= self._cut:
-            updated, _, row = heapq.heappop(self._waiting)
-            self._apply(row)
-            if self.every_timestamp and self.cuts and (not self._waiting or self._waiting[0][0] > updated):
-                self._look(f"at {updated}")
-        self._look(f"at resolved {self._cut}")
-
-    def _apply(self, row: SeenRow) -> None:
-        if row.updated < self._applied.get((row.topic, row.key), Timestamp()):
-            return
-        self._applied[row.topic, row.key] = row.updated
-        rows = self.state.setdefault(row.topic, {})
-        if row.after is None:
-            rows.pop(row.key, None)
-        else:
-            rows[row.key] = row.after
-
-    def _look(self, when: str) -> None:
-        self.cuts += 1
-        wrong = self.invariant(self.state)
-        if wrong is not None:
-            self._failures.append(f"{when}: {wrong}")
-
-    def _refuse(self, topic: str | None, partition: int | None) -> None:
-        self._failures.append(f"{place_text(topic, partition)}: not among the endpoints to be cut")
+        return self._failures + [f"{place}: not among the endpoints to be cut" for place in self._replay.strangers]

@@ -10,7 +10,7 @@ from typing import Any
 
 from cdc_core import Endpoint, Timestamp
 
-__all__ = ["Key", "Row", "SeenMark", "SeenRow", "key_of", "key_text", "place_text", "same"]
+__all__ = ["Key", "Row", "SeenMark", "SeenRow", "key_of", "key_text", "place_text", "row_text", "same"]
 
 Key = tuple[Any, ...]
 """The primary key's values, in key order. Made by `key_of`, equal keys are equal, also where they hold a NaN."""
@@ -75,10 +75,19 @@ def key_text(key: Key) -> str:
     return json.dumps(list(key), default=str, ensure_ascii=False)
 
 
+def row_text(row: Row | None) -> str:
+    """Return a row for messages to people."""
+    return "no row" if row is None else json.dumps(row, default=str, ensure_ascii=False)
+
+
 def same(one: Row | None, other: Row | None) -> bool:
-    """Return whether two rows have the same columns and values; a NaN is the same as another."""
+    """Return whether two rows are the same: a NaN is the same as another, and a column that one lacks is null there."""
     if one == other:
         return True
-    if one is None or other is None or one.keys() != other.keys():
+    if one is None or other is None:
         return False
-    return all(value == other[name] or (value != value and other[name] != other[name]) for name, value in one.items())
+    return all(_same_value(one.get(name), other.get(name)) for name in {**one, **other})
+
+
+def _same_value(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))

@@ -1,0 +1,102 @@
+"""Every version that was committed, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow, key_text, row_text, same
+from cdc_conformance.validators.oracle import Commit
+from cdc_core import Timestamp
+
+__all__ = ["CompletenessValidator"]
+
+_Id = tuple[str, Key]
+
+
+@dataclass
+class CompletenessValidator:
+    """Of every key exactly the versions that were committed arrived, and time gives them the order of the commits.
+
+    *commits* is all that the source committed, in commit order; it may grow while events arrive, and is looked at by
+    `failures`, when everything must have arrived. The first *started* commits were made before or while the changefeed
+    began: of what they left, a key's last version arrives by the initial scan, unless a later one was read first.
+
+    Versions are told apart by *column*, which every commit that writes a row raises, else by their whole content. Equal
+    versions in a row count as one: a row may be scanned that the log brings too, and a delete may be repeated.
+
+    Memory: every distinct version.
+    """
+
+    commits: Sequence[Commit]
+    started: int = field(default=0, kw_only=True)
+    column: str | None = field(default=None, kw_only=True)
+    _arrived: dict[_Id, dict[Timestamp, Row | None]] = field(default_factory=dict)
+
+    def note_row(self, row: SeenRow) -> None:
+        self._arrived.setdefault((row.topic, row.key), {}).setdefault(row.updated, row.after)
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        pass
+
+    def failures(self) -> list[str]:
+        committed: dict[_Id, list[Row | None]] = {}
+        optional: dict[_Id, int] = {}
+        for number, commit in enumerate(self.commits):
+            for topic, key, after in commit:
+                versions = committed.setdefault((topic, key), [])
+                if not versions or not self._is(versions[-1], after):
+                    versions.append(after)
+                if number < self.started:
+                    optional[topic, key] = len(versions)
+        found = []
+        for id_ in {**committed, **self._arrived}:
+            found += self._compare(id_, committed.get(id_, []), optional.get(id_, 0))
+        return found
+
+    def _compare(self, id_: _Id, committed: Sequence[Row | None], optional: int) -> list[str]:
+        """Return what is wrong with the arrivals of one key; its first *optional* versions were there at the start."""
+        name = f"topic {id_[0]} key {key_text(id_[1])}"
+        arrived = self._arrived.get(id_, {})
+        times = sorted(arrived)
+        found = [
+            f"{name} updated {time}: version {self._shown(arrived[time])} was never committed"
+            for time in times
+            if not any(self._is(arrived[time], version) for version in committed)
+        ]
+        for number, version in enumerate(committed):
+            needed = number >= optional or (number == len(committed) - 1 and version is not None)
+            if needed and not any(self._is(version, there) for there in arrived.values()):
+                found.append(f"{name}: version {self._shown(version)}, {number + 1} of {len(committed)}, never arrived")
+        if found or not arrived:
+            return found
+        order = self._without_repeats(arrived[time] for time in times)
+        if not any(self._equal(order, committed[first:]) for first in range(optional + 1)):
+            return [f"{name}: versions {self._all(order)} arrived, expected {self._all(committed)}"]
+        last = arrived[times[-1]]
+        if not same(last, committed[-1]):
+            return [f"{name}: is {row_text(last)} at the end, expected {row_text(committed[-1])}"]
+        return []
+
+    def _without_repeats(self, versions: Iterable[Row | None]) -> list[Row | None]:
+        found: list[Row | None] = []
+        for version in versions:
+            if not found or not self._is(found[-1], version):
+                found.append(version)
+        return found
+
+    def _equal(self, one: Sequence[Row | None], other: Sequence[Row | None]) -> bool:
+        return len(one) == len(other) and all(map(self._is, one, other))
+
+    def _is(self, one: Row | None, other: Row | None) -> bool:
+        if self.column is None or one is None or other is None:
+            return same(one, other)
+        return bool(one.get(self.column) == other.get(self.column))
+
+    def _shown(self, version: Row | None) -> str:
+        if version is None:
+            return "'deleted'"
+        return row_text(version) if self.column is None else str(version.get(self.column))
+
+    def _all(self, versions: Iterable[Row | None]) -> str:
+        return ", ".join(map(self._shown, versions))

@@ -1,0 +1,40 @@
+"""The key, wherever a message says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cdc_conformance.validators.events import SeenMark, SeenRow, key_of, key_text
+
+__all__ = ["KeyInValueValidator"]
+
+
+@dataclass
+class KeyInValueValidator:
+    """The key that the option key_in_value puts into the value is the message's key.
+
+    *columns* names the key columns of topics, in key order: there `after` must have the key's values too. Memory: none
+    but failures.
+    """
+
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    _failures: list[str] = field(default_factory=list)
+
+    def note_row(self, row: SeenRow) -> None:
+        said = f"{row.place} updated {row.updated}"
+        if row.key_in_value is None:
+            self._failures.append(f"{said}: has no key in its value")
+        elif row.key_in_value != row.key:
+            self._failures.append(f"{said}: the key in its value is {key_text(row.key_in_value)}")
+        names = self.columns.get(row.topic)
+        if names is not None and row.after is not None:
+            inside = key_of(tuple(row.after.get(name) for name in names))
+            if inside != row.key:
+                self._failures.append(f"{said}: its columns {', '.join(names)} are {key_text(inside)}")
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        pass
+
+    def failures(self) -> list[str]:
+        return self._failures

@@ -1,0 +1,35 @@
+"""The row's own commit timestamp."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cdc_conformance.validators.events import SeenMark, SeenRow
+
+__all__ = ["MvccValidator"]
+
+
+@dataclass
+class MvccValidator:
+    """Every row says when it was committed: not after `updated`, and not more than *within_s* before it.
+
+    With *within_s* None a row may be as old as it likes, as scanned rows are. Memory: none but failures.
+    """
+
+    within_s: float | None = field(default=3600.0, kw_only=True)
+    _failures: list[str] = field(default_factory=list)
+
+    def note_row(self, row: SeenRow) -> None:
+        said = f"{row.place} updated {row.updated}"
+        if row.mvcc is None:
+            self._failures.append(f"{said}: has no mvcc timestamp")
+        elif row.mvcc > row.updated:
+            self._failures.append(f"{said}: mvcc timestamp {row.mvcc} is after it")
+        elif self.within_s is not None and row.updated.wall - row.mvcc.wall > self.within_s * 1e9:
+            self._failures.append(f"{said}: mvcc timestamp {row.mvcc} is more than {self.within_s:g} s before it")
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        pass
+
+    def failures(self) -> list[str]:
+        return self._failures

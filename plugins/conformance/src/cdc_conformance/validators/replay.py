@@ -1,0 +1,94 @@
+"""Makes the tables anew from what arrives, as the only consumer may who wants states that the source had."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow, place_text
+from cdc_conformance.validators.marks import Marks, speaks_for
+from cdc_core import Endpoint, Timestamp
+
+__all__ = ["Moment", "Replay"]
+
+
+class Moment(Enum):
+    """When a state may be looked at."""
+
+    BEFORE = "before"
+    """Just before the rows of a timestamp are applied."""
+    AT = "at"
+    """All rows of a timestamp are applied."""
+    RESOLVED = "at resolved"
+    """All rows up to a cut are applied."""
+
+
+@dataclass
+class Replay:
+    """Holds rows back until the least of the marks of all *endpoints* covers them, and then applies them in time order.
+
+    `note_resolved` yields the moments at which `state` may be looked at; it must be exhausted. Below the first cut
+    there is none but the cut itself: rows of an initial scan are from different times. With *known* `state` is what the
+    source held at the start, nothing is scanned, and every moment counts. A row that came too late, below a cut that
+    was made, is applied with the next cut, and its timestamp is no moment. `strangers` names endpoints that are not
+    *endpoints*; their events are left out.
+
+    Memory: the tables, a timestamp for every key, and the rows above the last cut.
+    """
+
+    endpoints: Collection[Endpoint]
+    known: bool = False
+    state: dict[str, dict[Key, Row]] = field(default_factory=dict)
+    cut: Timestamp = Timestamp()
+    changed: set[tuple[str, Key]] = field(default_factory=set)
+    """Topic and key of every row that was applied; whoever looks may clear it."""
+    strangers: list[str] = field(default_factory=list)
+    _marks: Marks = field(default_factory=Marks)
+    _applied: dict[tuple[str, Key], Timestamp] = field(default_factory=dict)
+    _waiting: list[tuple[Timestamp, int, SeenRow]] = field(default_factory=list)
+    _arrivals: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many rows are above the last cut; a repeat of what it covers is not."""
+        return sum(1 for updated, _, _ in self._waiting if updated > self.cut)
+
+    def note_row(self, row: SeenRow) -> None:
+        if any(endpoint in self.endpoints for endpoint in speaks_for(row.topic, row.partition)):
+            self._arrivals += 1
+            heapq.heappush(self._waiting, (row.updated, self._arrivals, row))
+        else:
+            self.strangers.append(place_text(row.topic, row.partition))
+
+    def note_resolved(self, mark: SeenMark) -> Iterator[tuple[Moment, Timestamp]]:
+        if mark.endpoint not in self.endpoints:
+            self.strangers.append(place_text(*mark.endpoint))
+            return
+        self._marks.note(mark)
+        until = self._marks.least(self.endpoints)
+        if until <= self.cut:
+            return
+        last, self.cut = self.cut, until
+        looking = self.known or bool(last)
+        while self._waiting and self._waiting[0][0] <= until:
+            now = self._waiting[0][0]
+            if looking and now > last:
+                yield Moment.BEFORE, now
+            while self._waiting and self._waiting[0][0] == now:
+                self._apply(heapq.heappop(self._waiting)[2])
+            if looking and now > last:
+                yield Moment.AT, now
+        yield Moment.RESOLVED, until
+
+    def _apply(self, row: SeenRow) -> None:
+        if row.updated < self._applied.get((row.topic, row.key), Timestamp()):
+            return
+        self._applied[row.topic, row.key] = row.updated
+        self.changed.add((row.topic, row.key))
+        rows = self.state.setdefault(row.topic, {})
+        if row.after is None:
+            rows.pop(row.key, None)
+        else:
+            rows[row.key] = row.after

@@ -1,0 +1,40 @@
+"""Topics, wherever a message says them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from cdc_conformance.validators.events import SeenMark, SeenRow, place_text
+
+__all__ = ["TopicValidator"]
+
+
+@dataclass
+class TopicValidator:
+    """Rows and marks arrive in *topics* only; with *in_value* each row says which, as topic_in_value asks.
+
+    That a row is in the topic of its own table shows here only by what it says; else `CompletenessValidator` and the
+    fingerprint find it, as a row that one topic lacks and another should not have. Memory: none but failures.
+    """
+
+    topics: Collection[str]
+    in_value: bool = field(default=False, kw_only=True)
+    _failures: list[str] = field(default_factory=list)
+
+    def note_row(self, row: SeenRow) -> None:
+        said = f"{row.place} updated {row.updated}"
+        if row.topic not in self.topics:
+            self._failures.append(f"{said}: the topics are {', '.join(sorted(self.topics))}")
+        if self.in_value and row.topic_in_value is None:
+            self._failures.append(f"{said}: has no topic in its value")
+        elif row.topic_in_value not in (None, row.topic):
+            self._failures.append(f"{said}: the topic in its value is {row.topic_in_value}")
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        if mark.topic is not None and mark.topic not in self.topics:
+            place = place_text(*mark.endpoint)
+            self._failures.append(f"{place} resolved {mark.resolved}: the topics are {', '.join(sorted(self.topics))}")
+
+    def failures(self) -> list[str]:
+        return self._failures
