@@ -3,6 +3,7 @@
 Public is what this module exports. Importing it imports neither pyspark nor any plugin or client library.
 """
 
+from cdc_core.changefeed import Changefeed
 from cdc_core.decoder import DecodedRow, Decoder
 from cdc_core.encoder import Encoder, EncoderContext, EnvelopeOptions, FileBody
 from cdc_core.errors import (
@@ -35,6 +36,7 @@ from cdc_core.timestamp import Timestamp
 
 __all__ = [
     "CdcError",
+    "Changefeed",
     "Column",
     "ColumnType",
     "ConfigError",

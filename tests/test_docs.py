@@ -9,6 +9,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, TypeInfo, column
 from cdc_sink_kafka.demo.servers import Certificates
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
+from cdc_sink_template import plugin as template
 from confluent_kafka import Producer
 
 from cdc_core import Column, ColumnType, EnvelopeOptions, Kind, TableName, TableSchema, errors
@@ -29,7 +31,8 @@ from cdc_core.changefeed import Changefeed
 from cdc_core.cli import cdc
 from cdc_core.interpolation import interpolate
 from cdc_core.job import Job
-from cdc_core.plugin_host import PluginHost
+from cdc_core.plugin_host import GROUP, PluginHost
+from cdc_core.plugin_loading import PluginSource
 from cdc_core.resolve import resolve
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +79,8 @@ def mentioned_files(tmp_path_factory: pytest.TempPathFactory, certificates: Cert
 
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_every_changefeed_in_the_documents_resolves(text: str, mentioned_files: Path) -> None:
-    host = PluginHost.load()
+    installed = (PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP))
+    host = PluginHost([*installed, PluginSource.of(template, name="template")])
     for name, fields in tomllib.loads(text).get("changefeed", {}).items():
         example = {**OF_AN_EXAMPLE, **fields}
         shown = interpolate(example, place="example", directory=mentioned_files, environ=AnySecret())
