@@ -1,0 +1,368 @@
+"""The simulated database as its clients see it: statements, transactions, and reads as of any timestamp."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.errors import StatementError
+from cdc_conformance.simulated.journal import Journal
+from cdc_conformance.simulated.transactions import Status
+from cdc_core import Timestamp
+
+__all__ = ["COLUMNS", "SimulatedDatabase", "Snapshot", "Txn"]
+
+COLUMNS = (("id", "int"), ("n", "int"), ("note", "string"))
+"""The columns of a table unless others are asked for."""
+_START = 1_600_000_000 * 10**9
+_TICK_NS = 100_000_000
+_LOCALITIES = ("region=eu,zone=a", "region=eu,zone=b", "region=us,zone=a")
+_PROTECTED = "protected"
+
+
+class SimulatedDatabase:
+    """A database in *directory*, shared by all processes that open it; created by `create`.
+
+    Statements take effect at once or raise a StatementError and do nothing. The time of the cluster passes with the
+    statements and with `tick`, never by itself. May be used by several threads.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory).absolute()
+        self._journal = Journal(self.directory)
+        self._cluster = Cluster()
+        self._lock = threading.RLock()
+        self._open = 0
+
+    @classmethod
+    def create(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        seed: int = 0,
+        nodes: int = 3,
+        replicas: int = 3,
+        max_skew_ms: int = 250,
+        lag_ms: int = 150,
+    ) -> SimulatedDatabase:
+        """Return the database in *directory*, new unless it is there already.
+
+        Nodes get clocks up to *max_skew_ms* ahead by *seed*; ranges close timestamps about *lag_ms* late.
+        """
+        database = cls(directory)
+        machines = [
+            (_LOCALITIES[number % len(_LOCALITIES)], (seed * 7919 + number * 104729) % (max_skew_ms + 1) * 1_000_000)
+            for number in range(nodes)
+        ]
+        with database._journal.locked():
+            if not database.exists:
+                event = {"op": "cluster", "seed": seed, "start": _START, "nodes": machines}
+                database._journal.append({**event, "replicas": replicas, "lag_ns": lag_ms * 1_000_000})
+                database._journal.rewind()
+        return database
+
+    def __repr__(self) -> str:
+        return f"SimulatedDatabase({str(self.directory)!r})"
+
+    @property
+    def uri(self) -> str:
+        """The URI by which changefeeds find this database."""
+        return f"simulated://{self.directory}"
+
+    @property
+    def exists(self) -> bool:
+        return self._journal.exists
+
+    @property
+    def cluster(self) -> Cluster:
+        """The present state, to look at only."""
+        with self._lock:
+            self._catch_up()
+            return self._cluster
+
+    @property
+    def now(self) -> Timestamp:
+        """The greatest timestamp of anything that has happened: what is committed has none above it."""
+        return self.cluster.high
+
+    # tables and rows
+
+    def create_table(self, table: str, columns: Sequence[tuple[str, str]] = COLUMNS) -> None:
+        """Create *table*; the first column is the primary key `id`."""
+        self.execute("create", table=table, columns=[list(column) for column in columns])
+
+    def drop_table(self, table: str) -> None:
+        self.execute("drop", table=table)
+
+    def add_column(self, table: str, column: str, type_: str = "string") -> Timestamp:
+        """Add a column that is null in every row, and return from when on it is there."""
+        since: Timestamp = self.execute("add_column", table=table, column=column, type=type_)
+        return since
+
+    def drop_column(self, table: str, column: str) -> Timestamp:
+        since: Timestamp = self.execute("drop_column", table=table, column=column)
+        return since
+
+    def put(self, table: str, *, node: int | None = None, **row: Any) -> Timestamp:
+        """Insert *row*, or update the row with its `id`, and return when that was committed."""
+        committed: Timestamp = self.execute("put", table=table, id=row.pop("id"), set=row, node=self._gateway(node))
+        return committed
+
+    def delete(self, table: str, id_: int, *, node: int | None = None) -> Timestamp:
+        """Delete the row with that `id`, if there is one, and return when that was committed."""
+        committed: Timestamp = self.execute("put", table=table, id=id_, set=None, node=self._gateway(node))
+        return committed
+
+    def begin(self, name: str | None = None, *, node: int | None = None) -> Txn:
+        """Return a new transaction, coordinated by *node*."""
+        with self._writing():
+            if name is None:
+                name = f"t{self._cluster.events}"
+            self._execute({"op": "begin", "txn": name, "node": self._gateway(node)})
+        return Txn(self, name)
+
+    @contextmanager
+    def transaction(self, name: str | None = None, *, node: int | None = None) -> Iterator[Txn]:
+        """Begin a transaction, commit it at the end of the block, roll it back when the block raises."""
+        txn = self.begin(name, node=node)
+        try:
+            yield txn
+        except BaseException:
+            if txn.is_open:
+                txn.rollback()
+            raise
+        if txn.is_open:
+            txn.commit()
+
+    def as_of(self, timestamp: Timestamp | None = None) -> Snapshot:
+        """Return what the database holds as of *timestamp*, now when None. What is read will never change afterwards.
+
+        Raises: StatementError when the history from then is gone, or when the timestamp lies ahead of all clocks.
+        """
+        with self._writing():
+            cluster = self._cluster
+            if timestamp is None:
+                timestamp = cluster.high
+            if timestamp < cluster.gc_threshold:
+                raise StatementError(f"as of {timestamp} nothing can be read: history begins at {cluster.gc_threshold}")
+            if timestamp > max(cluster.clock(), cluster.high):
+                raise StatementError(f"as of {timestamp} nothing can be read: that is later than all clocks")
+            if any(cluster.resolved(table).high_water < timestamp for table in cluster.tables):
+                self._execute({"op": "read", "timestamp": str(timestamp)})
+            return Snapshot(self, timestamp)
+
+    def rows(self, table: str) -> dict[int, dict[str, Any]]:
+        """Return the rows that are committed now, by `id`, without any effect on who writes."""
+        with self._lock:
+            return _rows(self.cluster, table, self.cluster.high)
+
+    # what happens to the cluster
+
+    def tick(self, ms: float = _TICK_NS / 1e6, *, times: int = 1) -> None:
+        """Let time pass: leases expire, what the dead left is cleaned up, and timestamps are closed."""
+        for _ in range(times):
+            self.execute("tick", ns=int(ms * 1e6))
+
+    def settle(self) -> Timestamp:
+        """Let time pass until all that has happened so far is resolved, and return that timestamp.
+
+        Raises: StatementError when an open transaction or a dead range holds it back.
+        """
+        target = self.now
+        for _ in range(200):
+            if all(self.cluster.resolved(table).high_water >= target for table in self.cluster.tables):
+                return target
+            self.tick()
+        held = ", ".join(self.cluster.transactions) or "a range that no living node serves"
+        raise StatementError(f"{target} is never resolved, held back by: {held}")
+
+    def split(self, table: str, *, at: int) -> None:
+        """Cut the range that holds the row *at* in two; *at* is the first of the second."""
+        self.execute("split", table=table, at=at)
+
+    def merge(self, table: str, *, at: int) -> None:
+        """Join the range that begins at the row *at* with the one before it."""
+        self.execute("merge", table=table, at=at)
+
+    def transfer_lease(self, table: str, *, at: int, to: int) -> None:
+        """Let node *to* serve the range that holds the row *at*."""
+        self.execute("lease", table=table, at=at, node=to)
+
+    def set_lag(self, table: str, *, at: int, ms: float) -> None:
+        """Let the range that holds the row *at* close timestamps *ms* behind its leaseholder's clock."""
+        self.execute("lag", table=table, at=at, ns=int(ms * 1e6))
+
+    def set_skew(self, node: int, ms: float) -> None:
+        """Set the clock of *node* so many milliseconds ahead of the true time."""
+        self.execute("skew", node=node, ns=int(ms * 1e6))
+
+    def crash(self, node: int) -> None:
+        self.execute("crash", node=node)
+
+    def restart(self, node: int) -> None:
+        self.execute("restart", node=node)
+
+    def collect_garbage(self, threshold: Timestamp | None = None, *, force: bool = False) -> Timestamp:
+        """Forget what nobody sees who reads as of *threshold* or later, and return the threshold that was used.
+
+        It is all that is resolved when None, and never reaches past what changefeeds protect, unless *force* is set.
+        """
+        with self._writing():
+            cluster = self._cluster
+            limits = [cluster.resolved(table).high_water for table in cluster.tables]
+            limits += [] if force else self.protected().values()
+            used = min([cluster.high if threshold is None else threshold, *limits])
+            if used > cluster.gc_threshold:
+                self._execute({"op": "gc", "threshold": str(used)})
+            return used
+
+    # protected timestamps
+
+    def protect(self, name: str, timestamp: Timestamp) -> None:
+        """Keep the history from *timestamp* on for the changefeed *name*, and no longer what it had kept before.
+
+        Raises: StatementError when that history is gone already.
+        """
+        with self._writing():
+            if timestamp < self._cluster.gc_threshold:
+                raise StatementError(f"history as of {timestamp} is gone: it begins at {self._cluster.gc_threshold}")
+            path = self.directory / _PROTECTED / name
+            path.parent.mkdir(exist_ok=True)
+            scratch = path.with_name(f".{name}.{os.getpid()}")
+            scratch.write_text(str(timestamp))
+            scratch.replace(path)
+
+    def begin_reading(self, name: str) -> Timestamp:
+        """Return a timestamp as of which all that was committed can be read, kept for the changefeed *name*."""
+        with self._writing():
+            at: Timestamp = self._execute({"op": "read"})
+            self.protect(name, at)
+            return at
+
+    def unprotect(self, name: str) -> None:
+        (self.directory / _PROTECTED / name).unlink(missing_ok=True)
+
+    def protected(self) -> dict[str, Timestamp]:
+        """Return the timestamps from which on changefeeds keep history, by name."""
+        kept = sorted((self.directory / _PROTECTED).glob("[!.]*"))
+        return {path.name: Timestamp.parse(path.read_text()) for path in kept}
+
+    # how
+
+    def execute(self, op: str, **fields: Any) -> Any:
+        """Let one event happen, and return its outcome."""
+        with self._writing():
+            return self._execute({"op": op, **fields})
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Keep other writers out, with all that they wrote read."""
+        with self._lock:
+            if self._open:
+                yield
+                return
+            with self._journal.locked():
+                self._replay()
+                self._open += 1
+                try:
+                    yield
+                finally:
+                    self._open -= 1
+
+    def _execute(self, event: Mapping[str, Any]) -> Any:
+        event = json.loads(json.dumps(event))
+        try:
+            outcome = self._cluster.apply(event)
+        except BaseException:  # half of it may have happened
+            self._cluster = Cluster()
+            self._journal.rewind()
+            self._replay()
+            raise
+        self._journal.append(event)
+        return outcome
+
+    def _catch_up(self) -> None:
+        if self._open:
+            return
+        if not self.exists:
+            raise StatementError(f"there is no simulated database in {self.directory}")
+        self._replay()
+
+    def _replay(self) -> None:
+        for event in self._journal.unread():
+            self._cluster.apply(event)
+
+    def _gateway(self, node: int | None) -> int:
+        if node is not None:
+            return node
+        return next((number for number, machine in self.cluster.nodes.items() if machine.alive), 1)
+
+
+class Txn:
+    """An open transaction. Its writes are intents that others run into; nothing of it is visible before `commit`."""
+
+    def __init__(self, database: SimulatedDatabase, name: str) -> None:
+        self._database = database
+        self.name = name
+
+    @property
+    def is_open(self) -> bool:
+        transaction = self._database.cluster.transactions.get(self.name)
+        return transaction is not None and transaction.status is Status.OPEN
+
+    def put(self, table: str, **row: Any) -> None:
+        """Insert *row*, or update the row with its `id`; columns that it does not name keep their value."""
+        self._database.execute("write", txn=self.name, table=table, id=row.pop("id"), set=row)
+
+    def delete(self, table: str, id_: int) -> None:
+        """Delete the row with that `id`, if there is one."""
+        self._database.execute("write", txn=self.name, table=table, id=id_, set=None)
+
+    def commit(self, *, later: bool = False) -> Timestamp:
+        """Commit, and return when that was. With *later* the intents of other ranges than the first stay until a tick.
+
+        Raises: TransactionAbortedError when another one aborted this, or its coordinator is down.
+        """
+        committed: Timestamp = self._database.execute("commit", txn=self.name, later=later)
+        return committed
+
+    def rollback(self) -> None:
+        self._database.execute("rollback", txn=self.name)
+
+    def push(self) -> Timestamp:
+        """Let a reader push the transaction above its own timestamp, and return when it would commit now."""
+        pushed: Timestamp = self._database.execute("push", txn=self.name)
+        return pushed
+
+    def abort(self) -> None:
+        """Let a transaction of higher priority abort this one."""
+        self._database.execute("abort", txn=self.name)
+
+
+class Snapshot:
+    """All tables as of one timestamp."""
+
+    def __init__(self, database: SimulatedDatabase, timestamp: Timestamp) -> None:
+        self._database = database
+        self.timestamp = timestamp
+
+    def rows(self, table: str) -> dict[int, dict[str, Any]]:
+        """Return the rows of *table* by `id`. Raises: StatementError when the history from then is gone."""
+        threshold = self._database.cluster.gc_threshold
+        if self.timestamp < threshold:
+            raise StatementError(f"as of {self.timestamp} nothing can be read: history begins at {threshold}")
+        return _rows(self._database.cluster, table, self.timestamp)
+
+
+def _rows(cluster: Cluster, table: str, timestamp: Timestamp) -> dict[int, dict[str, Any]]:
+    known = cluster.table(table)
+    shape = known.shape_at(timestamp)
+    return {
+        id_: shape.row(version.cells) for id_, version in cluster.rows(known, timestamp) if version.cells is not None
+    }

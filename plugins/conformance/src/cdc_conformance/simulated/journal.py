@@ -1,0 +1,63 @@
+"""The file that is the simulated database: one event a line, only ever appended to, by any number of processes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Journal"]
+
+_NAME = "events.jsonl"
+
+
+class Journal:
+    """Reads the events of a directory in order, each once, and appends new ones under a lock."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._path = directory / _NAME
+        self._offset = 0
+
+    @property
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def unread(self) -> Iterator[dict[str, Any]]:
+        """Yield the events that were appended since the last call; a line that is not finished is not there yet."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        for line in data.splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                return
+            self._offset += len(line)
+            yield json.loads(line)
+
+    def rewind(self) -> None:
+        """Begin again at the first event."""
+        self._offset = 0
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep all other writers out. Not reentrant."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def append(self, event: Mapping[str, Any]) -> None:
+        """Append *event*, which counts as read. Only while `locked`, with all events read."""
+        line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
+        with self._path.open("ab") as file:
+            if file.tell() > self._offset:  # a writer died in the middle of its line
+                os.truncate(file.fileno(), self._offset)
+            file.write(line)
+        self._offset += len(line)

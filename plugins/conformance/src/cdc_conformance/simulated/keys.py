@@ -1,0 +1,19 @@
+"""How integer primary keys become the bytes of spans: in the same order."""
+
+from __future__ import annotations
+
+__all__ = ["END_KEY", "id_of", "key_of"]
+
+_OFFSET = 2**63
+END_KEY = b"\xff" * 9
+"""Greater than the key of every row."""
+
+
+def key_of(id_: int) -> bytes:
+    """Return the key of the row with this `id`. Raises: OverflowError outside of 64 bits."""
+    return (id_ + _OFFSET).to_bytes(8, "big")
+
+
+def id_of(key: bytes) -> int:
+    """Return the `id` of the row with this key."""
+    return int.from_bytes(key, "big") - _OFFSET

@@ -1,0 +1,108 @@
+"""Decides where steps along the simulated history end, and how they are cut into slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.table import Table
+from cdc_core import Frontier, Span, StepLimit, Timestamp
+
+__all__ = ["Piece", "advanced", "grouped", "pieces"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The share of one span in a step: its rows later than `after`, up to `upto`. `node` serves the span."""
+
+    span: Span
+    after: Timestamp
+    upto: Timestamp
+    node: int
+
+
+def advanced(cluster: Cluster, frontier: Frontier, limit: StepLimit) -> Frontier:
+    """Return *frontier* at the end of the next step: equal to it while nothing more is resolved.
+
+    Every span goes up to what is resolved of it, but not past the next change of its table's shape. A step that would
+    hold too much ends at the timestamp at which it is full.
+    """
+    following = Frontier.from_json(frontier.to_json())
+    for span, reached in frontier:
+        table = cluster.tables[span.table]
+        bound = _bound(table, reached)
+        for resolved_span, resolved in cluster.resolved(span.table):
+            common = span.overlap(resolved_span)
+            if common is not None:
+                following.forward(common, resolved if bound is None else min(resolved, bound))
+    full = _full(cluster, frontier, following, limit)
+    return following if full is None else _cut(frontier, following, full)
+
+
+def pieces(cluster: Cluster, start: Frontier, end: Frontier) -> Iterator[Piece]:
+    """Yield what the step from *start* to *end* consists of, by range."""
+    for after, upto, span in _differences(start, end):
+        for range_ in cluster.ranges[span.table]:
+            common = span.overlap(range_.span)
+            if common is not None:
+                yield Piece(span=common, after=after, upto=upto, node=range_.leaseholder)
+
+
+def grouped(found: Iterator[Piece]) -> list[list[Piece]]:
+    """Return the pieces by slice: those which begin at the same timestamp and are served by the same node.
+
+    Spans that begin at different timestamps never share a slice: the files of its rows are named by where it begins,
+    and of each key later rows must be in later files.
+    """
+
+    def slice_of(piece: Piece) -> tuple[Timestamp, int]:
+        return piece.after, piece.node
+
+    return [list(group) for _, group in groupby(sorted(found, key=slice_of), key=slice_of)]
+
+
+def _differences(start: Frontier, end: Frontier) -> Iterator[tuple[Timestamp, Timestamp, Span]]:
+    for span, after in start:
+        for other, upto in end:
+            common = span.overlap(other)
+            if common is not None and upto > after:
+                yield after, upto, common
+
+
+def _bound(table: Table, reached: Timestamp) -> Timestamp | None:
+    """Return the end of the shape that rows later than *reached* have, when it has ended."""
+    ends = (shape.since.prev() for shape in table.shapes[1:])
+    return next((end for end in ends if end > reached), None)
+
+
+def _full(cluster: Cluster, start: Frontier, end: Frontier, limit: StepLimit) -> Timestamp | None:
+    """Return the timestamp at which a step has as much as *limit* allows, None when it stays below."""
+    found = [
+        (timestamp, _size(cluster.tables[span.table], id_, timestamp))
+        for after, upto, span in _differences(start, end)
+        for timestamp, id_ in cluster.tables[span.table].changes(span, after=after, upto=upto)
+    ]
+    rows, size = 0, 0
+    last: Timestamp | None = None
+    for timestamp, together in groupby(sorted(found), key=lambda entry: entry[0]):
+        sizes = [row_size for _, row_size in together]
+        rows, size = rows + len(sizes), size + sum(sizes)
+        if last is not None and (rows > limit.rows or size > limit.bytes):
+            return last
+        last = timestamp
+    return None
+
+
+def _size(table: Table, id_: int, timestamp: Timestamp) -> int:
+    version = table.at(id_, timestamp)
+    return 16 + (0 if version is None or version.cells is None else len(str(version.cells)))
+
+
+def _cut(start: Frontier, end: Frontier, at: Timestamp) -> Frontier:
+    following = Frontier.from_json(start.to_json())
+    for after, upto, span in _differences(start, end):
+        if at > after:
+            following.forward(span, min(upto, at))
+    return following

@@ -1,0 +1,119 @@
+"""From the versions of rows to batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.keys import key_of
+from cdc_conformance.simulated.planning import Piece
+from cdc_conformance.simulated.scan import point
+from cdc_conformance.simulated.table import Shape
+from cdc_core import Op, RowBatch, Span, Timestamp
+
+__all__ = ["Wanted", "changed_rows", "scanned_rows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which columns batches have, and how many rows."""
+
+    diff: bool
+    mvcc: bool
+    batch_rows: int
+
+
+def changed_rows(cluster: Cluster, piece: Piece, wanted: Wanted) -> Iterator[RowBatch]:
+    """Yield the new versions of the piece's rows in the order of time."""
+    table = cluster.tables[piece.span.table]
+    rows = _Rows(wanted)
+    for timestamp, id_ in table.changes(piece.span, after=piece.after, upto=piece.upto):
+        shape = table.shape_at(timestamp)
+        if rows.are_full or rows.shape is not shape:
+            yield from rows.take(shape)
+        version, older = table.at(id_, timestamp), table.at(id_, timestamp.prev())
+        assert version is not None
+        before = None if older is None or older.cells is None else shape.row(older.cells)
+        after = None if version.cells is None else shape.row(version.cells)
+        op = Op.DELETE if after is None else Op.INSERT if before is None else Op.UPDATE
+        rows.add(id_, op=op, updated=timestamp, mvcc=timestamp, after=after, before=before)
+    yield from rows.take(None)
+
+
+def scanned_rows(cluster: Cluster, span: Span, at: Timestamp, wanted: Wanted) -> Iterator[RowBatch]:
+    """Yield the rows of *span* as of *at*."""
+    table = cluster.tables[span.table]
+    shape = table.shape_at(at)
+    rows = _Rows(wanted)
+    rows.shape = shape
+    for id_, version in cluster.rows(table, at):
+        if span.overlap(point(span.table, key_of(id_))) is None:
+            continue
+        if rows.are_full:
+            yield from rows.take(shape)
+        assert version.cells is not None
+        after = shape.row(version.cells)
+        rows.add(id_, op=Op.SCAN, updated=at, mvcc=version.timestamp, after=after, before=None)
+    yield from rows.take(None)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of one shape on their way into a batch."""
+
+    wanted: Wanted
+    shape: Shape | None = None
+    _op: list[int] = field(default_factory=list)
+    _key: list[dict[str, Any]] = field(default_factory=list)
+    _updated: list[Timestamp] = field(default_factory=list)
+    _mvcc: list[Timestamp] = field(default_factory=list)
+    _after: list[dict[str, Any] | None] = field(default_factory=list)
+    _before: list[dict[str, Any] | None] = field(default_factory=list)
+
+    @property
+    def are_full(self) -> bool:
+        return len(self._op) >= self.wanted.batch_rows
+
+    def add(
+        self,
+        id_: int,
+        *,
+        op: Op,
+        updated: Timestamp,
+        mvcc: Timestamp,
+        after: dict[str, Any] | None,
+        before: dict[str, Any] | None,
+    ) -> None:
+        self._op.append(op)
+        self._key.append({"id": id_})
+        self._updated.append(updated)
+        self._mvcc.append(mvcc)
+        self._after.append(after)
+        self._before.append(before)
+
+    def take(self, following: Shape | None) -> Iterator[RowBatch]:
+        """Yield the rows so far, if there are any, and begin anew with rows of the shape *following*."""
+        if self._op:
+            assert self.shape is not None
+            schema = self.shape.schema
+            yield RowBatch.of(
+                schema,
+                op=pa.array(self._op, pa.uint8()),
+                updated=_timestamps(self._updated),
+                mvcc=_timestamps(self._mvcc) if self.wanted.mvcc else None,
+                key=pa.array(self._key, schema.key_type),
+                after=pa.array(self._after, schema.after_type),
+                before=pa.array(self._before, schema.after_type) if self.wanted.diff else None,
+            )
+        self.shape = following
+        for rows in (self._op, self._key, self._updated, self._mvcc, self._after, self._before):
+            rows.clear()
+
+
+def _timestamps(values: list[Timestamp]) -> pa.StructArray:
+    wall = pa.array([value.wall for value in values], pa.int64())
+    return RowBatch.timestamps(wall, pa.array([value.logical for value in values], pa.int32()))

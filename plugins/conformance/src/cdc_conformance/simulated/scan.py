@@ -1,0 +1,58 @@
+"""The initial scan of the simulated database, in chunks: of a range at most, and of so many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.keys import key_of
+from cdc_conformance.simulated.position import Scan
+from cdc_core import Span, Timestamp
+
+__all__ = ["begin", "chunks", "taken", "without"]
+
+
+def begin(cluster: Cluster, spans: Sequence[Span], at: Timestamp) -> Scan:
+    """Return the scan of *spans* as of *at*."""
+    total = sum(sum(1 for _ in cluster.rows(cluster.tables[span.table], at)) for span in spans)
+    return Scan(at=at, left=tuple(spans), done=0, total=total)
+
+
+def chunks(cluster: Cluster, spans: Sequence[Span], at: Timestamp, *, rows: int) -> Iterator[tuple[Span, int]]:
+    """Yield *spans* in chunks, each with how many rows it has: *rows* at most."""
+    for span in spans:
+        ids = [id_ for id_, _ in cluster.rows(cluster.tables[span.table], at)]
+        for range_ in cluster.ranges[span.table]:
+            left = span.overlap(range_.span)
+            keys = [] if left is None else [key for key in map(key_of, ids) if left.overlap(point(left.table, key))]
+            while left is not None:
+                if len(keys) <= rows:
+                    yield left, len(keys)
+                    break
+                yield Span(left.table, left.start, keys[rows]), rows
+                left, keys = Span(left.table, keys[rows], left.end), keys[rows:]
+
+
+def taken(cluster: Cluster, scan: Scan, *, rows: int, parts: int, chunk_rows: int) -> Scan | None:
+    """Return *scan* without its first chunks: at most *parts*, and about *rows* rows; None when none is left."""
+    count, left = 0, scan.left
+    chunk_rows = min(chunk_rows, rows)
+    for number, (span, found) in enumerate(chunks(cluster, scan.left, scan.at, rows=chunk_rows)):
+        if number and (number >= parts or count + found > rows):
+            break
+        count += found
+        left = without(left, [span])
+    return replace(scan, left=left, done=scan.done + count) if left else None
+
+
+def without(spans: Sequence[Span], others: Sequence[Span]) -> tuple[Span, ...]:
+    """Return what is left of *spans* without *others*, in the same order."""
+    for other in others:
+        spans = [rest for span in spans for rest in span.minus(other)]
+    return tuple(spans)
+
+
+def point(table: str, key: bytes) -> Span:
+    """Return the span of one key."""
+    return Span(table, key, key + b"\x00")

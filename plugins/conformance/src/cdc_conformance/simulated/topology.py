@@ -1,0 +1,51 @@
+"""The machines of the simulated cluster, and the ranges that its tables are cut into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_conformance.simulated.keys import END_KEY
+from cdc_core import Span, Timestamp
+
+__all__ = ["Node", "Range"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """One machine. Its clock is `skew_ns` ahead of the true time."""
+
+    id: int
+    locality: str
+    skew_ns: int
+    down_since: int | None = None
+    """True time at which it crashed; None while it runs."""
+
+    @property
+    def alive(self) -> bool:
+        return self.down_since is None
+
+    def clock(self, now: int) -> Timestamp:
+        """Return what the node's clock shows at the true time *now*."""
+        return Timestamp(now + self.skew_ns)
+
+
+@dataclass(slots=True, kw_only=True)
+class Range:
+    """A part of a table's keys, with its replicas, of which one holds the lease: it alone serves writes.
+
+    `closed`: no transaction writes at or below it any more (what is written already may still be open). `lag_ns` is how
+    far the leaseholder closes timestamps behind its clock.
+    """
+
+    span: Span
+    replicas: tuple[int, ...]
+    leaseholder: int
+    closed: Timestamp
+    lag_ns: int
+
+    @property
+    def end(self) -> bytes:
+        return END_KEY if self.span.end is None else self.span.end
+
+    def holds(self, key: bytes) -> bool:
+        return self.span.start <= key < self.end
