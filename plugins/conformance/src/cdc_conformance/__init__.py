@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdc_conformance.promises import Conformance, requires
+    from cdc_conformance.sinks import SinkConformance
 
-__all__ = ["Conformance", "requires"]
+__all__ = ["Conformance", "SinkConformance", "requires"]
 
 _HOMES = {
     "Conformance": "cdc_conformance.promises",
+    "SinkConformance": "cdc_conformance.sinks",
     "requires": "cdc_conformance.promises",
 }
 """Module of each public name."""

@@ -17,10 +17,14 @@ from cdc_conformance.given import Given, Place, one_given  # noqa: E402
 from cdc_conformance.guard import complaint  # noqa: E402
 from cdc_conformance.installed import FILE, SuiteModule, module_of, suite_class  # noqa: E402
 from cdc_conformance.promises import MARK, suite_of  # noqa: E402
+from cdc_conformance.reporting import Reporting  # noqa: E402
 from cdc_core.errors import ConfigError  # noqa: E402
 from cdc_core.plugin_host import PluginHost  # noqa: E402
 
-__all__: list[str] = []
+__all__ = ["REPORTING"]
+
+REPORTING = "cdc-reporting"
+"""Name under which a run's `Reporting` is registered with pytest."""
 
 _FLAG = "--cdc-"
 _PACKAGE = "cdc_conformance"
@@ -57,6 +61,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what the component can do beyond what every one must: its promises are asked for too; repeatable",
     )
 
+    group.addoption(
+        f"{_FLAG}report", metavar="FILE", type=Path, help="write what became of each promise of all suites as JSON"
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARK}(capability, reason): the promise only holds where it is declared")
@@ -67,6 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[_GIVEN] = _given(config, *named)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
+    report = config.getoption("cdc_report")
+    if report is not None and not report.absolute().parent.is_dir():
+        raise pytest.UsageError(f"{_FLAG}report: there is no directory {report.absolute().parent}")
+    given = config.stash.get(_GIVEN, None)
+    secrets = frozenset() if given is None else given.secrets(PluginHost.load())
+    shown = given is not None or report is not None
+    config.pluginmanager.register(Reporting(config, path=report, secrets=secrets, shown=shown), REPORTING)
     if named is None and config.option.pyargs and _PACKAGE in config.args:
         raise pytest.UsageError(
             f"say what is to be proved, such as {_FLAG}sink NAME {_FLAG}uri URI; also {_FLAG}encoder, {_FLAG}rangefeed"

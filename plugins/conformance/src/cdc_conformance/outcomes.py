@@ -1,0 +1,123 @@
+"""What became of one promise: from pytest's report of a test to a value that people and programs can read."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import _pytest
+import pluggy
+import pytest
+
+from cdc_conformance.components import Origin
+from cdc_conformance.promises import suite_of
+
+__all__ = ["Outcome", "Proof", "contract_of", "failure_sentence", "outcome_of", "topic_of"]
+
+_INTERNALS = tuple(str(Path(module.__file__ or "").parent) for module in (_pytest, pluggy, pytest))
+_SHOWN_FRAMES = 8
+_BADNESS = ("passed", "skipped", "xfailed", "error", "failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """Which component a suite proves; the same for all its promises."""
+
+    suite: str
+    """Node ID of the test class."""
+    kind: str
+    name: str
+    origin: Origin
+    capabilities: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
+    """Capabilities that the kind knows and the component does not declare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One promise: passed, failed, error (it could not be asked), skipped or xfailed (given up with a reason)."""
+
+    name: str
+    topic: str
+    contract: str
+    outcome: str = "passed"
+    reason: str = ""
+    seconds: float = 0.0
+    proof: Proof = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Outcome:
+        proof = {**value["proof"], "origin": Origin(**value["proof"]["origin"])}
+        for name in ("capabilities", "undeclared"):
+            proof[name] = tuple(proof[name])
+        return cls(**{**value, "proof": Proof(**proof)})
+
+    def then(self, later: Outcome) -> Outcome:
+        """Return what two phases of one test together say: the worse of the two, the earlier where both are as bad."""
+        worse = later if _BADNESS.index(later.outcome) > _BADNESS.index(self.outcome) else self
+        return replace(worse, seconds=self.seconds + later.seconds, proof=later.proof)
+
+
+def outcome_of(
+    report: pytest.TestReport, call: pytest.CallInfo[None], *, waived: str | None, blank: Outcome
+) -> Outcome:
+    """Return what *report* says of the promise of *blank*, which *waived* says was overridden and why."""
+    outcome, reason = "passed", ""
+    if report.failed:
+        outcome = "error" if report.when == "setup" else "failed"
+        reason = failure_sentence(call) or str(report.longrepr)
+    elif hasattr(report, "wasxfail"):
+        outcome, reason = "xfailed", str(report.wasxfail).removeprefix("reason: ")
+    elif report.skipped:
+        outcome, reason = "skipped", _skip_reason(report)
+    elif waived is not None and report.when == "call":
+        outcome, reason = "xfailed", waived
+    return replace(blank, outcome=outcome, reason=reason, seconds=report.duration)
+
+
+def failure_sentence(call: pytest.CallInfo[None]) -> str:
+    """Return why a test failed, in the words of the kit or of the plugin, without pytest's own frames and values."""
+    if call.excinfo is None:
+        return ""
+    error = call.excinfo.value
+    if isinstance(error, AssertionError | pytest.fail.Exception):
+        return _sentence(str(error))
+    shown = "".join(traceback.format_exception_only(error)).rstrip()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_INTERNALS)]
+    if not frames:
+        return shown
+    return f"{shown}\n{''.join(traceback.format_list(frames[-_SHOWN_FRAMES:])).rstrip()}"
+
+
+def topic_of(cls: type, test: str) -> str:
+    """Return what a promise is about: the name of the class of the suite that has it, in words."""
+    suite = suite_of(cls) or cls
+    owner = next((base for base in suite.__mro__ if test in vars(base)), cls)
+    letters = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in owner.__name__.lstrip("_"))
+    return letters.strip().capitalize()
+
+
+def contract_of(function: object) -> str:
+    """Return the docstring of a promise's test."""
+    return inspect.cleandoc(getattr(function, "__doc__", None) or "")
+
+
+def _sentence(text: str) -> str:
+    """Return an assertion's message without the values that pytest's rewriting adds below it."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if number and line.startswith("assert "):
+            return "\n".join([lines[0], *(each.removeprefix("  ") for each in lines[1:number])]).rstrip()
+    return text
+
+
+def _skip_reason(report: pytest.TestReport) -> str:
+    where = report.longrepr
+    text = where[2] if isinstance(where, tuple) else str(where)
+    return text.removeprefix("Skipped: ")
