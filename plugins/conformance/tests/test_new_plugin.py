@@ -1,0 +1,140 @@
+"""`cdc new-plugin` makes a repository that is complete, names nothing but its plugin, and keeps every promise."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cdc_conformance.new_plugin import Names, create, template_files
+
+from cdc_core.cli import main
+
+ROOT = Path(__file__).resolve().parents[3]
+TEMPLATE = ROOT / "plugins" / "template"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def texts(directory: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            yield str(path.relative_to(directory)), path.read_text()
+
+
+def test_it_holds_what_is_committed_of_the_template_and_nothing_else() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=TEMPLATE, capture_output=True, text=True, check=True)
+    assert {relative for _, relative in template_files()} == set(listed.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "cls", "variable"),
+    [
+        ("shelf", "cdc_sink_shelf", "ShelfSink", "SHELF_FILE"),
+        ("redis-stream", "cdc_sink_redis_stream", "RedisStreamSink", "REDIS_STREAM_FILE"),
+        ("s3-archive2", "cdc_sink_s3_archive2", "S3Archive2Sink", "S3_ARCHIVE2_FILE"),
+    ],
+)
+def test_every_form_of_the_name_is_in_its_place(here: Path, name: str, package: str, cls: str, variable: str) -> None:
+    made = create(Names.of(name), here / "made")
+    declared = tomllib.loads((made / "pyproject.toml").read_text())["project"]
+    assert declared["name"] == f"cdc-sink-{name}"
+    assert declared["entry-points"]["cdc_core.plugins"] == {package: f"{package}.plugin"}
+    assert declared["entry-points"]["cdc_core.pipelines"] == {name: f"{package}.pipelines:pipeline"}
+    plugin = (made / "src" / package / "plugin.py").read_text()
+    assert f'name="{name}"' in plugin
+    assert f'target="{package}.sink:{cls}"' in plugin
+    assert variable in (made / "src" / package / "pipelines.py").read_text()
+    for path, text in texts(made):
+        assert "template" not in f"{path} {text}".lower(), path
+        if path.endswith(".py"):
+            ast.parse(text)
+
+
+def test_the_template_s_own_name_gives_the_template_back(here: Path) -> None:
+    made = create(Names.of("template"), here / "made")
+    assert dict(texts(made)) == {relative: source.read_text() for source, relative in template_files()}
+
+
+def test_four_commands_come_next(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new-plugin", "sink", "shelf"]) == 0
+    shown = capsys.readouterr().out
+    commands = re.findall(r"^  (\S.*)$", shown, re.MULTILINE)
+    assert commands == ["cd cdc-sink-shelf", "pip install -e '.[test,pipeline]'", "pytest", "cdc run shelf"]
+    assert (here / "cdc-sink-shelf" / "pyproject.toml").exists()
+
+
+def test_another_directory_may_be_named_and_may_be_there_empty(here: Path) -> None:
+    (here / "empty").mkdir()
+    assert main(["new-plugin", "sink", "shelf", "--directory", "empty"]) == 0
+    assert (here / "empty" / "tests" / "test_conformance.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sink", "Shelf"], "'Shelf' cannot name a plugin"),
+        (["sink", "2shelf"], "cannot name a plugin"),
+        (["sink", "she_lf"], "such as 'shelf' or 'redis-stream'"),
+        (["sink", "s" * 25], "up to 24 small letters"),
+        (["sink", "class"], "it is a keyword of Python"),
+        (["sink", "kafka"], "'kafka' is taken: cdc-sink-kafka"),
+        (["sink", "s3"], "'s3' is taken: cdc-sink-cloudstorage"),
+        (["sink", "shelf", "--directory", "full"], "'full' is there already and is not empty"),
+        (["sink", "shelf", "--directory", "full/file"], "'full/file' is there already"),
+        (["sink", "shelf", "--directory", "full/file/under"], "cannot be written"),
+        (["encoder", "shelf"], "docs/write-an-encoder.md"),
+        (["rangefeed", "shelf"], "docs/write-a-rangefeed.md"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    (here / "full").mkdir()
+    (here / "full" / "file").touch()
+    assert main(["new-plugin", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert says in line
+    assert [str(path.relative_to(here)) for path in sorted(here.rglob("*"))] == ["full", "full/file"]
+
+
+def test_the_model_has_less_than_150_lines_of_code() -> None:
+    assert sum(lines_of_code(path.read_text()) for path in TEMPLATE.glob("src/*/*.py")) < 150
+
+
+def lines_of_code(text: str) -> int:
+    """Return the number of lines that are not empty and belong to no comment or docstring."""
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(text.splitlines(), 1)
+    return sum(1 for number, line in lines if line.split("#")[0].strip() and number not in documented)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository that was made and built, with a directory `site` that it is installed in."""
+    made = create(Names.of("shelf"), tmp_path_factory.mktemp("made") / "shelf")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*command, "--no-build-isolation", "--target", made / "site", made], check=True)
+    return made
+
+
+def test_its_suite_is_green_before_anything_is_changed(installed: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(installed / "site")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", installed]
+    done = subprocess.run(command, cwd=installed, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\d+ passed", done.stdout)
