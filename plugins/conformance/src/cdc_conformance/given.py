@@ -81,10 +81,10 @@ class Given:
         """Return what is registered under the name. Raises: as `PluginHost.component`."""
         return host.component(self.kind, self.name)
 
-    def check(self, host: PluginHost, *, known_capabilities: Mapping[str, str], flag: str = "--") -> None:
+    def check(self, host: PluginHost, *, known_capabilities: Mapping[str, str] | None = None, flag: str = "--") -> None:
         """Return when a suite can begin with this; connects to nothing. *flag* is how options of the command begin.
 
-        Raises: ConfigError that says what to write.
+        Capabilities are checked where *known_capabilities* is given. Raises: ConfigError that says what to write.
         """
         registration = self.registration(host)
         self._check_uri(registration, flag)
@@ -98,20 +98,22 @@ class Given:
                 f"each promise needs a place of its own: put {UNIQUE} into the URI or into an option, such as "
                 f"{self._example(known, flag)}"
             )
+        known_capabilities = dict.fromkeys(self.capabilities, "") if known_capabilities is None else known_capabilities
         for name in sorted(self.capabilities - known_capabilities.keys()):
             raise ConfigError(f"no {self.kind} has the capability '{name}'{did_you_mean(name, known_capabilities)}")
 
+    def plain_secrets(self) -> frozenset[str]:
+        """Return what looks secret before anything is known of the component, in every form."""
+        found = set(uri_secrets(self.uri)) | set(secret_texts(self.options))
+        return secret_forms(found.union(*map(uri_secrets, self.options.values())))
+
     def secrets(self, host: PluginHost) -> frozenset[str]:
-        """Return every secret that was given, in every form that it may take in a text."""
+        """Return every secret that was given, in every form that it may take in a text. Raises: as `registration`."""
         values = {**dict(parse_qsl(self.uri.partition("?")[2])), **self.options}
         declared = self._option_classes(host, self.registration(host))
         secret = {row.name for cls in declared for row in describe(cls) if row.secret}
-        found = set(uri_secrets(self.uri)) | set(secret_texts(values))
-        for name, value in values.items():
-            found |= uri_secrets(value)
-            if value and (name in secret or name.partition(".")[0] in secret):
-                found.add(value)
-        return secret_forms(found)
+        found = {text for name, text in values.items() if text and (name in secret or name.partition(".")[0] in secret)}
+        return self.plain_secrets() | secret_forms(found.union(*map(uri_secrets, found)))
 
     def _check_uri(self, registration: Registration, flag: str) -> None:
         if not isinstance(registration, SinkRegistration | RangefeedRegistration):

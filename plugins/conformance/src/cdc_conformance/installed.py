@@ -12,10 +12,14 @@ import pytest
 from cdc_conformance.components import suite_for
 from cdc_conformance.given import Given, Place
 
-__all__ = ["FILE", "SuiteModule", "module_of", "suite_class"]
+__all__ = ["FILE", "GIVEN", "SuiteModule", "module_of", "suite_class"]
 
 FILE = Path(__file__)
 """The file that stands for the suites which are made while pytest runs."""
+
+
+GIVEN = pytest.StashKey[Given]()
+"""Where a run's configuration holds what the command line named."""
 
 
 class SuiteModule(pytest.Module):

@@ -15,7 +15,7 @@ pytest.register_assert_rewrite(
 from cdc_conformance.components import suite_for  # noqa: E402
 from cdc_conformance.given import Given, Place, one_given  # noqa: E402
 from cdc_conformance.guard import complaint  # noqa: E402
-from cdc_conformance.installed import FILE, SuiteModule, module_of, suite_class  # noqa: E402
+from cdc_conformance.installed import FILE, GIVEN, SuiteModule, module_of, suite_class  # noqa: E402
 from cdc_conformance.promises import MARK, suite_of  # noqa: E402
 from cdc_conformance.reporting import Reporting  # noqa: E402
 from cdc_core.errors import ConfigError  # noqa: E402
@@ -28,7 +28,6 @@ REPORTING = "cdc-reporting"
 
 _FLAG = "--cdc-"
 _PACKAGE = "cdc_conformance"
-_GIVEN = pytest.StashKey[Given]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,13 +71,13 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         named = one_given(asked, flag=_FLAG)
         if named is not None:
-            config.stash[_GIVEN] = _given(config, *named)
+            config.stash[GIVEN] = _given(config, *named)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
     report = config.getoption("cdc_report")
     if report is not None and not report.absolute().parent.is_dir():
         raise pytest.UsageError(f"{_FLAG}report: there is no directory {report.absolute().parent}")
-    given = config.stash.get(_GIVEN, None)
+    given = config.stash.get(GIVEN, None)
     secrets = frozenset() if given is None else given.secrets(PluginHost.load())
     shown = given is not None or report is not None
     config.pluginmanager.register(Reporting(config, path=report, secrets=secrets, shown=shown), REPORTING)
@@ -111,7 +110,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     if module_path != FILE:
         return None
-    given = parent.config.stash.get(_GIVEN, None)
+    given = parent.config.stash.get(GIVEN, None)
     return SuiteModule.of(parent, module_of() if given is None else module_of(suite_class(given)))
 
 
@@ -143,7 +142,7 @@ class Refused(pytest.Class):
 @pytest.fixture(scope="session")
 def cdc_given(pytestconfig: pytest.Config) -> Given:
     """The component that the command line names."""
-    return pytestconfig.stash[_GIVEN]
+    return pytestconfig.stash[GIVEN]
 
 
 @pytest.fixture

@@ -1,0 +1,38 @@
+"""A limit on the time that a promise may take, so that a plugin that hangs is a plugin that fails."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["TookTooLong", "time_limit"]
+
+
+class TookTooLong(BaseException):
+    """Raised where the main thread hangs."""
+
+
+@contextmanager
+def time_limit(limit_s: float, *, what: str) -> Iterator[None]:
+    """Raise `TookTooLong` in the block when it takes longer than *limit_s*; *what* is the subject of the message.
+
+    Only the main thread of a process on a system with alarm signals can be interrupted, and only where it runs Python
+    or waits in it; elsewhere there is no limit.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise TookTooLong(f"{what} did not end within {limit_s:g} s; the last line below is where it waited")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
