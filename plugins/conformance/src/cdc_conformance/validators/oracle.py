@@ -51,7 +51,7 @@ def retried(
 
 def differences(found: State, expected: State) -> Iterator[tuple[str, Key, Row | None, Row | None]]:
     """Yield topic, key, found and expected row wherever two states differ."""
-    for topic in {**found, **expected}:
+    for topic in sorted({**found, **expected}):
         there, wanted = found.get(topic, {}), expected.get(topic, {})
         if there == wanted:
             continue

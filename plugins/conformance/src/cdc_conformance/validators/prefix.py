@@ -65,13 +65,14 @@ class PrefixValidator:
         self.looks += 1
         self._compare(self._replay.changed)
         self._replay.changed.clear()
-        least, nearest = len(self._differing), self._made
+        least, nearest, following = len(self._differing), self._made, self._made + 1
         while self._differing and self._made < len(self._commits):
             commit = self._commits[self._made]
             self._made += 1
             _apply(self._model, commit)
             self._compare((topic, key) for topic, key, _ in commit)
-            if len(self._differing) < least:
+            # of the commit just made and the one that should follow, it is the latter that is not there as it should
+            if len(self._differing) < least + (self._made == following):
                 least, nearest = len(self._differing), self._made
         if self._differing:
             self._failures += self._difference(f"{moment.value} {timestamp}: no commit left the tables so", nearest)

@@ -33,7 +33,7 @@ class Replay:
     there is none but the cut itself: rows of an initial scan are from different times. With *known* `state` is what the
     source held at the start, nothing is scanned, and every moment counts. A row that came too late, below a cut that
     was made, is applied with the next cut, and its timestamp is no moment. `strangers` names endpoints that are not
-    *endpoints*; their events are left out.
+    *endpoints*; their events are left out. Of repeats the first counts.
 
     Memory: the tables, a timestamp for every key, and the rows above the last cut.
     """
@@ -83,7 +83,7 @@ class Replay:
         yield Moment.RESOLVED, until
 
     def _apply(self, row: SeenRow) -> None:
-        if row.updated < self._applied.get((row.topic, row.key), Timestamp()):
+        if row.updated <= self._applied.get((row.topic, row.key), Timestamp()):
             return
         self._applied[row.topic, row.key] = row.updated
         self.changed.add((row.topic, row.key))

@@ -1,0 +1,198 @@
+"""The other forms of the validators: without an oracle, with a known start, for cut-short runs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from cdc_conformance.validators import (
+    BeforeAfterValidator,
+    CompletenessValidator,
+    FingerprintValidator,
+    KeyInValueValidator,
+    MvccValidator,
+    PrefixValidator,
+    ResolvedValidator,
+    SeenRow,
+    State,
+    TopicValidator,
+    retried,
+)
+from cdc_conformance.validators.events import key_of
+from cdc_testing.seen import feed, mark, row
+
+from cdc_core import Timestamp
+
+PLACES = [("t", 0), ("t", 1)]
+
+
+def test_without_diff_there_is_no_before() -> None:
+    assert feed(BeforeAfterValidator(diff=False), row("a", 1, {"v": 1}), row("a", 2, {"v": 2}, before={"v": 1})) == [
+        'topic t key ["a"] updated 2.0000000000: before is {"v": 1}, expected no row'
+    ]
+    asked = BeforeAfterValidator(lambda _topic, _key, when: {"v": when.wall}, diff=False)
+    assert feed(asked, row("a", 1, {"v": 1}), row("a", 2, {"v": 2}, before={"v": 1})) == [
+        'topic t key ["a"] updated 2.0000000000: before is {"v": 1}, expected no row'
+    ]
+
+
+def test_a_row_is_scanned_only_before_the_first_mark() -> None:
+    known = BeforeAfterValidator(lambda _topic, _key, _when: {"v": 1})
+    assert feed(known, row("a", 5, {"v": 1}), mark(5), row("b", 6, {"v": 1})) == [
+        'topic t key ["b"] updated 6.0000000000: before is no row, expected {"v": 1}'
+    ]
+
+
+def test_a_scanned_row_may_be_one_that_the_log_brought() -> None:
+    log = [row("a", 1, {"v": 1}), row("a", 2, {"v": 2}, before={"v": 1})]
+    assert feed(BeforeAfterValidator(), *log, row("a", 3, {"v": 2}), row("a", 3, {"v": 2})) == []
+    assert feed(BeforeAfterValidator(), *log, row("a", 3, {"v": 3})) == [
+        'topic t key ["a"] updated 3.0000000000: before is no row, expected {"v": 2}'
+    ]
+
+
+def test_a_nan_is_the_same_as_another_and_a_missing_column_is_null() -> None:
+    first = row("a", 1, {"v": float("nan"), "new": None})
+    assert feed(BeforeAfterValidator(), first, row("a", 2, {"v": 1}, before={"v": math.nan})) == []
+    assert key_of((float("nan"),)) == key_of((float("nan"),))
+    assert {key_of((float("nan"),)), key_of((float("nan"),))} == {(math.nan,)}
+
+
+def test_an_oracle_is_asked_again_while_its_database_is_down() -> None:
+    answers: list[object] = [ConnectionError("down"), ConnectionError("down"), {"v": 1}, None]
+
+    def as_of(topic: str, key: object, when: Timestamp) -> dict[str, int] | None:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[return-value]
+
+    patient = retried(as_of, on=(ConnectionError,), pause_s=0)
+    assert feed(BeforeAfterValidator(patient), row("a", 1, {"v": 1})) == []
+    assert answers == [None], "before is not asked for where the row may be scanned"
+
+
+def test_what_an_oracle_raises_is_no_answer_and_the_row_may_be_fed_again() -> None:
+    down = [True]
+
+    def as_of(topic: str, key: object, when: Timestamp) -> dict[str, int]:
+        if down[0]:
+            raise ConnectionError("down")
+        return {"v": 2}
+
+    validator = BeforeAfterValidator(retried(as_of, on=(ConnectionError,), limit_s=0, pause_s=0))
+    with pytest.raises(ConnectionError):
+        feed(validator, row("a", 1, {"v": 1}))
+    down[0] = False
+    assert feed(validator, row("a", 1, {"v": 1})) == [
+        'topic t key ["a"] updated 1.0000000000: after is {"v": 1}, expected {"v": 2}'
+    ]
+
+
+def test_a_fingerprint_finds_the_update_that_was_lost_between_two_timestamps() -> None:
+    versions = {1: 10, 2: 20, 3: 30}
+
+    def state_at(when: Timestamp) -> State:
+        return {"t": {("a",): {"v": versions[min(when.wall, 3)]}}}
+
+    events = [row("a", 1, {"v": 10}), mark(1), row("a", 3, {"v": 30}), mark(3)]
+    lost = 'before 3.0000000000: topic t key ["a"]: is {"v": 10}, expected {"v": 20}'
+    assert feed(FingerprintValidator(state_at), *events) == [lost]
+    # without a mark between them the first cut is all that can be looked at, unless the start is known
+    unmarked = [events[0], *events[2:]]
+    assert feed(FingerprintValidator(state_at), *unmarked) == []
+    known = FingerprintValidator(state_at, start={"t": {("a",): {"v": 10}}})
+    assert feed(known, *unmarked[1:]) == [lost]
+    assert known.looks == 3
+
+
+def test_a_row_that_differs_is_reported_until_it_differs_in_another_way() -> None:
+    validator = FingerprintValidator(lambda when: {"t": {("a",): {"v": when.wall // 10}}})
+    assert feed(validator, row("a", 1, {"v": 9}), mark(2), mark(3), mark(10), mark(11)) == [
+        'at resolved 2.0000000000: topic t key ["a"]: is {"v": 9}, expected {"v": 0}',
+        'at resolved 10.0000000000: topic t key ["a"]: is {"v": 9}, expected {"v": 1}',
+    ]
+
+
+A, B = [("t", ("a",), {"v": 1}), ("t", ("b",), {"v": 1})], [("t", ("a",), {"v": 2}), ("t", ("b",), None)]
+
+
+def test_a_transaction_with_two_timestamps_is_whole_at_the_marks() -> None:
+    events = [row("a", 1, {"v": 1}), row("b", 1, {"v": 1}), mark(1), row("a", 2, {"v": 2}), row("b", 3), mark(3)]
+    assert feed(PrefixValidator([A, B], every_timestamp=False, whole=True), *events) == []
+    assert feed(PrefixValidator([A, B]), *events) == [
+        "at 2.0000000000: no commit left the tables so; after 2 of 2 commits"
+        ' topic t key ["b"] was no row, but is {"v": 1}'
+    ]
+
+
+def test_a_last_cut_that_lacks_commits_is_found_where_the_whole_is_asked_for() -> None:
+    events = [row("a", 1, {"v": 1}), row("b", 1, {"v": 1}), mark(1)]
+    assert feed(PrefixValidator([A, B]), *events) == []
+    assert feed(PrefixValidator([A, B], whole=True), *events) == [
+        "the last cut, at 1.0000000000, lacks commits; after 2 of 2 commits"
+        ' topic t key ["a"] was {"v": 2}, but is {"v": 1}'
+    ]
+
+
+def test_marks_of_a_killed_run_need_not_be_everywhere_but_the_greatest() -> None:
+    marks = [mark(1, at=0), mark(2, at=0), mark(2, at=1)]
+    assert feed(ResolvedValidator(PLACES, each=False), *marks) == []
+    assert feed(ResolvedValidator(PLACES), *marks) == [
+        "topic t partition 1: resolved 1.0000000000 never arrived, though it did elsewhere"
+    ]
+    assert feed(ResolvedValidator(PLACES, each=False), *marks, mark(3, at=0)) == [
+        "topic t partition 1: resolved only up to 2.0000000000, another endpoint up to 3.0000000000"
+    ]
+    assert feed(ResolvedValidator(), mark(3), mark(3)) == []
+
+
+def test_a_scanned_row_may_be_as_old_as_it_likes_where_that_is_said() -> None:
+    old = row("a", 10**18, {}, mvcc=Timestamp(1))
+    assert feed(MvccValidator(within_s=None), old) == []
+    assert feed(MvccValidator(within_s=5), old) == [
+        f'topic t key ["a"] updated {Timestamp(10**18)}: mvcc timestamp {Timestamp(1)} is more than 5 s before it'
+    ]
+
+
+def test_the_key_is_that_of_the_key_columns() -> None:
+    seen = SeenRow(topic="t", key=(1,), after={"id": 2}, updated=Timestamp(3), key_in_value=(1,))
+    assert feed(KeyInValueValidator({"t": ["id"]}), seen) == [
+        "topic t key [1] updated 3.0000000000: its columns id are [2]"
+    ]
+
+
+def test_topics_that_nobody_expects_are_found() -> None:
+    events = [row("a", 1), row("a", 1, topic="u"), mark(1, topic="u"), mark(1, at=0), mark(1)]
+    assert feed(TopicValidator(["t"]), *events) == [
+        'topic u key ["a"] updated 1.0000000000: the topics are t',
+        "topic u resolved 1.0000000000: the topics are t",
+    ]
+
+
+def test_of_what_was_there_at_the_start_only_the_last_version_arrives_or_a_later_one() -> None:
+    commits = [[("t", ("a",), {"n": number})] for number in (1, 2, 3)]
+    for arrived in ([2, 3], [3], [1, 2, 3]):
+        rows = [row("a", number, {"n": number}) for number in arrived]
+        assert feed(CompletenessValidator(commits, started=2), *rows) == []
+    assert feed(CompletenessValidator(commits, started=2), row("a", 2, {"n": 2})) == [
+        'topic t key ["a"]: version {"n": 3}, 3 of 3, never arrived'
+    ]
+    assert feed(CompletenessValidator(commits[:2], started=2)) == [
+        'topic t key ["a"]: version {"n": 2}, 2 of 2, never arrived'
+    ]
+
+
+def test_versions_in_another_order_of_time_are_found() -> None:
+    commits = [[("t", ("a",), {"n": number})] for number in (1, 2, 1, 3)]
+    rows = [row("a", number, {"n": n}) for number, n in enumerate((1, 2, 3))]
+    assert feed(CompletenessValidator(commits, column="n"), *rows) == [
+        'topic t key ["a"]: versions 1, 2, 3 arrived, expected 1, 2, 1, 3'
+    ]
+
+
+def test_the_end_is_compared_whole_where_versions_are_counted() -> None:
+    commits = [[("t", ("a",), {"n": 1, "v": 1})]]
+    assert feed(CompletenessValidator(commits, column="n"), row("a", 1, {"n": 1, "v": 2})) == [
+        'topic t key ["a"]: is {"n": 1, "v": 2} at the end, expected {"n": 1, "v": 1}'
+    ]

@@ -1,0 +1,124 @@
+"""Places in correct histories that may be spoiled, and how validators speak of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from cdc_conformance.validators import Row, SeenRow
+from cdc_conformance.validators.events import row_text
+from cdc_testing.histories import History
+
+from cdc_core import Endpoint, Timestamp
+
+__all__ = ["Spot", "balance", "spots"]
+
+
+@dataclass
+class Spot:
+    """A row of a history: what may be spoiled there, and how validators speak of it."""
+
+    history: History
+    step: int
+    endpoint: Endpoint
+    index: int
+
+    @property
+    def rows(self) -> list[SeenRow]:
+        """The rows of the same step and endpoint."""
+        return self.history.steps[self.step].rows[self.endpoint]
+
+    @property
+    def row(self) -> SeenRow:
+        return self.rows[self.index]
+
+    @property
+    def resolved(self) -> Timestamp:
+        return self.history.steps[self.step].resolved
+
+    @property
+    def said(self) -> str:
+        return f"{self.row.place} updated {self.row.updated}"
+
+    @property
+    def versions(self) -> list[SeenRow]:
+        """All that arrives of the row's key."""
+        all_rows = (row for step in self.history.steps for rows in step.rows.values() for row in rows)
+        return [row for row in all_rows if (row.topic, row.key) == (self.row.topic, self.row.key)]
+
+    @property
+    def following(self) -> SeenRow | None:
+        return next((row for row in self.versions if row.updated > self.row.updated), None)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the step has no other version of the key."""
+        return [row.key for row in self.rows].count(self.row.key) == 1
+
+    @property
+    def gain(self) -> int:
+        """What the sum gains by the row."""
+        return balance(self.row.after) - balance(self.row.before)
+
+    @property
+    def until(self) -> Timestamp:
+        """When the key's next version comes, or the end of time."""
+        return self.following.updated if self.following else Timestamp(1 << 62)
+
+    def never_arrived(self, *, column: bool) -> str:
+        after = self.row.after
+        shown = "'deleted'" if after is None else str(after["n"]) if column else row_text(after)
+        committed = [
+            (time, row)
+            for time, commit in self.history.commits
+            for topic, key, row in commit
+            if (topic, key) == (self.row.topic, self.row.key)
+        ]
+        number = sum(time <= self.row.updated for time, _ in committed)
+        return f"{self.row.name}: version {shown}, {number} of {len(committed)}, never arrived"
+
+    def differs(self, found: Row | None, expected: Row | None) -> str:
+        return f"{self.row.name}: is {row_text(found)}, expected {row_text(expected)}"
+
+    def no_commit(self, found: Row | None, expected: Row | None, *, moment: str = "", name: str = "") -> str:
+        made = sum(time <= self.row.updated for time, _ in self.history.commits)
+        return (
+            f"{moment or f'at {self.row.updated}'}: no commit left the tables so; after {made} of"
+            f" {len(self.history.commits)} commits {name or self.row.name} was {row_text(expected)}, but is"
+            f" {row_text(found)}"
+        )
+
+    def totals(self, total: int, *, until: Timestamp) -> list[str]:
+        """Return what an auditor says as long as the sum is wrong, from the row's time on."""
+        found = []
+        for number, step in enumerate(self.history.steps):
+            times = {row.updated for rows in step.rows.values() for row in rows} if number else set()
+            moments = [(time, f"at {time}") for time in sorted(times)]
+            moments.append((step.resolved, f"at resolved {step.resolved}"))
+            found += [f"{when}: the total is {total}" for time, when in moments if self.row.updated <= time < until]
+        return found
+
+    def free(self) -> Timestamp | None:
+        """Return a time directly after the row's, when nothing was committed and which the step's mark covers."""
+        time = self.row.updated.next()
+        return time if time <= self.resolved and time not in dict(self.history.commits) else None
+
+
+def spots(seed: int) -> Iterator[Spot]:
+    """Yield rows of histories, those of each in a random order; each spot has a history that may be spoiled."""
+    for number in count(seed * 1000):
+        history = History(number)
+        places = [
+            (step, endpoint, index)
+            for step in range(len(history.steps))
+            for endpoint, rows in history.steps[step].rows.items()
+            for index in range(len(rows))
+        ]
+        history.chance.shuffle(places)
+        for place in places:
+            yield Spot(history, *place)
+
+
+def balance(row: Row | None) -> int:
+    return 0 if row is None else int(row["balance"])
