@@ -105,8 +105,13 @@ def _find(file: str, name: str | None) -> tuple[Changefeed, Path]:
     path = Path(file)
     if path.is_file() or path.suffix == ".toml" or len(path.parts) > 1:
         return read_changefeed(path, name), path.parent
-    if file not in pipeline_names():
-        raise ConfigError(f"there is no file '{file}', and no installed package publishes a pipeline of that name")
+    published = pipeline_names()
+    if file not in published:
+        others = f" (published now: {', '.join(published)})" if published else ""
+        raise ConfigError(
+            f"there is no file '{file}', and no installed package publishes a pipeline of that name; install the "
+            f"package that publishes it{others}"
+        )
     return pipeline(file), Path()
 
 

@@ -172,6 +172,8 @@ class PluginHost:
         parts.append(f"installed: {', '.join(words)}" if words else f"no {kind} is installed")
         if package:
             parts.append(f"pip install {package}")
+        elif not close:
+            parts.append(f"install the package that registers it, by custom cdc-{kind}-{word}")
         failed = [plugin.source.origin for plugin in self._plugins if plugin.problem and not plugin.registrations]
         if failed:
             parts.append(f"could not be loaded: {', '.join(failed)} (see 'cdc plugins')")

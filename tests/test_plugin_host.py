@@ -221,6 +221,15 @@ def test_an_unknown_sink_of_ours_says_what_to_install(scheme: str, package: str)
     )
 
 
+def test_an_unknown_sink_of_a_stranger_says_how_its_package_may_be_called() -> None:
+    with pytest.raises(UnknownPluginError) as raised:
+        host().sink_for("quarry://x")
+    assert str(raised.value) == (
+        "there is no sink for URIs that begin with 'quarry://'; installed: shelf; install the package that registers "
+        "it, by custom cdc-sink-quarry"
+    )
+
+
 def test_an_unknown_source_or_encoder_of_ours_says_what_to_install() -> None:
     with pytest.raises(UnknownPluginError, match="no rangefeed is installed; pip install cdc-rangefeed-postgres"):
         PluginHost().rangefeed_for("postgresql://x")

@@ -40,7 +40,11 @@ def test_a_mistake_in_the_file_exits_with_2_and_leaves_nothing(
     [
         ("nope.toml", "error: nope.toml cannot be read: No such file or directory"),
         ("some/where", "error: some/where cannot be read: No such file or directory"),
-        ("nope", "error: there is no file 'nope', and no installed package publishes a pipeline of that name"),
+        (
+            "nope",
+            "error: there is no file 'nope', and no installed package publishes a pipeline of that name; install the"
+            " package that publishes it",
+        ),
     ],
 )
 def test_a_file_or_pipeline_that_is_not_there_is_named(

@@ -1,0 +1,125 @@
+"""Do what a stranger does: install the wheels, make a plugin, prove it, run its pipeline, and take it away again.
+
+All of it happens in a temporary directory and a virtual environment of its own, with nothing of the tree to import.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXTRAS = {"cdc_core": "spark", "cdc_rangefeed_postgres": "demo"}
+"""By package, what running a pipeline from an embedded PostgreSQL needs besides."""
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="outside-") as name:
+        check(Outside(Path(name)))
+    return 0
+
+
+def check(outside: Outside) -> None:
+    """Go through it step by step. Raises: SystemExit for the first that goes wrong."""
+    with step("build the wheels"):
+        wheels = [
+            outside.built(project.parent)
+            for project in sorted([ROOT / "pyproject.toml", *ROOT.glob("*/*/pyproject.toml")])
+            if project.parent != ROOT / "plugins" / "template"
+        ]
+    with step("install them, with what they need"):
+        venv.create(outside.directory / "venv", with_pip=True)
+        outside.run(
+            "python", "-m", "pip", "install", "--quiet", "--no-compile", *map(str, wheels), *with_extras(wheels)
+        )
+        home = outside.run("python", "-c", "import cdc_core; print(cdc_core.__file__)")
+        expect(home.startswith(str(outside.directory)), f"cdc_core comes from {home}")
+    with step("cdc new-plugin sink shelf"):
+        outside.run("cdc", "new-plugin", "sink", "shelf")
+        wheel = outside.built(outside.directory / "cdc-sink-shelf")
+        outside.run("python", "-m", "pip", "install", "--quiet", str(wheel))
+        expect("cdc-sink-shelf" in outside.run("cdc", "plugins"), "cdc plugins does not list cdc-sink-shelf")
+    with step("its suite"):
+        outside.run("python", "-m", "pytest", "-q", "cdc-sink-shelf")
+    with step("cdc verify sink shelf"):
+        outside.run("cdc", "verify", "sink", "shelf", "--uri", f"shelf://{outside.directory}/{{unique}}.db")
+    with step("cdc run shelf --once, from PostgreSQL"):
+        outside.run("python", "-P", str(ROOT / ".ci" / "check_outside_pipeline.py"))
+    with step("uninstall it"):
+        outside.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "cdc-sink-shelf")
+        expect_hint(outside.run("cdc", "run", "shelf", status=2), "install the package that publishes it")
+        feed = outside.directory / "feed.toml"
+        feed.write_text(
+            '[changefeed.shelf]\nsource = "postgresql://u@h/d"\ntables = ["t"]\nsink = "shelf:///shelf.db"\n'
+        )
+        expect_hint(outside.run("cdc", "run", str(feed), status=2), "cdc-sink-shelf")
+
+
+class Outside:
+    """A directory outside of the tree with a virtual environment in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+        }
+        self._environment = {**inherited, "PATH": f"{self.directory / 'venv' / 'bin'}:{os.environ['PATH']}"}
+
+    def built(self, project: Path) -> Path:
+        """Return the wheel of *project*, built by the tools that the tree is developed with."""
+        out = self.directory / "wheels" / project.name
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(project)]
+        self._checked(command)
+        (wheel,) = out.glob("*.whl")
+        return wheel
+
+    def run(self, program: str, *arguments: str, status: int = 0) -> str:
+        """Return what a program of the virtual environment prints, both streams together."""
+        return self._checked([str(self.directory / "venv" / "bin" / program), *arguments], status=status)
+
+    def _checked(self, command: list[str], *, status: int = 0) -> str:
+        done = subprocess.run(
+            command,
+            cwd=self.directory,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode != status:
+            sys.exit(f"{' '.join(command)}\nexited with {done.returncode}, not {status}:\n{done.stdout}")
+        return done.stdout
+
+
+def with_extras(wheels: Iterable[Path]) -> Iterator[str]:
+    for wheel in wheels:
+        if extra := EXTRAS.get(wheel.name.partition("-")[0]):
+            yield f"{wheel}[{extra}]"
+
+
+def expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        sys.exit(otherwise)
+
+
+def expect_hint(said: str, hint: str) -> None:
+    expect(hint in said, f"without the plugin it should say '{hint}', and says: {said}")
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
