@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.errors import StatementError
-from cdc_conformance.simulated.journal import Journal
-from cdc_conformance.simulated.transactions import Status
+from cdc_conformance.simulated.handles import Snapshot, Txn, rows_of
+from cdc_conformance.simulated.session import Session
 from cdc_core import Timestamp
 
-__all__ = ["COLUMNS", "SimulatedDatabase", "Snapshot", "Txn"]
+__all__ = ["COLUMNS", "SimulatedDatabase"]
 
 COLUMNS = (("id", "int"), ("n", "int"), ("note", "string"))
 """The columns of a table unless others are asked for."""
@@ -26,19 +22,12 @@ _LOCALITIES = ("region=eu,zone=a", "region=eu,zone=b", "region=us,zone=a")
 _PROTECTED = "protected"
 
 
-class SimulatedDatabase:
+class SimulatedDatabase(Session):
     """A database in *directory*, shared by all processes that open it; created by `create`.
 
     Statements take effect at once or raise a StatementError and do nothing. The time of the cluster passes with the
     statements and with `tick`, never by itself. May be used by several threads.
     """
-
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self.directory = Path(directory).absolute()
-        self._journal = Journal(self.directory)
-        self._cluster = Cluster()
-        self._lock = threading.RLock()
-        self._open = 0
 
     @classmethod
     def create(
@@ -60,6 +49,7 @@ class SimulatedDatabase:
             (_LOCALITIES[number % len(_LOCALITIES)], (seed * 7919 + number * 104729) % (max_skew_ms + 1) * 1_000_000)
             for number in range(nodes)
         ]
+        database.directory.mkdir(parents=True, exist_ok=True)
         with database._journal.locked():
             if not database.exists:
                 event = {"op": "cluster", "seed": seed, "start": _START, "nodes": machines}
@@ -74,17 +64,6 @@ class SimulatedDatabase:
     def uri(self) -> str:
         """The URI by which changefeeds find this database."""
         return f"simulated://{self.directory}"
-
-    @property
-    def exists(self) -> bool:
-        return self._journal.exists
-
-    @property
-    def cluster(self) -> Cluster:
-        """The present state, to look at only."""
-        with self._lock:
-            self._catch_up()
-            return self._cluster
 
     @property
     def now(self) -> Timestamp:
@@ -121,7 +100,7 @@ class SimulatedDatabase:
 
     def begin(self, name: str | None = None, *, node: int | None = None) -> Txn:
         """Return a new transaction, coordinated by *node*."""
-        with self._writing():
+        with self.writing():
             if name is None:
                 name = f"t{self._cluster.events}"
             self._execute({"op": "begin", "txn": name, "node": self._gateway(node)})
@@ -145,7 +124,7 @@ class SimulatedDatabase:
 
         Raises: StatementError when the history from then is gone, or when the timestamp lies ahead of all clocks.
         """
-        with self._writing():
+        with self.writing():
             cluster = self._cluster
             if timestamp is None:
                 timestamp = cluster.high
@@ -160,7 +139,7 @@ class SimulatedDatabase:
     def rows(self, table: str) -> dict[int, dict[str, Any]]:
         """Return the rows that are committed now, by `id`, without any effect on who writes."""
         with self._lock:
-            return _rows(self.cluster, table, self.cluster.high)
+            return rows_of(self.cluster, table, self.cluster.high)
 
     # what happens to the cluster
 
@@ -213,7 +192,7 @@ class SimulatedDatabase:
 
         It is all that is resolved when None, and never reaches past what changefeeds protect, unless *force* is set.
         """
-        with self._writing():
+        with self.writing():
             cluster = self._cluster
             limits = [cluster.resolved(table).high_water for table in cluster.tables]
             limits += [] if force else self.protected().values()
@@ -229,7 +208,7 @@ class SimulatedDatabase:
 
         Raises: StatementError when that history is gone already.
         """
-        with self._writing():
+        with self.writing():
             if timestamp < self._cluster.gc_threshold:
                 raise StatementError(f"history as of {timestamp} is gone: it begins at {self._cluster.gc_threshold}")
             path = self.directory / _PROTECTED / name
@@ -240,7 +219,7 @@ class SimulatedDatabase:
 
     def begin_reading(self, name: str) -> Timestamp:
         """Return a timestamp as of which all that was committed can be read, kept for the changefeed *name*."""
-        with self._writing():
+        with self.writing():
             at: Timestamp = self._execute({"op": "read"})
             self.protect(name, at)
             return at
@@ -253,116 +232,7 @@ class SimulatedDatabase:
         kept = sorted((self.directory / _PROTECTED).glob("[!.]*"))
         return {path.name: Timestamp.parse(path.read_text()) for path in kept}
 
-    # how
-
-    def execute(self, op: str, **fields: Any) -> Any:
-        """Let one event happen, and return its outcome."""
-        with self._writing():
-            return self._execute({"op": op, **fields})
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Keep other writers out, with all that they wrote read."""
-        with self._lock:
-            if self._open:
-                yield
-                return
-            with self._journal.locked():
-                self._replay()
-                self._open += 1
-                try:
-                    yield
-                finally:
-                    self._open -= 1
-
-    def _execute(self, event: Mapping[str, Any]) -> Any:
-        event = json.loads(json.dumps(event))
-        try:
-            outcome = self._cluster.apply(event)
-        except BaseException:  # half of it may have happened
-            self._cluster = Cluster()
-            self._journal.rewind()
-            self._replay()
-            raise
-        self._journal.append(event)
-        return outcome
-
-    def _catch_up(self) -> None:
-        if self._open:
-            return
-        if not self.exists:
-            raise StatementError(f"there is no simulated database in {self.directory}")
-        self._replay()
-
-    def _replay(self) -> None:
-        for event in self._journal.unread():
-            self._cluster.apply(event)
-
     def _gateway(self, node: int | None) -> int:
         if node is not None:
             return node
         return next((number for number, machine in self.cluster.nodes.items() if machine.alive), 1)
-
-
-class Txn:
-    """An open transaction. Its writes are intents that others run into; nothing of it is visible before `commit`."""
-
-    def __init__(self, database: SimulatedDatabase, name: str) -> None:
-        self._database = database
-        self.name = name
-
-    @property
-    def is_open(self) -> bool:
-        transaction = self._database.cluster.transactions.get(self.name)
-        return transaction is not None and transaction.status is Status.OPEN
-
-    def put(self, table: str, **row: Any) -> None:
-        """Insert *row*, or update the row with its `id`; columns that it does not name keep their value."""
-        self._database.execute("write", txn=self.name, table=table, id=row.pop("id"), set=row)
-
-    def delete(self, table: str, id_: int) -> None:
-        """Delete the row with that `id`, if there is one."""
-        self._database.execute("write", txn=self.name, table=table, id=id_, set=None)
-
-    def commit(self, *, later: bool = False) -> Timestamp:
-        """Commit, and return when that was. With *later* the intents of other ranges than the first stay until a tick.
-
-        Raises: TransactionAbortedError when another one aborted this, or its coordinator is down.
-        """
-        committed: Timestamp = self._database.execute("commit", txn=self.name, later=later)
-        return committed
-
-    def rollback(self) -> None:
-        self._database.execute("rollback", txn=self.name)
-
-    def push(self) -> Timestamp:
-        """Let a reader push the transaction above its own timestamp, and return when it would commit now."""
-        pushed: Timestamp = self._database.execute("push", txn=self.name)
-        return pushed
-
-    def abort(self) -> None:
-        """Let a transaction of higher priority abort this one."""
-        self._database.execute("abort", txn=self.name)
-
-
-class Snapshot:
-    """All tables as of one timestamp."""
-
-    def __init__(self, database: SimulatedDatabase, timestamp: Timestamp) -> None:
-        self._database = database
-        self.timestamp = timestamp
-
-    def rows(self, table: str) -> dict[int, dict[str, Any]]:
-        """Return the rows of *table* by `id`. Raises: StatementError when the history from then is gone."""
-        threshold = self._database.cluster.gc_threshold
-        if self.timestamp < threshold:
-            raise StatementError(f"as of {self.timestamp} nothing can be read: history begins at {threshold}")
-        return _rows(self._database.cluster, table, self.timestamp)
-
-
-def _rows(cluster: Cluster, table: str, timestamp: Timestamp) -> dict[int, dict[str, Any]]:
-    known = cluster.table(table)
-    shape = known.shape_at(timestamp)
-    return {
-        id_: shape.row(version.cells) for id_, version in cluster.rows(known, timestamp) if version.cells is not None
-    }

@@ -47,8 +47,7 @@ class Journal:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep all other writers out. Not reentrant."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        """Keep all other writers out. Not reentrant. The directory must be there."""
         with (self.directory / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

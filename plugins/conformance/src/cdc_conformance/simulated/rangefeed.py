@@ -9,13 +9,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from cdc_conformance.simulated import planning, scan
-from cdc_conformance.simulated.cluster import Cluster, table_name
+from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.database import SimulatedDatabase
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_conformance.simulated.planning import Piece
 from cdc_conformance.simulated.position import STARTING, Position, Scan, is_intent
 from cdc_conformance.simulated.reading import Wanted, changed_rows, scanned_rows
+from cdc_conformance.simulated.state import table_name
 from cdc_core import (
     ConfigError,
     Frontier,

@@ -1,0 +1,126 @@
+"""Follows a simulated database as the engine would, step by step in one process: for tests without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_conformance.simulated.database import SimulatedDatabase
+from cdc_conformance.simulated.options import SimulatedOptions
+from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
+from cdc_core import Frontier, Mark, Op, RangefeedContext, RowBatch, Span, StepLimit, Timestamp, Token
+from cdc_core.options import Duration
+
+__all__ = ["Arrival", "Follower"]
+
+_MUCH = StepLimit(rows=10**9, bytes=10**12)
+_PATIENCE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A row as it arrived."""
+
+    table: str
+    version: int
+    op: Op
+    updated: Timestamp
+    key: int
+    after: dict[str, Any] | None
+    before: dict[str, Any] | None
+    mvcc: Timestamp | None
+
+
+class Follower:
+    """A changefeed that remembers what it was given. Each slice is read by a rangefeed of its own, as on an executor.
+
+    *options* are those of the rangefeed, *context* fields of its context such as `diff`. With *resume_from*, what
+    another follower has reached, it goes on from there.
+    """
+
+    def __init__(
+        self,
+        db: SimulatedDatabase,
+        *tables: str,
+        limit: StepLimit = _MUCH,
+        resume_from: tuple[Token, Frontier] | None = None,
+        options: dict[str, Any] | None = None,
+        **context: Any,
+    ) -> None:
+        fields = {"changefeed": "f", "feed_id": "f" * 12, "uri": db.uri, "tables": tables or ("t",), **context}
+        parsed = SimulatedOptions(**{"idle_interval": Duration(0.0), **(options or {})})
+        self.context = RangefeedContext(options=parsed, **fields)
+        self.limit = limit
+        self.planner = self.open()
+        self.intents: list[Token] = []
+        self.batches: list[RowBatch] = []
+        saved = None if resume_from is None else resume_from[0]
+        self.token = self.planner.start(saved, self.intents.append)
+        if resume_from is None:
+            self.frontier = Frontier([Span(schema.name.full) for schema in self.planner.schemas()])
+        else:
+            self.frontier = Frontier.from_json(resume_from[1].to_json())
+
+    @property
+    def reached(self) -> tuple[Token, Frontier]:
+        """What would be saved now, for `resume_from`."""
+        return self.token, Frontier.from_json(self.frontier.to_json())
+
+    def open(self) -> SimulatedRangefeed:
+        """Return a rangefeed as another process would have it."""
+        return SimulatedRangefeed(pickle.loads(pickle.dumps(self.context)))
+
+    def step(self) -> bool:
+        """Take one step; return whether there was one to take."""
+        end = self.planner.advance(self.token, after=self.frontier.latest, limit=self.limit)
+        if end == self.token:
+            return False
+        high_water = self.frontier.high_water
+        for slice_ in self.planner.slices(self.token, end, after=self.frontier.latest):
+            assert not high_water or slice_.lower > high_water, f"{slice_} begins below {high_water}"
+            for item in self.open().read(pickle.loads(pickle.dumps(slice_))):
+                if isinstance(item, Mark):
+                    assert self.frontier.of(item.span) < item.timestamp, f"{item} moves nothing forward"
+                    self.frontier.forward(item.span, item.timestamp)
+                else:
+                    assert item.row_below(slice_.lower) is None, f"{item} has a row below {slice_.lower}"
+                    self.batches.append(item)
+        self.token = end
+        return True
+
+    def until(self, timestamp: Timestamp) -> None:
+        """Return when all is resolved up to *timestamp*. Raises: AssertionError when it never is."""
+        for _ in range(_PATIENCE):
+            if self.frontier.high_water >= timestamp:
+                return
+            self.step()
+        raise AssertionError(f"{timestamp} is never resolved: {self.frontier}")
+
+    def until_scanned(self) -> None:
+        """Return when the initial scan is complete."""
+        while self.planner.scan_progress(self.token) is not None:
+            self.step()
+
+    def release(self) -> None:
+        """Let the database forget what was read."""
+        self.open().release(self.token)
+
+    @property
+    def arrivals(self) -> list[Arrival]:
+        return [arrival for batch in self.batches for arrival in _arrivals(batch)]
+
+
+def _arrivals(batch: RowBatch) -> Iterator[Arrival]:
+    for row in batch.batch.to_pylist():
+        yield Arrival(
+            table=batch.schema.name.table,
+            version=batch.schema.version,
+            op=Op(row["op"]),
+            updated=Timestamp(**row["updated"]),
+            key=row["key"]["id"],
+            after=row["after"],
+            before=row.get("before"),
+            mvcc=Timestamp(**row["mvcc"]) if "mvcc" in row else None,
+        )

@@ -1,0 +1,92 @@
+"""Scripts: what happens to a simulated database, as a list literal with markers for what the test does in between.
+
+    play(
+        db,
+        [
+            Put("t", 1, n=1),
+            Begin("a"),
+            Write("a", "t", 1, n=2),
+            SPLIT,
+            Write("a", "t", 9, n=2),
+            CRASH,
+            Commit("a"),
+        ],
+        on={SPLIT: lambda: db.split("t", at=5), CRASH: feed.kill},
+    )
+
+A marker is nothing but a name: what it stands for is said by `on`. So the same script serves several tests.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_conformance.simulated.database import SimulatedDatabase
+from cdc_conformance.simulated.errors import StatementError, TransactionAbortedError
+from cdc_conformance.simulated.handles import Txn
+
+__all__ = ["CRASH", "PAUSE", "RESUME", "SPLIT", "Marker", "Stage", "Step", "play"]
+
+
+class Marker(str):
+    """A place in a script at which the test does something."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+CRASH, PAUSE, RESUME, SPLIT = Marker("CRASH"), Marker("PAUSE"), Marker("RESUME"), Marker("SPLIT")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a step acts on: the database, and the transactions that the script has begun, by name."""
+
+    db: SimulatedDatabase
+    transactions: dict[str, Txn]
+
+    def transaction(self, name: str) -> Txn:
+        if name not in self.transactions:
+            raise TransactionAbortedError(f"the script has not begun a transaction {name!r}")
+        return self.transactions[name]
+
+
+class Step(ABC):
+    """One thing that happens to the database."""
+
+    @abstractmethod
+    def play(self, stage: Stage) -> Any:
+        """Let it happen and return its outcome. Raises: StatementError when the database refuses it."""
+
+
+def play(
+    db: SimulatedDatabase,
+    script: Sequence[Step | Marker],
+    on: Mapping[Marker, Callable[[], Any]] | None = None,
+    *,
+    skip_refused: bool = False,
+) -> list[Any]:
+    """Play *script* on *db*, with *on* at its markers, and return the outcome of each of its items.
+
+    With *skip_refused* a statement that the database refuses has no effect and the outcome None: for random scripts.
+    Raises: ValueError, before anything has happened, when *on* does not say what a marker stands for.
+    """
+    actions = on or {}
+    missing = {str(item) for item in script if isinstance(item, Marker) and item not in actions}
+    if missing:
+        raise ValueError(f"the script has markers that `on` says nothing of: {', '.join(sorted(missing))}")
+    stage = Stage(db, {})
+    outcomes = []
+    for item in script:
+        try:
+            outcomes.append(actions[item]() if isinstance(item, Marker) else item.play(stage))
+        except StatementError:
+            if not skip_refused or isinstance(item, Marker):
+                raise
+            outcomes.append(None)
+    return outcomes

@@ -1,0 +1,82 @@
+"""One process's view of the simulated database: it replays what it has not seen, and adds events under a lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.errors import StatementError
+from cdc_conformance.simulated.journal import Journal
+
+__all__ = ["Session"]
+
+
+class Session:
+    """The cluster of *directory* as of its last event. May be used by several threads."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory).absolute()
+        self._journal = Journal(self.directory)
+        self._cluster = Cluster()
+        self._lock = threading.RLock()
+        self._open = 0
+
+    @property
+    def exists(self) -> bool:
+        return self._journal.exists
+
+    @property
+    def cluster(self) -> Cluster:
+        """The present state, to look at only."""
+        with self._lock:
+            self._catch_up()
+            return self._cluster
+
+    def execute(self, op: str, **fields: Any) -> Any:
+        """Let one event happen, and return its outcome."""
+        with self.writing():
+            return self._execute({"op": op, **fields})
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep other writers out, with all that they wrote read."""
+        with self._lock:
+            if self._open:
+                yield
+                return
+            with self._journal.locked():
+                self._catch_up()
+                self._open += 1
+                try:
+                    yield
+                finally:
+                    self._open -= 1
+
+    def _execute(self, event: Mapping[str, Any]) -> Any:
+        event = json.loads(json.dumps(event))
+        try:
+            outcome = self._cluster.apply(event)
+            self._journal.append(event)
+        except BaseException:  # half of it may have happened
+            self._cluster = Cluster()
+            self._journal.rewind()
+            self._replay()
+            raise
+        return outcome
+
+    def _catch_up(self) -> None:
+        if self._open:
+            return
+        if not self.exists:
+            raise StatementError(f"there is no simulated database in {self.directory}")
+        self._replay()
+
+    def _replay(self) -> None:
+        for event in self._journal.unread():
+            self._cluster.apply(event)

@@ -1,0 +1,270 @@
+"""Random scripts: what a changefeed is given is what the database held, at every moment that was resolved."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cdc_conformance.simulated import SimulatedDatabase
+from cdc_conformance.simulated.follower import Follower
+from cdc_conformance.simulated.keys import key_of
+from cdc_conformance.simulated.scan import point
+from cdc_conformance.simulated.script import PAUSE, RESUME, Marker, Step, play
+from cdc_conformance.simulated.session import Session
+from cdc_conformance.simulated.steps import (
+    Abort,
+    AddColumn,
+    Begin,
+    CollectGarbage,
+    Commit,
+    Crash,
+    Delete,
+    DropColumn,
+    Merge,
+    Push,
+    Put,
+    Read,
+    Remove,
+    Restart,
+    Rollback,
+    SetLag,
+    SetSkew,
+    Split,
+    Tick,
+    TransferLease,
+    Write,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cdc_core import Frontier, Op, Span, StepLimit, Timestamp
+
+TABLES = st.sampled_from(["t", "u"])
+IDS = st.integers(0, 5)
+NODES = st.integers(1, 3)
+NAMES = st.sampled_from(["a", "b", "c"])
+VALUES = st.integers(0, 9)
+MS = st.sampled_from([0.0, 50.0, 400.0, 2_000.0])
+STEPS: st.SearchStrategy[Step | Marker] = st.one_of(
+    st.builds(lambda table, id_, n, node: Put(table, id_, n=n, node=node), TABLES, IDS, VALUES, st.none() | NODES),
+    st.builds(Delete, TABLES, IDS),
+    st.builds(Begin, NAMES, st.none() | NODES),
+    st.builds(lambda name, table, id_, n: Write(name, table, id_, n=n), NAMES, TABLES, IDS, VALUES),
+    st.builds(lambda name, table, id_, n: Write(name, table, id_, n=n), NAMES, TABLES, IDS, VALUES),
+    st.builds(Remove, NAMES, TABLES, IDS),
+    st.builds(Commit, NAMES, st.booleans()),
+    st.builds(Commit, NAMES, st.booleans()),
+    st.one_of(st.builds(Rollback, NAMES), st.builds(Abort, NAMES), st.builds(Push, NAMES), st.builds(Read)),
+    st.builds(Tick, st.integers(1, 6)),
+    st.builds(Tick, st.integers(1, 6)),
+    st.one_of(
+        st.builds(Split, TABLES, IDS), st.builds(Merge, TABLES, IDS), st.builds(TransferLease, TABLES, IDS, NODES)
+    ),
+    st.one_of(st.builds(SetLag, TABLES, IDS, MS), st.builds(SetSkew, NODES, MS)),
+    st.one_of(st.builds(Crash, NODES), st.builds(Restart, NODES)),
+    st.one_of(
+        st.builds(AddColumn, TABLES, st.sampled_from(["x", "y"])), st.builds(DropColumn, TABLES, st.sampled_from(["x"]))
+    ),
+    st.builds(CollectGarbage),
+    st.sampled_from([PAUSE, RESUME]),
+    st.just(PAUSE),
+)
+SCRIPTS = st.lists(STEPS, min_size=1, max_size=60)
+LIMITS = st.sampled_from([1, 3, 10**6])
+RANDOM = settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=False
+)
+
+
+@contextmanager
+def database(seed: int) -> Iterator[SimulatedDatabase]:
+    directory = Path(tempfile.mkdtemp(prefix="cdc-simulated-"))
+    try:
+        db = SimulatedDatabase.create(directory, seed=seed)
+        for table in ("t", "u"):
+            db.create_table(table)
+            for id_ in range(3):
+                db.put(table, id=id_, n=id_)
+        yield db
+    finally:
+        shutil.rmtree(directory)
+
+
+class Consumer:
+    """Judges what a follower is given by what the database says that it held."""
+
+    def __init__(self, db: SimulatedDatabase, limit: StepLimit) -> None:
+        self.db = db
+        self.limit = limit
+        self.feed = self._follow(None)
+        self._judged = 0
+        self._versions: dict[tuple[str, int], list[tuple[Timestamp, dict[str, Any] | None]]] = {}
+
+    def step(self) -> None:
+        for _ in range(4):
+            self.feed.step()
+            self.judge()
+        self.feed.release()
+
+    def restart(self) -> None:
+        self.feed, self._judged = self._follow(self.feed), 0
+
+    def judge(self) -> None:
+        """Take the new arrivals, and compare each span with the database as of when it is resolved."""
+        for row in self.feed.arrivals[self._judged :]:
+            versions = self._versions.setdefault((row.table, row.key), [])
+            assert all(updated < row.updated for updated, _ in versions), f"{row} after {versions[-1]}"
+            previous = versions[-1][1] if versions else None
+            assert row.op is not Op.SCAN or not versions
+            assert (row.before is None) == (previous is None)
+            assert row.mvcc is not None
+            assert row.mvcc <= row.updated
+            versions.append((row.updated, row.after))
+        self._judged = len(self.feed.arrivals)
+        for span, reached in self.feed.frontier:
+            if reached and reached >= self.db.cluster.gc_threshold:
+                assert self._held(span, reached) == self._holds(span, reached)
+
+    def _held(self, span: Span, at: Timestamp) -> dict[int, dict[str, Any]]:
+        """Return what the arrivals make of the span as of then, in the shape that its table has then."""
+        columns = self.db.cluster.tables[span.table].shape_at(at).schema.columns
+        rows = {}
+        for (table, id_), versions in self._versions.items():
+            if f"sim.public.{table}" == span.table and in_span(id_, span):
+                row = next((after for updated, after in reversed(versions) if updated <= at), None)
+                if row is not None:
+                    rows[id_] = {column.name: row.get(column.name) for column in columns}
+        return rows
+
+    def _holds(self, span: Span, at: Timestamp) -> dict[int, dict[str, Any]]:
+        cluster = self.db.cluster
+        table = cluster.tables[span.table]
+        shape = table.shape_at(at)
+        return {
+            id_: shape.row(version.cells)
+            for id_, version in cluster.rows(table, at)
+            if version.cells is not None and in_span(id_, span)
+        }
+
+    def _follow(self, earlier: Follower | None) -> Follower:
+        reached = None if earlier is None else earlier.reached
+        options = {"scan_chunk_rows": 2, "batch_rows": 2, "time_passes": False}
+        return Follower(self.db, "t", "u", limit=self.limit, resume_from=reached, options=options, diff=True, mvcc=True)
+
+
+def in_span(id_: int, span: Span) -> bool:
+    return span.overlap(point(span.table, key_of(id_))) is not None
+
+
+@RANDOM
+@given(script=SCRIPTS, seed=st.integers(0, 9), rows=LIMITS)
+def test_what_arrives_is_what_the_database_held_as_of_every_resolved_timestamp(
+    script: list[Step | Marker], seed: int, rows: int
+) -> None:
+    with database(seed) as db:
+        consumer = Consumer(db, StepLimit(rows=rows, bytes=10**9))
+        play(db, script, {PAUSE: consumer.step, RESUME: consumer.restart}, skip_refused=True)
+        end(db)
+        last = db.settle()
+        for _ in range(500):
+            if consumer.feed.frontier.high_water >= last:
+                break
+            consumer.step()
+        assert consumer.feed.frontier.high_water >= last
+
+
+def end(db: SimulatedDatabase) -> None:
+    """Let every node run, and every transaction end."""
+    for number, node in db.cluster.nodes.items():
+        if not node.alive:
+            db.restart(number)
+    for name, transaction in list(db.cluster.transactions.items()):
+        if transaction.status == "open":
+            db.execute("rollback", txn=name)
+
+
+@RANDOM
+@given(script=SCRIPTS, seed=st.integers(0, 9))
+def test_nothing_is_ever_written_at_or_below_what_was_resolved(script: list[Step | Marker], seed: int) -> None:
+    with database(seed) as db:
+        resolved = {name: Frontier.from_json(db.cluster.resolved(name).to_json()) for name in db.cluster.tables}
+        known = {name: set(versions(db, name)) for name in db.cluster.tables}
+        for step in script:
+            if isinstance(step, Marker | CollectGarbage):
+                continue
+            play(db, [step], skip_refused=True)
+            for name, frontier in resolved.items():
+                added = set(versions(db, name)) - known[name]
+                for timestamp, id_ in added:
+                    assert timestamp > reached(frontier, name, id_), f"{step} wrote {id_} of {name} at {timestamp}"
+                known[name] |= added
+                now = db.cluster.resolved(name)
+                for span, before in frontier:
+                    assert now.of(span) >= before, f"{step} moved what is resolved of {span} back"
+                resolved[name] = Frontier.from_json(now.to_json())
+
+
+def versions(db: SimulatedDatabase, table: str) -> Iterator[tuple[Timestamp, int]]:
+    return db.cluster.tables[table].changes(Span(table), after=Timestamp(), upto=Timestamp(2**62))
+
+
+def reached(frontier: Frontier, table: str, id_: int) -> Timestamp:
+    return frontier.of(point(table, key_of(id_)))
+
+
+@RANDOM
+@given(script=SCRIPTS, seed=st.integers(0, 9))
+def test_a_process_that_replays_the_events_has_the_same_state(script: list[Step | Marker], seed: int) -> None:
+    with database(seed) as db:
+        early = Session(db.directory)
+        for number, step in enumerate(script):
+            if not isinstance(step, Marker):
+                play(db, [step], skip_refused=True)
+            if number % 7 == 0:
+                assert early.cluster.events == db.cluster.events
+        assert dump(early) == dump(db) == dump(Session(db.directory))
+
+
+def dump(session: Session) -> str:
+    """Return all that a session knows, as text."""
+    cluster = session.cluster
+    state = {name: value for name, value in vars(cluster).items() if name != "tables"}
+    tables = {name: vars(table) for name, table in cluster.tables.items()}
+    return json.dumps([state, tables], default=repr, sort_keys=True)
+
+
+def test_another_process_has_the_same_state(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    db = SimulatedDatabase.create(tmp_path, seed=4)
+    db.create_table("t")
+    db.split("t", at=10)
+    for _ in range(50):
+        db.put("t", id=rng.randrange(20), n=rng.randrange(9), node=rng.randrange(1, 4))
+    db.settle()
+    code = (
+        "import sys; from cdc_conformance.simulated.session import Session; cluster = Session(sys.argv[1]).cluster;"
+        "print(cluster.high, cluster.resolved('sim.public.t'), list(cluster.rows(cluster.table('t'), cluster.high)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    cluster = db.cluster
+    rows = list(cluster.rows(cluster.table("t"), cluster.high))
+    assert found.stdout == f"{cluster.high} {cluster.resolved('sim.public.t')} {rows}\n"
+
+
+def test_the_same_script_gives_the_same_timestamps_for_the_same_seed_only(tmp_path: Path) -> None:
+    def timestamps(name: str, seed: int) -> list[Timestamp]:
+        db = SimulatedDatabase.create(tmp_path / name, seed=seed)
+        db.create_table("t")
+        return [db.put("t", id=1, n=n) for n in range(5)]
+
+    first = timestamps("a", 1)
+    assert timestamps("b", 1) == first
+    assert timestamps("c", 2) != first
