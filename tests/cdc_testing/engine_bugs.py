@@ -1,0 +1,336 @@
+"""Mistakes that an engine could make, each of a few lines, to be switched on by name in every process of a run.
+
+They replace parts of `cdc_core.spark` from outside; the engine knows nothing of them. A nemesis that does not find
+them would not find their like either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from cdc_testing.scripted import Script
+
+from cdc_core.frontier import Frontier
+from cdc_core.rangefeed import Mark, Rangefeed, Slice, Token
+from cdc_core.rows import RowBatch
+from cdc_core.sink import Flushed, Sink, SliceInfo
+from cdc_core.span import Span
+from cdc_core.spark import coordinator, runner, source, writer
+from cdc_core.spark.aggregator import read_slice as honest_read
+from cdc_core.spark.aggregator import write_slice as honest_write
+from cdc_core.spark.packing import BEGIN, END, note
+from cdc_core.spark.reports import SliceReport, mark_from_json
+from cdc_core.spark.reports import complete_step as honest_completion
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["BUGS", "Bug", "install"]
+
+Items = Iterator[RowBatch | Mark]
+Patch = Callable[[Any, str, Any], None]
+"""Sets an attribute until the next `install`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bug:
+    """`where` says which nemesis runs can show it: sources, sinks, and the faults that it needs."""
+
+    mistake: str
+    put: Callable[[Patch], None]
+    sources: tuple[str, ...] = ("simulated", "postgres")
+    sinks: tuple[str, ...] = ("file", "kafka")
+
+
+_installed = ""
+_undo: list[Callable[[], None]] = []
+
+
+def install(name: str) -> None:
+    """Make this process have the bug *name* and no other; none when *name* is empty."""
+    global _installed
+    if name == _installed:
+        return
+    while _undo:
+        _undo.pop()()
+    _installed = name
+    if name:
+        BUGS[name].put(_patch)
+
+
+def _patch(owner: Any, name: str, value: Any) -> None:
+    before = getattr(owner, name)
+    _undo.append(lambda: setattr(owner, name, before))
+    setattr(owner, name, value)
+
+
+class _LateFlush:
+    """A sink whose flush is put off until the next slice begins."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def begin(self, slice_: SliceInfo) -> None:
+        if getattr(self._sink, "owed", False):
+            self._sink.flush()
+        self._sink.owed = False
+        self._sink.begin(slice_)
+
+    def emit(self, rows: RowBatch) -> None:
+        self._sink.emit(rows)
+
+    def flush(self) -> Flushed:
+        self._sink.owed = True
+        return Flushed()
+
+
+class _Reading:
+    """A rangefeed of which only `read` is used, changed by *change*."""
+
+    def __init__(self, inner: Rangefeed, change: Callable[[Items], Items]) -> None:
+        self._inner = inner
+        self._change = change
+
+    def read(self, slice_: Slice) -> Items:
+        return self._change(self._inner.read(slice_))
+
+
+def _report_before_flush(patch: Patch) -> None:
+    def write_slice(sink: Any, batches: Iterable[pa.RecordBatch]) -> SliceReport:
+        late: Any = _LateFlush(sink)
+        return honest_write(late, batches)
+
+    patch(writer, "write_slice", write_slice)
+
+
+def _resolved_at_the_maximum(patch: Patch) -> None:
+    honest = coordinator.Coordinator._emit_resolved
+
+    def emit_resolved(self: coordinator.Coordinator) -> None:
+        real = self._progress
+        spans = [span for span, _ in real.frontier]
+        self._progress = replace(real, frontier=Frontier(spans, real.frontier.latest))
+        try:
+            honest(self)
+        finally:
+            self._progress = real
+
+    patch(coordinator.Coordinator, "_emit_resolved", emit_resolved)
+
+
+def _release_before_save(patch: Patch) -> None:
+    def step_done(self: coordinator.Coordinator, reports: Sequence[SliceReport | None]) -> None:
+        self._fold(honest_completion(reports))
+        self._release()
+        self._store.save(self._name, self._epoch, self._progress)
+        self._emit_resolved()
+
+    patch(coordinator.Coordinator, "step_done", step_done)
+
+
+def _changed_reading(patch: Patch, change: Callable[[Items], Items], *, retries_only: bool) -> None:
+    def read_slice(
+        rangefeed: Rangefeed, slice_: Slice, info: SliceInfo, *, slices: int, end: Token
+    ) -> Iterator[pa.RecordBatch]:
+        used: Any = _Reading(rangefeed, change) if _is_retry() or not retries_only else rangefeed
+        return honest_read(used, slice_, info, slices=slices, end=end)
+
+    patch(source, "read_slice", read_slice)
+
+
+def _is_retry() -> bool:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
+def _retry_reorders(patch: Patch) -> None:
+    def backwards(items: Items) -> Items:
+        for item in items:
+            yield _taken(item, range(len(item))[::-1]) if isinstance(item, RowBatch) else item
+
+    _changed_reading(patch, backwards, retries_only=True)
+
+
+def _retry_skips(patch: Patch) -> None:
+    def without_the_first(items: Items) -> Items:
+        first = True
+        for item in items:
+            if not (first and isinstance(item, RowBatch)):
+                yield item
+            first = first and not isinstance(item, RowBatch)
+
+    _changed_reading(patch, without_the_first, retries_only=True)
+
+
+def _only_the_newest(patch: Patch) -> None:
+    def newest(items: Items) -> Items:
+        for item in items:
+            if isinstance(item, RowBatch):
+                last = {str(key): place for place, key in enumerate(item.column("key").to_pylist())}
+                yield _taken(item, sorted(last.values()))
+            else:
+                yield item
+
+    _changed_reading(patch, newest, retries_only=False)
+
+
+def _taken(rows: RowBatch, places: Iterable[int]) -> RowBatch:
+    return RowBatch(schema=rows.schema, batch=rows.batch.take(pa.array(list(places), pa.int64())))
+
+
+def _saved_without_all_slices(patch: Patch) -> None:
+    honest = writer.SinkWriter.commit
+
+    def commit(self: writer.SinkWriter, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        reported = [message for message in messages if getattr(message, "report", None) is not None]
+        honest(self, reported or messages, batchId)
+
+    patch(writer.SinkWriter, "commit", commit)
+    patch(coordinator, "complete_step", lambda reports: [report for report in reports if report is not None])
+
+
+def _unfinished_slice_counts(patch: Patch) -> None:
+    def read_slice(
+        rangefeed: Rangefeed, slice_: Slice, info: SliceInfo, *, slices: int, end: Token
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in honest_read(rangefeed, slice_, info, slices=slices, end=end):
+            kind, value = _note(batch)
+            yield note(BEGIN, {**value, "slices": slices, "end": end}) if kind == BEGIN else batch
+
+    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
+        return honest_write(sink, finished(batches))
+
+    def finished(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begun: dict[str, Any] = {}
+        ended = False
+        for batch in batches:
+            kind, value = _note(batch)
+            begun = value if kind == BEGIN else begun
+            ended = ended or kind == END
+            yield batch
+        if begun and not ended:
+            yield note(END, {"slices": begun["slices"], "end": begun["end"], "marks": []})
+
+    patch(source, "read_slice", read_slice)
+    patch(writer, "write_slice", write_slice)
+
+
+def _resolved_before_flush(patch: Patch) -> None:
+    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
+        def told() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                kind, value = _note(batch)
+                if kind == END:
+                    marks = [mark_from_json(mark) for mark in value["marks"]]
+                    if marks and all(mark.resolved for mark in marks):
+                        sink.emit_resolved(min(mark.timestamp for mark in marks))
+                yield batch
+
+        return honest_write(sink, told())
+
+    patch(writer, "write_slice", write_slice)
+
+
+def _note(batch: pa.RecordBatch) -> tuple[str, dict[str, Any]]:
+    kind = batch.column("kind")[0].as_py()
+    return kind, json.loads(batch.column("payload")[0].as_py()) if kind in (BEGIN, END) else {}
+
+
+def _starts_at_the_planned_end(patch: Patch) -> None:
+    honest_init, honest_next = source.Planner.__init__, source.Planner.next_step
+    honest_start = runner._Run._start
+
+    def init(self: source.Planner, config: Any, rangefeed: Rangefeed) -> None:
+        honest_init(self, config, rangefeed)
+        self._planned_at = _planned(config.state_dir)  # type: ignore[attr-defined]
+
+    def next_step(self: source.Planner, start: Any) -> Any:
+        end = honest_next(self, start)
+        if end != start:
+            self._planned_at.write_text(json.dumps(end["token"]))  # type: ignore[attr-defined]
+        return end
+
+    def start(self: Any, rangefeed: Rangefeed, epoch: int) -> Token:
+        progress, path = self._store.load(self._job.name), _planned(self._state_dir)
+        if progress is not None and path.exists():
+            self._store.save(self._job.name, epoch, replace(progress, token=json.loads(path.read_text())))
+        return honest_start(self, rangefeed, epoch)
+
+    patch(source.Planner, "__init__", init)
+    patch(source.Planner, "next_step", next_step)
+    patch(runner._Run, "_start", start)
+
+
+def _planned(state_dir: Path) -> Path:
+    return Script(state_dir / "nemesis").directory / "planned"
+
+
+def _whole_table_for_one_range(patch: Patch) -> None:
+    def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport]:
+        return [
+            replace(report, marks=tuple(replace(mark, span=Span(mark.span.table)) for mark in report.marks))
+            for report in honest_completion(reports)
+        ]
+
+    patch(coordinator, "complete_step", complete_step)
+
+
+def _forgets_how_far_it_was(patch: Patch) -> None:
+    honest = runner._Run._start
+
+    def start(self: Any, rangefeed: Rangefeed, epoch: int) -> Token:
+        token = honest(self, rangefeed, epoch)
+        progress = self._store.load(self._job.name)
+        spans = [span for span, _ in progress.frontier]
+        self._store.save(self._job.name, epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
+        return token
+
+    patch(runner._Run, "_start", start)
+
+
+BUGS = {
+    "report-before-flush": Bug(mistake="a slice is reported before the sink has it", put=_report_before_flush),
+    "resolved-at-the-maximum": Bug(
+        mistake="the greatest timestamp of the frontier is emitted, not the least",
+        put=_resolved_at_the_maximum,
+        sources=("simulated",),
+    ),
+    "resolved-before-flush": Bug(
+        mistake="a resolved mark is emitted while rows below it are on their way", put=_resolved_before_flush
+    ),
+    "release-before-save": Bug(
+        mistake="the source may forget what progress does not cover yet", put=_release_before_save
+    ),
+    "retry-reorders": Bug(mistake="a repeated slice has its rows in another order", put=_retry_reorders),
+    "retry-skips": Bug(mistake="a repeated slice goes on behind what was read, not delivered", put=_retry_skips),
+    "only-the-newest": Bug(
+        mistake="of several versions of a row in a batch only the last goes on", put=_only_the_newest
+    ),
+    "saved-without-all-slices": Bug(
+        mistake="progress is saved although a slice of the step failed",
+        put=_saved_without_all_slices,
+        sources=("simulated",),
+    ),
+    "unfinished-slice-counts": Bug(
+        mistake="a slice whose reader died in the middle is taken for complete", put=_unfinished_slice_counts
+    ),
+    "starts-at-the-planned-end": Bug(
+        mistake="after a crash a run begins where the broken step was to end", put=_starts_at_the_planned_end
+    ),
+    "whole-table-for-one-range": Bug(
+        mistake="the mark of one range moves the frontier of the whole table",
+        put=_whole_table_for_one_range,
+        sources=("simulated",),
+    ),
+    "forgets-how-far-it-was": Bug(
+        mistake="a new run begins without the timestamps that the last one had reached",
+        put=_forgets_how_far_it_was,
+        sinks=("file",),
+    ),
+}
+"""By name."""

@@ -1,0 +1,239 @@
+"""One nemesis run: a script through the real engine into a real sink, with every validator watching."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cdc_conformance.simulated import StatementError
+from cdc_testing import nemesis_faults as faults
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.nemesis_database import NemesisDatabase
+from cdc_testing.nemesis_engine import nemesis_spark
+from cdc_testing.nemesis_events import (
+    AddColumn,
+    AwaitFault,
+    Commit,
+    Disturb,
+    DropColumn,
+    Event,
+    Fault,
+    Look,
+    Open,
+    Pause,
+    Read,
+    Resume,
+    RollBack,
+    Transact,
+    Write,
+)
+from cdc_testing.nemesis_feed import NemesisFeed, TroubleError
+from cdc_testing.nemesis_script import Script
+from cdc_testing.nemesis_watch import Watch
+
+from cdc_core.changefeed import Changefeed
+from cdc_core.plugin_host import PluginHost
+
+__all__ = ["Outcome", "run_script"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a run came to. `failures` is empty when all was well; `log_path` says what happened, event by event."""
+
+    script: Script
+    log_path: Path
+    rows: int = 0
+    marks: int = 0
+    seconds: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+
+def run_script(
+    script: Script,
+    database: NemesisDatabase,
+    *,
+    sink: str,
+    directory: Path,
+    spark: KeptSpark,
+    bug: str = "",
+    topic_prefix: str = "",
+) -> Outcome:
+    """Play *script* on *database* with a changefeed into the sink at URI *sink*, and return what came of it.
+
+    Must be called in the main thread. Nothing of the changefeed is left at the source.
+    """
+    directory.mkdir(parents=True)
+    outcome = Outcome(script=script, log_path=directory / "events.log")
+    started = time.monotonic()
+    with _logged_to(outcome.log_path):
+        log.info("seed %d, bug '%s': %s", script.seed, bug, script)
+        with nemesis_spark(spark, bug=bug):
+            player = _Player(script, database, outcome, bug=bug, sink=sink, directory=directory, prefix=topic_prefix)
+            try:
+                player.feed.serve(player.play)
+            except TroubleError as error:
+                outcome.failures.append(str(error))
+            finally:
+                player.close()
+        for failure in outcome.failures:
+            log.error("FAILURE %s", failure)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+class _Player:
+    """Plays a script: the database's part itself, the changefeed's by its `feed`."""
+
+    def __init__(
+        self,
+        script: Script,
+        database: NemesisDatabase,
+        outcome: Outcome,
+        *,
+        bug: str,
+        sink: str,
+        directory: Path,
+        prefix: str,
+    ) -> None:
+        self._script = script
+        self._database = database
+        self._outcome = outcome
+        self._fault: Fault | None = None
+        self._pending: Sequence[Write] | None = None
+        self._begun = False
+        host = PluginHost.load()
+        options = {**script.options, **database.options}
+        if prefix:
+            options["topic_prefix"] = prefix
+        for table in script.tables:
+            database.create_table(table)
+        changefeed = Changefeed(
+            name="nemesis", source=database.uri, tables=script.tables, sink=sink, format=script.format, options=options
+        )
+        self.feed = NemesisFeed(directory, changefeed, host, bug=bug)
+        self._watch = Watch(self.feed.job(), host, prefix=prefix, exact=database.tells_times)
+        self._ledger = self._watch.ledger
+        self._consumer = self._watch.consumer
+
+    def play(self) -> None:
+        for number, event in enumerate(self._script.events):
+            log.info("%d %s", number, event)
+            self._do(event)
+            failures = self._consumer.failures()
+            if failures:
+                raise TroubleError("; ".join(failures[:5]))
+        self._outcome.failures += self._consumer.final_failures()
+
+    def close(self) -> None:
+        self._outcome.rows, self._outcome.marks = self._consumer.rows, self._consumer.marks
+        self._watch.close()
+        self.feed.drop()
+        self._database.close()
+
+    def _do(self, event: Event) -> None:
+        match event:
+            case Transact(writes):
+                self._tried(lambda: self._ledger.committed(writes, self._database.transact(writes)))
+            case Open(writes):
+                self._pending = writes if self._tried(lambda: self._database.open(writes)) else None
+            case Commit() | RollBack():
+                self._end_transaction(committed=isinstance(event, Commit))
+            case AddColumn(table, column):
+                self._database.add_column(table, column)
+                self._watch.look_at_schemas()
+            case DropColumn(table, column):
+                self._database.drop_column(table, column)
+                self._ledger.dropped(table, column)
+                self._watch.look_at_schemas()
+            case Disturb():
+                self._tried(lambda: self._database.disturb(event))
+            case Resume(options):
+                self.feed.resume(options)
+                if self._begun or self._pending is None:
+                    self._await_run()
+            case Pause(abandoned):
+                self.feed.pause(abandoned=abandoned)
+                self._consumer.look()
+            case Fault(point, killed):
+                self._fault = event
+                faults.order(self.feed.control, point, killed=killed)
+            case AwaitFault():
+                self._await_fault()
+            case Look():
+                self._wait_for_what_is_resolved()
+                self._consumer.look()
+            case Read():
+                self._read()
+
+    def _tried(self, statement: Callable[[], object]) -> bool:
+        """Return whether the database took the statement; one that it refuses did nothing."""
+        try:
+            statement()
+        except StatementError as error:
+            log.info("refused: %s", error)
+            return False
+        return True
+
+    def _end_transaction(self, *, committed: bool) -> None:
+        writes, self._pending = self._pending, None
+        if writes is None:
+            return
+        if committed:
+            self._tried(lambda: self._ledger.committed(writes, self._database.commit()))
+        else:
+            self._tried(self._database.roll_back)
+        if not self._begun and self.feed.is_running:
+            self._await_run()
+
+    def _await_run(self) -> None:
+        """What is committed from here on must arrive, version by version. The first start may wait for transactions."""
+        self.feed.until("it runs", lambda: self.feed.phase == "running")
+        if not self._begun:
+            self._watch.begun()
+        self._begun = True
+
+    def _await_fault(self) -> None:
+        assert self._fault is not None
+        point = self._fault.point
+        target = self._database.settled(self.feed.now)
+        self.feed.until(
+            f"the fault at '{point}'",
+            lambda: not faults.pending(self.feed.control, point) or self.feed.high_water() >= target,
+        )
+        if faults.withdraw(self.feed.control, point):
+            log.info("nothing came to '%s'", point)
+        self._fault = None
+
+    def _wait_for_what_is_resolved(self) -> None:
+        self.feed.until("what is resolved", lambda: self._database.has_resolved(self.feed.frontier()))
+
+    def _read(self) -> None:
+        target = self._database.settled(self.feed.now)
+        self.feed.until(f"resolved {target}", lambda: self.feed.high_water() >= target)
+        self._consumer.look()
+
+
+@contextmanager
+def _logged_to(path: Path) -> Iterator[None]:
+    """Let what the engine and the nemesis log stand in *path* too."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    loggers = [logging.getLogger(name) for name in ("cdc_core", "cdc_testing.nemesis")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+        handler.close()

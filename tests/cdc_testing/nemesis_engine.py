@@ -1,0 +1,144 @@
+"""The real engine with faults and bugs that can be ordered from outside, in each of its processes.
+
+Spark is given data sources under the engine's own names. They are the engine's, but for what they build their parts
+from: a job and a store of `cdc_testing.nemesis_faults`, and the bug whose name stands in the run's control directory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cdc_testing.engine_bugs import install
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.nemesis_faults import FaultyRangefeed, FaultySink, FaultyStore
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from cdc_core.job import Job
+from cdc_core.progress import ProgressStore
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.sink import Sink
+from cdc_core.spark.config import RunConfig
+from cdc_core.spark.source import Offset, RangefeedReader, RangefeedSource
+from cdc_core.spark.writer import ChangefeedSink, SinkWriter
+
+__all__ = ["BUG", "control_of", "nemesis_spark"]
+
+BUG = "bug"
+"""Name of the file in the control directory that holds a bug's name."""
+
+
+def control_of(state_dir: Path) -> Path:
+    """Return where the orders for a run are."""
+    return state_dir / "nemesis"
+
+
+@contextmanager
+def nemesis_spark(spark: KeptSpark, *, bug: str) -> Iterator[None]:
+    """Let runs inside the block use *spark* with what this module puts into the engine; *bug* is this process's too."""
+    from cdc_core.spark import runner
+
+    sessions: list[SparkSession] = []
+    with ExitStack() as stack:
+        stack.enter_context(spark.lent())
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        lent = runner.open_session
+
+        def open_session(name: str, settings: Mapping[str, str], *, log_path: Path) -> SparkSession:
+            session = lent(name, settings, log_path=log_path)
+            session.dataSource.register(NemesisSource)
+            session.dataSource.register(NemesisSink)
+            sessions[:] = [session]
+            return session
+
+        def as_before() -> None:
+            for session in sessions:
+                session.dataSource.register(RangefeedSource)
+                session.dataSource.register(ChangefeedSink)
+
+        patch.setattr(runner, "open_session", open_session)
+        stack.callback(as_before)
+        stack.callback(install, "")
+        install(bug)
+        yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FaultyJob(Job):
+    control: Path
+
+    def open_rangefeed(self, *, parallelism: int = 1) -> Rangefeed:
+        return FaultyRangefeed(Job.open_rangefeed(self, parallelism=parallelism), self.control)
+
+    def open_sink(self) -> Sink:
+        return FaultySink(Job.open_sink(self), self.control)
+
+
+class _FaultyConfig(RunConfig):
+    __slots__ = ()
+
+    def open_store(self) -> ProgressStore:
+        return FaultyStore(self.job.state, control_of(self.state_dir))
+
+
+def _faulty(options: Mapping[str, str]) -> _FaultyConfig:
+    config = RunConfig.from_options(options)
+    job = _FaultyJob(**_fields(config.job), control=control_of(config.state_dir))
+    return _FaultyConfig(**{**_fields(config), "job": job})
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _install_bug(config: RunConfig) -> None:
+    """Make this process, which may have served another run before, have the bug of this run."""
+    install((control_of(config.state_dir) / BUG).read_text())
+
+
+class NemesisSource(RangefeedSource):
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return _Reader(_faulty(self.options))
+
+
+class NemesisSink(ChangefeedSink):
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return _Writer(_faulty(self.options))
+
+
+class _Reader(RangefeedReader):
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        _install_bug(self._config)
+        return super().latestOffset(start, limit)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        _install_bug(self._config)
+        return super().partitions(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        _install_bug(self._config)
+        yield from super().read(partition)
+
+
+class _Writer(SinkWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        _install_bug(self._config)
+        return super().write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        _install_bug(self._config)
+        super().commit(messages, batchId)

@@ -1,0 +1,180 @@
+"""A rangefeed, a sink and a progress store that die or fail at chosen points, wrapped around the real ones.
+
+Orders are files in a directory that all processes of a run know, each obeyed once, see `cdc_testing.scripted.Script`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from cdc_testing.scripted import Script
+
+from cdc_core import (
+    Flushed,
+    Mark,
+    Rangefeed,
+    RowBatch,
+    ScanProgress,
+    Sink,
+    Slice,
+    SliceInfo,
+    StepLimit,
+    TableName,
+    TableSchema,
+    Timestamp,
+    Token,
+)
+from cdc_core.progress import Progress, ProgressStore
+
+__all__ = ["POINTS", "FaultyRangefeed", "FaultySink", "FaultyStore", "order", "pending", "withdraw"]
+
+POINTS = {
+    "advance": "planner, before a step is planned",
+    "planned": "planner, after a step was planned",
+    "read": "executor, before the rows of a slice",
+    "read-late": "executor, after the first batch of a slice",
+    "emit": "executor, before rows go to the sink",
+    "flush": "executor, after the rows and before the barrier",
+    "flushed": "executor, after the barrier and before the report",
+    "save": "coordinator, before progress is saved",
+    "saved": "coordinator, after progress was saved",
+    "resolve": "coordinator, before a resolved mark",
+    "resolved": "coordinator, after a resolved mark",
+    "release": "coordinator, before history is released",
+    "released": "coordinator, after history was released",
+}
+_OF_SOURCE = ("advance", "planned", "read", "read-late", "release", "released")
+
+
+def order(control: Path, point: str, *, killed: bool) -> None:
+    """Let the next process that comes to *point* die, or raise an error that a retry cures."""
+    kind = "RetryableRangefeedError" if point in _OF_SOURCE else "RetryableSinkError"
+    Script(control).order(point, "kill" if killed else f"{kind} made-up trouble at '{point}'")
+
+
+def pending(control: Path, point: str) -> bool:
+    """Return whether nobody has obeyed the order for *point* yet."""
+    return Script(control).pending(point)
+
+
+def withdraw(control: Path, point: str) -> bool:
+    """Take an order back; return whether it was still there."""
+    return Script(control).once(point) is not None
+
+
+class FaultyRangefeed(Rangefeed):
+    def __init__(self, inner: Rangefeed, control: Path) -> None:
+        super().__init__(inner.context)
+        self._inner = inner
+        self._script = Script(control)
+
+    def check(self) -> None:
+        self._inner.check()
+
+    def schemas(self) -> Sequence[TableSchema]:
+        return self._inner.schemas()
+
+    def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
+        return self._inner.start(saved, save)
+
+    def now(self) -> Timestamp:
+        return self._inner.now()
+
+    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        self._script.raise_once("advance")
+        return self._inner.advance(start, after=after, limit=limit)
+
+    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        found = self._inner.slices(start, end, after=after)
+        self._script.raise_once("planned")
+        return found
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+        self._script.raise_once("read")
+        for item in self._inner.read(slice_):
+            yield item
+            if isinstance(item, RowBatch):
+                self._script.raise_once("read-late")
+
+    def release(self, token: Token) -> None:
+        self._script.raise_once("release")
+        self._inner.release(token)
+        self._script.raise_once("released")
+
+    def scan_progress(self, token: Token) -> ScanProgress | None:
+        return self._inner.scan_progress(token)
+
+    def metrics(self) -> Mapping[str, float]:
+        return self._inner.metrics()
+
+    def drop(self, saved: Token | None) -> None:
+        self._inner.drop(saved)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class FaultySink(Sink):
+    def __init__(self, inner: Sink, control: Path) -> None:
+        super().__init__(inner.context)
+        self._inner = inner
+        self._script = Script(control)
+        self._rows = 0
+
+    def check(self) -> None:
+        self._inner.check()
+
+    def topic(self, table: TableName) -> str:
+        return self._inner.topic(table)
+
+    def payload(self, schema: TableSchema) -> TableSchema:
+        return self._inner.payload(schema)
+
+    def prepare(self) -> None:
+        self._inner.prepare()
+
+    def begin(self, slice_: SliceInfo) -> None:
+        self._rows = 0
+        self._inner.begin(slice_)
+
+    def emit(self, rows: RowBatch) -> None:
+        self._script.raise_once("emit")
+        self._rows += len(rows)
+        self._inner.emit(rows)
+
+    def flush(self) -> Flushed:
+        """A slice without rows gives no fault: nothing of it could be lost."""
+        if self._rows:
+            self._script.raise_once("flush")
+        flushed = self._inner.flush()
+        if self._rows:
+            self._script.raise_once("flushed")
+        return flushed
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        self._script.raise_once("resolve")
+        self._inner.emit_resolved(timestamp)
+        self._script.raise_once("resolved")
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class FaultyStore(ProgressStore):
+    """For the coordinator."""
+
+    def __init__(self, url: str, control: Path) -> None:
+        super().__init__(url)
+        self._script = Script(control)
+        self._rows = 0.0
+
+    def save(self, name: str, epoch: int, progress: Progress) -> None:
+        """A step without rows gives no fault: nothing of it could be lost."""
+        rows = progress.counters.get("rows", 0)
+        if rows != self._rows:
+            self._script.raise_once("save")
+        super().save(name, epoch, progress)
+        if rows != self._rows:
+            self._script.raise_once("saved")
+        self._rows = rows

@@ -1,0 +1,118 @@
+"""What a nemesis committed, in order, and a validator of what a row's columns must be."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cdc_conformance.validators import Row, SeenMark, SeenRow, Validator
+from cdc_conformance.validators.oracle import Commit
+from cdc_testing.nemesis_events import Write
+
+from cdc_core import Timestamp
+
+__all__ = ["Ledger", "Projected", "RowValidator"]
+
+COLUMNS = ("id", "n", "note")
+"""What every row has. `n` is another for each write."""
+
+
+@dataclass
+class Ledger:
+    """Knows every committed version. `commits` are in order, as `PrefixValidator` and others take them."""
+
+    topics: Mapping[str, str]
+    """By table."""
+    commits: list[Commit] = field(default_factory=list)
+    times: list[Timestamp] = field(default_factory=list)
+    """When each of the commits was, where the database tells; in order."""
+    versions: dict[int, Row] = field(default_factory=dict)
+    """By `n`, with all columns that were ever written."""
+    _rows: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+
+    def committed(self, writes: Sequence[Write], at: Timestamp | None) -> None:
+        """Take a transaction's writes, in order, as committed; those of one row were locked until then."""
+        last: dict[tuple[str, int], Row | None] = {}
+        for write in writes:
+            place = write.table, write.id
+            if write.values is None:
+                if self._rows.pop(place, None) is not None:
+                    last[place] = None
+                continue
+            row = {"note": None, **self._rows.get(place, {}), "id": write.id, **write.values}
+            self._rows[place] = row
+            self.versions[row["n"]] = row
+            last[place] = {name: row[name] for name in COLUMNS}
+        if not last:
+            return
+        commit = [(self.topics[table], (id_,), row) for (table, id_), row in last.items()]
+        if at is None:
+            self.commits.append(commit)
+            return
+        place = bisect.bisect(self.times, at)  # a transaction may be committed before others and have a later time
+        self.times.insert(place, at)
+        self.commits.insert(place, commit)
+
+    def state_at(self, timestamp: Timestamp) -> dict[str, dict[tuple[Any, ...], Row]]:
+        """Return all rows as of *timestamp*, by topic and key."""
+        state: dict[str, dict[tuple[Any, ...], Row]] = {topic: {} for topic in self.topics.values()}
+        for commit in self.commits[: bisect.bisect(self.times, timestamp)]:
+            for topic, key, row in commit:
+                if row is None:
+                    state[topic].pop(key, None)
+                else:
+                    state[topic][key] = row
+        return state
+
+    def dropped(self, table: str, column: str) -> None:
+        """A column is gone, and with it its values."""
+        for place, row in self._rows.items():
+            if place[0] == table:
+                self._rows[place] = {name: value for name, value in row.items() if name != column}
+
+
+class Projected:
+    """Feeds a validator with rows of the columns that every row has: what schema changes do not touch."""
+
+    def __init__(self, validator: Validator) -> None:
+        self._validator = validator
+
+    def note_row(self, row: SeenRow) -> None:
+        self._validator.note_row(replace(row, before=_projected(row.before), after=_projected(row.after)))
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        self._validator.note_resolved(mark)
+
+    def failures(self) -> list[str]:
+        return self._validator.failures()
+
+
+class RowValidator:
+    """Every row is one that was committed, with the values that were written: columns not written yet are null."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._failures: list[str] = []
+
+    def note_row(self, row: SeenRow) -> None:
+        for which, image in (("after", row.after), ("before", row.before)):
+            if image is None:
+                continue
+            written = self._ledger.versions.get(image["n"])
+            wrong = written is None or any(
+                value != written.get(name) for name, value in image.items() if value is not None
+            )
+            if wrong:
+                self._failures.append(f"{row.place} at {row.updated}: {which} is {image}, written was {written}")
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        pass
+
+    def failures(self) -> list[str]:
+        return self._failures
+
+
+def _projected(row: Row | None) -> Row | None:
+    return None if row is None else {name: value for name, value in row.items() if name in COLUMNS}

@@ -1,0 +1,273 @@
+"""From a seed to a script: the changefeed's options and all events, weighted as in CockroachDB's nemesis."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_testing.nemesis_events import (
+    AddColumn,
+    AwaitFault,
+    Commit,
+    Disturb,
+    DropColumn,
+    Event,
+    Fault,
+    Look,
+    Open,
+    Pause,
+    Read,
+    Resume,
+    RollBack,
+    Transact,
+    Write,
+)
+from cdc_testing.nemesis_faults import POINTS
+
+__all__ = ["Script", "script_of"]
+
+KEYS = 4
+"""Few on purpose: many versions of each."""
+COLUMNS = 4
+SETUP_TRANSACTIONS = 6
+MOST_PAUSES = 3
+MOST_FAULTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """Everything that a seed decides. *chosen* options are the changefeed's, in a user's words."""
+
+    seed: int
+    source: str
+    sink: str
+    tables: tuple[str, ...]
+    format: str
+    options: Mapping[str, Any]
+    events: Sequence[Event] = field(repr=False)
+
+
+def script_of(seed: int, *, source: str, sink: str, events: int = 60) -> Script:
+    """Return the script of *seed*; the same arguments give the same one. *events* is about how long it is."""
+    chance = random.Random(f"{seed} {source} {sink}")
+    tables = ("foo",) if chance.random() < 0.5 else ("foo", "bar")
+    format_ = "avro" if sink == "file" and chance.random() < 0.4 else "json"
+    options = _options(chance, sink, format_)
+    return Script(
+        seed=seed,
+        source=source,
+        sink=sink,
+        tables=tables,
+        format=format_,
+        options=options,
+        events=_Writer(chance, source, tables).script(events),
+    )
+
+
+def _options(chance: random.Random, sink: str, format_: str) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "updated": True,
+        "retry_backoff": "50ms",
+        "max_retry_backoff": "200ms",
+        "resolved": chance.choice(["0s", "0s", "100ms", "500ms"]),
+        "min_checkpoint_frequency": chance.choice(["0s", "0s", "0s", "100ms", "300ms"]),
+    }
+    for name in ("diff", "mvcc_timestamp", "full_table_name"):
+        options[name] = chance.random() < 0.5
+    if sink == "file":
+        options["partition_format"] = chance.choice(["daily", "hourly", "flat"])
+        options["file_size"] = chance.choice(["1", "200B", "1KB", "16MB"])
+        if format_ == "json":
+            options["compression"] = chance.choice(["none", "gzip", "zstd"])
+    if sink == "kafka":
+        options["key_in_value"] = chance.random() < 0.5
+        options["topic_in_value"] = chance.random() < 0.5
+        options["topic_partitions"] = chance.randint(1, 4)
+        options["partition_alg"] = chance.choice(["murmur2", "fnv-1a"])
+        options["kafka_sink_config"] = _kafka_sink_config(chance)
+    return options
+
+
+def _kafka_sink_config(chance: random.Random) -> dict[str, Any]:
+    config: dict[str, Any] = {"Compression": chance.choice(["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"])}
+    if chance.random() < 0.7:
+        config["Flush"] = {
+            "Messages": chance.randint(1, 10),
+            "Bytes": chance.randint(1, 1000),
+            "Frequency": chance.choice(["1ms", "20ms", "100ms"]),
+        }
+    return config
+
+
+def _step_options(chance: random.Random) -> dict[str, Any]:
+    """Return options that may differ from one run of a changefeed to the next."""
+    return {
+        "max_step_rows": chance.choice([1, 2, 5, 100, 4_000_000]),
+        "max_step_bytes": chance.choice(["1KB", "10KB", "128MB"]),
+    }
+
+
+class _Writer:
+    """Knows at each point of the script what is possible there."""
+
+    def __init__(self, chance: random.Random, source: str, tables: Sequence[str]) -> None:
+        self._chance = chance
+        self._simulated = source == "simulated"
+        self._tables = tables
+        self._n = 0
+        self._events: list[Event] = []
+        self._columns: dict[str, list[str]] = {table: [] for table in tables}
+        self._added = 0
+        self._locked: set[tuple[str, int]] = set()
+        self._open = False
+        self._down: list[int] = []
+        self._running = False
+        self._pauses = 0
+        self._faults = 0
+
+    def script(self, events: int) -> list[Event]:
+        for number in range(SETUP_TRANSACTIONS):
+            kept = number == 0 or self._chance.random() < 2 / 3
+            self._transact() if kept else self._rolled_back()
+        if self._simulated:
+            self._setup_ranges()
+        if self._chance.random() < 0.5:
+            self._open_transaction()
+        self._resume()
+        if self._open:  # the scan may have to wait for it
+            self._end_transaction()
+        while len(self._events) < events:
+            self._next()
+        if self._open:
+            self._end_transaction()
+        if self._down:
+            self._disturb_with("restart", node=self._down.pop())
+        if not self._running:
+            self._resume()
+        return [*self._events, Read(), Pause()]
+
+    def _setup_ranges(self) -> None:
+        """Two ranges at least, which are resolved at different times."""
+        for table in self._tables:
+            self._disturb_with("split", table=table, at=self._chance.randint(1, KEYS - 1))
+            for at in (0, KEYS - 1):
+                self._disturb_with("set_lag", table=table, at=at, ms=self._chance.choice([50, 300, 1500]))
+
+    def _next(self) -> None:
+        quiet = not self._open
+        possible = [
+            (self._look, 15, self._running),
+            (self._read, 20, self._running and quiet),
+            (self._transact, 25, True),
+            (self._open_transaction, 8, quiet),
+            (self._end_transaction, 15, self._open),
+            (self._pause, 6, self._running and quiet and self._pauses < MOST_PAUSES),
+            (self._resume, 50, not self._running),
+            (self._fault, 8, self._running and quiet and self._faults < MOST_FAULTS),
+            (self._add_column, 3, quiet and sum(map(len, self._columns.values())) < COLUMNS),
+            (self._drop_column, 3, quiet and any(self._columns.values())),
+            (self._disturb, 15, self._simulated),
+        ]
+        legal = [(action, weight) for action, weight, may in possible if may]
+        action = self._chance.choices([one for one, _ in legal], weights=[weight for _, weight in legal])[0]
+        action()
+
+    def _look(self) -> None:
+        self._events.append(Look())
+
+    def _read(self) -> None:
+        self._events.append(Read())
+
+    def _transact(self) -> None:
+        self._events.append(Transact(self._writes()))
+
+    def _rolled_back(self) -> None:
+        self._events += [Open(self._writes()), RollBack()]
+
+    def _open_transaction(self) -> None:
+        writes = self._writes()
+        self._events.append(Open(writes))
+        self._open = True
+        self._locked = {(write.table, write.id) for write in writes}
+
+    def _end_transaction(self) -> None:
+        self._events.append(Commit() if self._chance.random() < 0.7 else RollBack())
+        self._open = False
+        self._locked = set()
+
+    def _resume(self) -> None:
+        self._events.append(Resume(_step_options(self._chance)))
+        self._running = True
+
+    def _pause(self) -> None:
+        self._events.append(Pause(abandoned=self._chance.random() < 0.3))
+        self._running = False
+        self._pauses += 1
+
+    def _fault(self) -> None:
+        """A fault among transactions that make the engine come to it."""
+        self._events.append(Fault(self._chance.choice(sorted(POINTS)), killed=self._chance.random() < 0.6))
+        for _ in range(self._chance.randint(1, 3)):
+            self._transact()
+        self._events.append(AwaitFault())
+        if self._simulated:  # what history the fault needs must still be there
+            self._disturb_with("collect_garbage")
+        self._faults += 1
+
+    def _add_column(self) -> None:
+        table = self._chance.choice(self._tables)
+        self._added += 1
+        column = f"test{self._added}"
+        self._columns[table].append(column)
+        self._events.append(AddColumn(table, column))
+
+    def _drop_column(self) -> None:
+        table = self._chance.choice([table for table in self._tables if self._columns[table]])
+        self._events.append(DropColumn(table, self._columns[table].pop()))
+
+    def _disturb(self) -> None:
+        """Something that may be refused when its time has come, as when a range begins there already."""
+        table, at = self._chance.choice(self._tables), self._chance.randint(1, KEYS - 1)
+        node = self._chance.randint(1, 3)
+        self._chance.choices(
+            [
+                lambda: self._disturb_with("tick", times=self._chance.randint(1, 5)),
+                lambda: self._disturb_with("split", table=table, at=at),
+                lambda: self._disturb_with("merge", table=table, at=at),
+                lambda: self._disturb_with("transfer_lease", table=table, at=at, to=node),
+                lambda: self._disturb_with("set_lag", table=table, at=at, ms=self._chance.choice([20, 200, 1000])),
+                lambda: self._disturb_with("set_skew", node=node, ms=self._chance.randint(0, 250)),
+                lambda: self._disturb_with("collect_garbage"),
+                lambda: self._disturb_with(self._chance.choice(["push", "abort"])),
+                lambda: self._crash_or_restart(node),
+            ],
+            weights=[8, 2, 1, 1, 2, 1, 2, 4 if self._open else 0, 1],
+        )[0]()
+
+    def _crash_or_restart(self, node: int) -> None:
+        if self._down:
+            self._disturb_with("restart", node=self._down.pop())
+        else:
+            self._down.append(node)
+            self._disturb_with("crash", node=node)
+
+    def _disturb_with(self, statement: str, **arguments: Any) -> None:
+        self._events.append(Disturb(statement, arguments))
+
+    def _writes(self) -> tuple[Write, ...]:
+        places = [(table, key) for table in self._tables for key in range(KEYS)]
+        free = [place for place in places if place not in self._locked]
+        chosen = self._chance.sample(free, min(len(free), self._chance.choice([1, 1, 2, 3, 5])))
+        return tuple(self._write(table, key) for table, key in chosen)
+
+    def _write(self, table: str, key: int) -> Write:
+        if self._chance.random() < 0.15:
+            return Write(table, key, None)
+        self._n += 1
+        values: dict[str, Any] = {"n": self._n, "note": self._chance.choice([None, "", f"note {self._n}", "é" * 40])}
+        for column in self._columns[table]:
+            if self._chance.random() < 0.5:
+                values[column] = f"x{self._n}"
+        return Write(table, key, values)
