@@ -45,9 +45,9 @@ def registration_of(cls: type, kind: str) -> Registration:
     Raises: ConfigError that names *cls* and says what to write, or why the plugin cannot be used.
     """
     component = getattr(cls, kind, None)
-    host = PluginHost.load()
     if isinstance(component, KINDS[kind]):
         return component
+    host = PluginHost.load()
     if not component:
         known = sorted({listed.name for listed in host.listing() if listed.kind == kind})
         raise ConfigError(
@@ -67,16 +67,12 @@ def registration_of(cls: type, kind: str) -> Registration:
         raise type(error)(f"{cls.__name__}: {error}") from None
 
 
-def origin_of(kind: str, registration: Registration) -> Origin:
-    """Return which installed distribution registers *registration* under its name."""
-    for listed in PluginHost.load().listing():
-        if (listed.kind, listed.name) == (kind, registration.name) and _registers(kind, registration):
-            return Origin(distribution=listed.distribution, version=listed.version)
-    return Origin()
-
-
-def _registers(kind: str, registration: Registration) -> bool:
+def origin_of(kind: str, registration: Registration, host: PluginHost) -> Origin:
+    """Return which distribution registers *registration* with *host* under its name."""
     try:
-        return PluginHost.load().component(kind, registration.name) == registration
+        if host.component(kind, registration.name) != registration:
+            return Origin()
     except ConfigError:
-        return False
+        return Origin()
+    found = next(row for row in host.listing() if (row.kind, row.name) == (kind, registration.name))
+    return Origin(distribution=found.distribution, version=found.version)

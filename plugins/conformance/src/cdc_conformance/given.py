@@ -96,7 +96,7 @@ class Given:
         if self.kind == "sink" and UNIQUE not in self.uri and not any(UNIQUE in text for text in self.options.values()):
             raise ConfigError(
                 f"each promise needs a place of its own: put {UNIQUE} into the URI or into an option, such as "
-                f"{self._example(known, flag)}"
+                f"{self._example(registration, known, flag)}"
             )
         known_capabilities = dict.fromkeys(self.capabilities, "") if known_capabilities is None else known_capabilities
         for name in sorted(self.capabilities - known_capabilities.keys()):
@@ -109,7 +109,7 @@ class Given:
 
     def secrets(self, host: PluginHost) -> frozenset[str]:
         """Return every secret that was given, in every form that it may take in a text. Raises: as `registration`."""
-        values = {**dict(parse_qsl(self.uri.partition("?")[2])), **self.options}
+        values = {**_parameters(self.uri), **self.options}
         declared = self._option_classes(host, self.registration(host))
         secret = {row.name for cls in declared for row in describe(cls) if row.secret}
         found = {text for name, text in values.items() if text and (name in secret or name.partition(".")[0] in secret)}
@@ -143,12 +143,16 @@ class Given:
         ]
         return [*classes, ChangefeedOptions]
 
-    def _example(self, known: Collection[str], flag: str) -> str:
-        shown = masked_uri(self.uri)
-        if "topic_prefix" in known and "topic_prefix" not in self.options and "topic_prefix=" not in self.uri:
+    def _example(self, registration: Registration, known: Collection[str], flag: str) -> str:
+        messages = isinstance(registration, SinkRegistration) and registration.output == "messages"
+        if messages and "topic_prefix" in known and "topic_prefix" not in {*self.options, *_parameters(self.uri)}:
             return f"{flag}option 'topic_prefix={UNIQUE}.'"
-        path, question, query = shown.partition("?")
+        path, question, query = masked_uri(self.uri).partition("?")
         return f"{flag}uri '{path.rstrip('/')}/{UNIQUE}{question}{query}'"
+
+
+def _parameters(uri: str) -> dict[str, str]:
+    return dict(parse_qsl(uri.partition("?")[2]))
 
 
 def one_given(asked: Mapping[str, str | None], *, flag: str) -> tuple[str, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from cdc_core.job import Job
 from cdc_core.loading import load_class
 from cdc_core.masking import mask, secret_forms, secret_texts, uri_secrets
 from cdc_core.options import describe
+from cdc_core.plugin_host import PluginHost
 from cdc_core.registrations import Registration
 
-__all__ = ["Reporting"]
+__all__ = ["ATTRIBUTE", "Reporting"]
 
-_ATTRIBUTE = "cdc_outcome"
+ATTRIBUTE = "cdc_outcome"
 """Name of the attribute of a pytest report that holds the outcome as JSON values, so that it crosses processes."""
 
 
@@ -37,6 +39,10 @@ class Reporting:
         self._secrets = set(secrets)
         self._shown = shown
         self._proofs: dict[str, tuple[Proof, Registration]] = {}
+
+    @cached_property
+    def _host(self) -> PluginHost:
+        return PluginHost.load()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -61,11 +67,11 @@ class Reporting:
         outcome = outcome_of(report, call, waived=waiver(cls, item.originalname), blank=blank)
         self._secrets |= _secrets_in(registration, arguments)
         report = self._masked(report)
-        setattr(report, _ATTRIBUTE, _masked_values(outcome.to_json(), self._secrets))
+        setattr(report, ATTRIBUTE, _masked_values(outcome.to_json(), self._secrets))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        value = getattr(report, _ATTRIBUTE, None)
+        value = getattr(report, ATTRIBUTE, None)
         if value is not None:
             self.report.add(Outcome.from_json(value))
 
@@ -90,7 +96,9 @@ class Reporting:
         suite = cls.__name__ if node is None else node.nodeid
         if suite not in self._proofs:
             registration = registration_of(cls, kind)
-            proof = Proof(suite=suite, kind=kind, name=registration.name, origin=origin_of(kind, registration))
+            proof = Proof(
+                suite=suite, kind=kind, name=registration.name, origin=origin_of(kind, registration, self._host)
+            )
             self._proofs[suite] = (proof, registration)
         return self._proofs[suite]
 

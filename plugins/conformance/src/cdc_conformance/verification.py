@@ -16,7 +16,6 @@ from cdc_conformance.installed import FILE, GIVEN
 from cdc_conformance.limits import time_limit
 from cdc_conformance.outcomes import Outcome
 from cdc_conformance.people import failure_lines, outcome_line, summary_lines
-from cdc_conformance.preflight import try_out
 from cdc_conformance.promises import words
 from cdc_conformance.report import Report
 from cdc_conformance.reporting import Reporting
@@ -81,13 +80,18 @@ class Verification:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
+        from cdc_conformance.preflight import try_out  # suites: pytest must be there to rewrite their assertions
+
         try:
             self._given.check(self._host, known_capabilities=suite_for(self._given.kind).known_capabilities)
             try_out(self._given, self._host)
         except ConfigError as error:
             self._refusal = type(error)(mask(str(error), self._secrets))
             pytest.exit("refused", returncode=2)
-        self._say(self._announcement())
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if session.items:
+            self._say(self._announcement())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -150,7 +154,7 @@ class Verification:
         parts = ["cdc", "verify", given.kind, given.name]
         if given.uri:
             parts += ["--uri", self._shown(given.uri)]
-        if given.format:
+        if given.format not in ("", "json"):
             parts += ["--format", given.format]
         for name, value in given.options.items():
             parts += ["--option", mask(f"{name}={value}", self._secrets)]

@@ -1,0 +1,115 @@
+"""A process that runs suites against saboteurs: `python -m cdc_conformance.sabotage.worker`.
+
+Reads {"homes": {kind: module}, "cases": [[kind, promise], …], "limit_s": …, "events": path} from standard input and
+appends one JSON line to `events` when a test begins and one when it has ended, so that whoever started it knows where
+it was when it died.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any
+
+import pytest
+
+from cdc_conformance.limits import time_limit
+from cdc_conformance.reporting import ATTRIBUTE
+
+__all__ = ["main"]
+
+_GRACE_S = 5.0
+"""How much longer than a test's limit the process may live in it."""
+
+
+class Events:
+    """A pytest plugin that writes down what happens. A test that hangs fails, or ends the process if it cannot."""
+
+    def __init__(self, file: IO[str], limit_s: float) -> None:
+        self._file = file
+        self._limit_s = limit_s
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._write(_case_of(item.nodeid), item.name, "begun")
+        faulthandler.dump_traceback_later(3 * self._limit_s + _GRACE_S, exit=True)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            self._write(_case_of(item.nodeid), item.name, "ended")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self) -> Generator[None]:
+        with time_limit(self._limit_s, what="setting up"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None]:
+        with time_limit(self._limit_s, what="it"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self) -> Generator[None]:
+        with time_limit(self._limit_s, what="cleaning up"):
+            return (yield)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        outcome = getattr(report, ATTRIBUTE, None)
+        if outcome is not None and (report.when == "call" or outcome["outcome"] != "passed"):
+            self._write(_case_of(report.nodeid), outcome["name"], outcome["outcome"], outcome["reason"])
+
+    def _write(self, case: int, test: str, outcome: str, reason: str = "") -> None:
+        self._file.write(json.dumps([case, test, outcome, reason]) + "\n")
+        self._file.flush()
+
+
+def main() -> int:
+    """Run what standard input says; return pytest's exit status."""
+    faulthandler.enable()
+    order = json.load(sys.stdin)
+    with open(order["events"], "a", encoding="utf-8") as file, tempfile.TemporaryDirectory() as temporary:
+        arguments = [
+            *("--disable-plugin-autoload", "-p", "cdc_conformance.pytest_plugin", "-p", "no:cacheprovider"),
+            *("-p", "no:faulthandler", "-p", "no:terminalprogress", "--tb=line", "-q", "--no-header", "--no-summary"),
+            *("-c", os.devnull, "--rootdir", temporary, "--noconftest", "--basetemp", f"{temporary}/t"),
+            *("-o", "tmp_path_retention_policy=none", "-W", "error"),
+        ]
+        from cdc_conformance.installed import FILE
+
+        plugin = Suites(order)
+        return int(pytest.main([*arguments, str(FILE)], plugins=[plugin, Events(file, order["limit_s"])]))
+
+
+class Suites:
+    """A pytest plugin that gives the suites of all cases in place of what the command line names."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order = order
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+        from cdc_conformance.installed import FILE, SuiteModule, module_of
+        from cdc_conformance.sabotage.cases import Case, kinds
+
+        if module_path != FILE:
+            return None
+        of_kind = kinds(self._order["homes"])
+        cases = [Case(*case) for case in self._order["cases"]]
+        classes = [of_kind[case.kind].suite_for(case, f"Test{number}") for number, case in enumerate(cases)]
+        module: ModuleType = module_of(*classes)
+        return SuiteModule.of(parent, module)
+
+
+def _case_of(nodeid: str) -> int:
+    return int(nodeid.split("::")[1].removeprefix("Test"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
