@@ -56,11 +56,12 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 def option(default: Any = dataclasses.MISSING, *, doc: str, secret: bool = False, flag: bool = False) -> Any:
     """Declare one option as the default of a dataclass field. Without *default* the option must be given.
 
-    *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen. A `Duration
+    *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen,
+    and not in the options' `repr`. A `Duration
     | None` may be a *flag* as well: true is zero seconds, false is None.
     """
     metadata = {"doc": doc, "secret": secret, "flag": flag}
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

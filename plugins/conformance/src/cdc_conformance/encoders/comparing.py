@@ -1,0 +1,126 @@
+"""What a decoder must give for a row, and what is different in what it gave."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from cdc_conformance.encoders.rig import Form
+from cdc_core import ColumnType, DecodedRow, Kind, RowBatch, TableSchema, Timestamp
+from cdc_core.decoder import plain_value
+
+__all__ = ["differences", "key_difference", "rows_of", "same"]
+
+_JSON_KINDS = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
+
+
+def same(type_: ColumnType, wanted: Any, found: Any) -> bool:
+    """Return whether a decoded value is the one that the row had.
+
+    Floats have the same sign and NaN is NaN; texts of JSON have the same tokens and numbers, whatever the blanks.
+    """
+    if wanted is None or found is None:
+        return wanted is found
+    if type_.kind is Kind.FLOAT:
+        if not isinstance(found, float):
+            return False
+        if math.isnan(wanted) or math.isnan(found):
+            return math.isnan(wanted) and math.isnan(found)
+        return wanted == found and math.copysign(1, wanted) == math.copysign(1, found)
+    if type_.kind in _JSON_KINDS:
+        return isinstance(found, str) and _tokens(found) == _tokens(wanted)
+    if isinstance(wanted, bool) != isinstance(found, bool):
+        return False
+    return isinstance(found, type(wanted)) and bool(wanted == found)
+
+
+def rows_of(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
+    """Return the rows of a batch as a consumer of *form* should understand them."""
+    columns = {name: rows.column(name) for name in rows.batch.schema.names}
+    flags = form.envelope
+    found = []
+    for index in range(len(rows)):
+        row = {name: plain_value(column[index]) for name, column in columns.items()}
+        updated, mvcc = _timestamp(row["updated"]), _timestamp(row.get("mvcc") or row["updated"])
+        key = tuple(row["key"].values())
+        found.append(
+            DecodedRow(
+                key=key,
+                after=row["after"] if form.has_row else None,
+                before=row.get("before") if flags.diff else None,
+                updated=updated if flags.updated else None,
+                mvcc=mvcc if flags.mvcc_timestamp else None,
+                key_in_value=key if flags.key_in_value else None,
+                topic_in_value=topic if flags.topic_in_value else None,
+            )
+        )
+    return found
+
+
+def differences(schema: TableSchema, form: Form, wanted: Sequence[DecodedRow], found: Sequence[DecodedRow]) -> str:
+    """Return in a sentence what is different, nothing when all is as it should be."""
+    if len(wanted) != len(found):
+        return f"{form}: {len(wanted)} rows went in, {len(found)} came out"
+    for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
+        said = _difference(schema, form, one, other)
+        if said:
+            return f"{form}: row {index} of table {schema.name} (key {one.key}): {said}"
+    return ""
+
+
+def key_difference(schema: TableSchema, wanted: tuple[Any, ...] | None, found: tuple[Any, ...] | None) -> str:
+    """Return in a sentence what is different between two keys, nothing when they are the same."""
+    types = [schema.column(name).type for name in schema.primary_key]
+    if wanted is None or found is None or len(wanted) != len(types) or len(found) != len(types):
+        return "" if wanted == found else f"the key is {found!r}, not {wanted!r}"
+    if all(same(type_, one, other) for type_, one, other in zip(types, wanted, found, strict=True)):
+        return ""
+    return f"the key is {found!r}, not {wanted!r}"
+
+
+def _difference(schema: TableSchema, form: Form, wanted: DecodedRow, found: DecodedRow) -> str:
+    after = wanted.after
+    if after is None and form.name == "bare" and found.after is not None:
+        # a deleted row without an envelope may be its key and nulls
+        after = dict.fromkeys((column.name for column in schema.columns), None)
+        after |= dict(zip(schema.primary_key, wanted.key or (), strict=True))
+    said = _image(schema, "the row", after, found.after) or _image(schema, "before", wanted.before, found.before)
+    said = said or key_difference(schema, wanted.key, found.key)
+    if said:
+        return said
+    if key_difference(schema, wanted.key_in_value, found.key_in_value):
+        return f"the key in the value is {found.key_in_value!r}, not {wanted.key_in_value!r}"
+    for name in ("updated", "mvcc", "topic_in_value"):
+        one, other = getattr(wanted, name), getattr(found, name)
+        if one != other:
+            return f"{name} is {str(other)!r}, not {str(one)!r}"
+    return ""
+
+
+def _image(schema: TableSchema, what: str, wanted: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> str:
+    if wanted is None or found is None:
+        return "" if wanted is found else f"{what} is {found!r}, not {wanted!r}"
+    if wanted.keys() != found.keys():
+        return f"{what} has the columns {sorted(found)}, not {sorted(wanted)}"
+    for name, value in wanted.items():
+        if not same(schema.column(name).type, value, found[name]):
+            return f"in {what}, column {name} ({schema.column(name).type.source}) is {found[name]!r}, not {value!r}"
+    return ""
+
+
+def _tokens(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=Decimal, parse_int=Decimal, object_pairs_hook=_members)
+    except ValueError:
+        return text
+
+
+def _members(pairs: list[tuple[str, Any]]) -> Any:
+    return {"object": sorted(pairs, key=lambda pair: pair[0])}
+
+
+def _timestamp(value: Mapping[str, int]) -> Timestamp:
+    return Timestamp(value["wall"], value["logical"])

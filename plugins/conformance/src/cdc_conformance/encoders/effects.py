@@ -1,0 +1,70 @@
+"""What a piece of code does to the world outside: what it writes, connects to, and starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["effects"]
+
+_EVENTS = (
+    *(
+        "socket.connect",
+        "socket.bind",
+        "socket.getaddrinfo",
+        "socket.sendto",
+        "subprocess.Popen",
+        "os.system",
+        "os.fork",
+    ),
+    *(
+        "subprocess.Popen",
+        "os.mkdir",
+        "os.remove",
+        "os.rename",
+        "os.putenv",
+        "shutil.rmtree",
+        "tempfile.mkstemp",
+        "tempfile.mkdtemp",
+    ),
+    *("_thread.start_new_thread", "_thread.start_joinable_thread"),
+)
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_found: list[str] | None = None
+_thread = 0
+_hooked = False
+
+
+@contextmanager
+def effects() -> Iterator[list[str]]:
+    """Yield a list that what this thread does meanwhile is added to; reading files and importing do not count."""
+    global _found, _thread, _hooked
+    if not _hooked:  # a hook can never be taken away
+        sys.addaudithook(_hook)
+        _hooked = True
+    _thread, _found = threading.get_ident(), []
+    try:
+        yield _found
+    finally:
+        _found = None
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if _found is None or threading.get_ident() != _thread:
+        return
+    if event in _EVENTS:
+        _found.append(f"{event}{arguments[:2]!r}")
+    elif event == "open" and _writes(*arguments[:3]):
+        _found.append(f"open for writing {arguments[0]!r}")
+
+
+def _writes(path: Any, mode: Any, flags: Any) -> bool:
+    if "__pycache__" in str(path):
+        return False
+    if isinstance(mode, str):
+        return bool(set("wax+") & set(mode))
+    return bool(flags & _WRITING)

@@ -1,0 +1,141 @@
+"""Promises about keys: they decide a message's partition, and what a compacted topic keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cdc_conformance.encoders.comparing import key_difference
+from cdc_conformance.encoders.rig import EncoderRig, Form, pairs_of
+from cdc_conformance.encoders.samples import Sample
+from cdc_conformance.rows import INT8, TEXT, Change, rows, table
+from cdc_core import ColumnType, EncodeError, Kind, Op, RowBatch, TableSchema
+from cdc_core.decoder import plain_value
+
+__all__ = ["Keys"]
+
+_INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
+_CONFUSABLE = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "a,b",
+    'a"',
+    'a", "b',
+    "a\\",
+    "[",
+    "null",
+    "1",
+    "A",
+    " a",
+    "a ",
+    "é",
+    "e\u0301",
+    "\x00",
+]
+
+
+class Keys:
+    """Keys stand in messages; a file has them in its values."""
+
+    def test_equal_keys_have_equal_bytes(self, rig: EncoderRig, topic: str) -> None:
+        """All changes of one key have the same key bytes, whatever the operation, the values and the batch.
+
+        Else they land in different partitions and come in any order, and a delete removes nothing from a compacted
+        topic. When this fails, look for values, times or null bits of the row that get into the key.
+        """
+        schema = table("orders", {"id": INT8, "note": TEXT, "city": TEXT}, primary_key=("city", "id"))
+        key = {"city": "é", "id": 7}
+        changes = [Change({**key, "note": str(n)}, op=op) for n, op in enumerate(Op)]
+        other = Change({"city": "b", "id": 7, "note": None})
+        for form in rig.forms(output="messages"):
+            encoder = rig.encoder(form)
+            batches = [rows(schema, changes), rows(schema, [other, *changes[::-1]]).slice(1), rows(schema, changes[:1])]
+            found = {key for batch in batches for key, _ in pairs_of(encoder.encode(batch, topic=topic))}
+            found |= {key for key, _ in pairs_of(rig.encoder(form).encode(batches[2], topic=topic))}
+            assert len(found) == 1, f"{form}: one key was written in {len(found)} ways: {sorted(found)[:4]}"
+
+    def test_different_keys_have_different_bytes(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
+        """Two keys never have the same bytes, of any kind of column and of several columns together.
+
+        Else one row replaces another in a compacted topic. When this fails, look for a separator that values may
+        contain, and for values that are cut or rounded.
+        """
+        for form in rig.forms(output="messages")[:1]:
+            for sample in samples:
+                schema = table(f"by_{sample.name}", {"k": sample.type}, primary_key=("k",))
+                if sample.topic != "nested" and rig.refusal(form, schema, f"{topic}_{sample.name}") is None:
+                    values = _distinct([*sample.ordinary, *sample.odd])
+                    _check_distinct(rig, form, schema, [{"k": value} for value in values], f"{topic}_{sample.name}")
+            pairs = table("by_pairs", {"a": TEXT, "b": TEXT}, primary_key=("a", "b"))
+            _check_distinct(rig, form, pairs, [{"a": a, "b": b} for a in _CONFUSABLE for b in _CONFUSABLE], topic)
+
+    def test_composite_keys_stand_in_key_order(self, rig: EncoderRig, topic: str) -> None:
+        """A key of several columns is read in the order of the primary key, not in that of the table."""
+        changes = [Change({"a": n, "b": f"b{n}", "c": n + 100}, op=op) for n, op in enumerate((Op.INSERT, Op.DELETE))]
+        for primary_key in (("c", "a"), ("a", "c"), ("b", "c", "a")):
+            schema = table("orders", {"a": INT8, "b": TEXT, "c": INT8}, primary_key=primary_key)
+            batch = rows(schema, changes)
+            for form in rig.forms(output="messages"):
+                found = rig.understood(form, schema, pairs_of(rig.encoder(form).encode(batch, topic=topic)))
+                for row, one in enumerate(batch.column("key")):
+                    said = key_difference(schema, tuple(plain_value(one).values()), found[row].key)
+                    assert not said, f"{form}, primary key ({', '.join(primary_key)}): {said}"
+
+    def test_keys_outlive_changes_of_other_columns(self, rig: EncoderRig, topic: str) -> None:
+        """A key has the same bytes before and after other columns are added, dropped, widened or renamed.
+
+        So its changes stay in one partition. When this fails, look for a schema's version or id that covers more than
+        the key's columns.
+        """
+        versions = [
+            table("orders", {"id": INT8, **others}, version=version)
+            for version, others in enumerate(
+                [{"a": _INT4, "b": TEXT}, {"a": _INT4, "b": TEXT, "c": TEXT}, {"a": INT8, "b": TEXT}, {"z": TEXT}], 1
+            )
+        ]
+        for form in rig.forms(output="messages"):
+            one_for_all = rig.encoder(form)
+            for encoders in ([one_for_all] * len(versions), [rig.encoder(form) for _ in versions]):
+                found = {
+                    pairs_of(encoder.encode(rows(schema, [Change({"id": 7})]), topic=topic))[0][0]
+                    for encoder, schema in zip(encoders, versions, strict=True)
+                }
+                assert len(found) == 1, (
+                    f"{form}: the key changed its bytes when other columns changed: {sorted(found)[:4]}"
+                )
+
+
+def _check_distinct(
+    rig: EncoderRig, form: Form, schema: TableSchema, keys: Sequence[dict[str, Any]], topic: str
+) -> None:
+    encoder = rig.encoder(form)
+    seen: dict[bytes, dict[str, Any]] = {}
+    for key, found in _keys(encoder, schema, keys, topic):
+        assert found not in seen, f"{form}: the keys {seen[found]!r} and {key!r} have the same bytes {found!r}"
+        seen[found] = key
+
+
+def _keys(encoder: Any, schema: TableSchema, keys: Sequence[dict[str, Any]], topic: str) -> list[Any]:
+    """Return keys with their bytes; one that cannot be written is left out."""
+
+    def encoded(some: Sequence[dict[str, Any]]) -> list[Any]:
+        batch: RowBatch = rows(schema, [Change(key) for key in some])
+        return list(zip(some, (key for key, _ in pairs_of(encoder.encode(batch, topic=topic))), strict=True))
+
+    try:
+        return encoded(keys)
+    except EncodeError:
+        found = []
+        for key in keys:
+            try:
+                found += encoded([key])
+            except EncodeError:
+                continue
+        return found
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    """Return *values* without those that a database holds for the same key, 0 and -0."""
+    return [value for index, value in enumerate(values) if value not in values[:index]]

@@ -1,0 +1,61 @@
+"""Promises about resolved marks."""
+
+from __future__ import annotations
+
+from cdc_conformance.encoders.rig import EncoderRig, pairs_of
+from cdc_conformance.rows import INT8, TEXT, Change, rows, table
+from cdc_core import Op, Timestamp
+
+__all__ = ["Resolved"]
+
+_TIMES = [Timestamp(0, 1), Timestamp(1_700_000_000_123_456_789, 7), Timestamp(2**63 - 1, 2**31 - 1)]
+_MARK = Timestamp(1_700_000_000_000_000_000, 1)
+
+
+class Resolved:
+    """A mark goes to every partition, or into a file of its own."""
+
+    def test_a_resolved_mark_says_its_timestamp_exactly(self, rig: EncoderRig, topic: str) -> None:
+        """A mark reads as the timestamp that it was made of, nanoseconds and logical counter included.
+
+        A mark that says more than it may promises rows that are still to come.
+        """
+        for form in rig.forms():
+            for time in _TIMES:
+                found = rig.decoder(form).resolved(rig.encoder(form).encode_resolved(topic, time))
+                assert found == time, f"{form}: the mark of {time} reads as {found}"
+
+    def test_a_resolved_mark_is_told_from_every_row(self, rig: EncoderRig, topic: str) -> None:
+        """No row reads as a mark: not a delete or a tombstone, not a row with columns called `resolved`."""
+        text = str(_MARK)
+        names = ["resolved", "after", "updated", "value", "timestamp"]
+        for form in rig.full_forms(output="messages"):
+            for columns in ({"resolved": TEXT}, {"id": INT8, **dict.fromkeys(names, TEXT)}):
+                schema = table("marks", columns, primary_key=list(columns)[:1])
+                if rig.refusal(form, schema, topic) is not None:
+                    continue
+                values = {name: 1 if name == "id" else text for name in columns}
+                changes = [Change(values, op=op, before=values) for op in (Op.INSERT, Op.DELETE, Op.UPDATE)]
+                batch = rows(schema, changes, before=True)
+                for key, value in pairs_of(rig.encoder(form).encode(batch, topic=topic)):
+                    found = rig.decoder(form).resolved(value)
+                    assert found is None, f"{form}: the row {key!r}, {value!r} reads as the mark {found}"
+
+    def test_the_same_resolved_mark_has_the_same_bytes(self, rig: EncoderRig, topic: str) -> None:
+        """Encoders give the same bytes for the same mark, before and after rows of the topic: it may be sent twice.
+
+        Between two encoders the id that a schema registry gives may differ, as long as the first has seen no rows.
+        """
+        for form in rig.forms():
+            batch = rows(table("orders", {"id": INT8}), [Change({"id": 1})])
+            if form.output == "messages":
+                rig.encoder(form).encode(batch, topic=topic)
+            encoder = rig.encoder(form)
+            first = encoder.encode_resolved(topic, _MARK)
+            assert encoder.encode_resolved(topic, _MARK) == first, f"{form}: the second mark has other bytes"
+            if form.output == "messages":
+                encoder.encode(batch, topic=topic)
+            assert encoder.encode_resolved(topic, _MARK) == first, f"{form}: after a row the mark has other bytes"
+            assert rig.encoder(form).encode_resolved(topic, _MARK) == first, (
+                f"{form}: a second encoder gives other bytes for the same mark"
+            )

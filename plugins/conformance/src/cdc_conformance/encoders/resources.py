@@ -1,0 +1,124 @@
+"""Promises about memory, threads and descriptors."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from cdc_conformance.encoders.messages import history, written
+from cdc_conformance.encoders.rig import EncoderRig, Form
+from cdc_conformance.rows import INT8, TEXT, Change, rows, table
+from cdc_core import RowBatch
+
+__all__ = ["Resources"]
+
+_ORDERS = table("orders", {"id": INT8, "note": TEXT})
+_MULTIPLE, _SLACK_BYTES = 16, 48 * 1024 * 1024
+_KEPT_BYTES = 96 * 1024
+
+
+class Resources:
+    """Encoders live as long as a worker."""
+
+    def test_memory_is_a_multiple_of_the_batch(self, rig: EncoderRig, topic: str) -> None:
+        """Encoding takes at most 16 times the memory of the batch, and 48 MiB.
+
+        When this fails, look for what is copied once for each row.
+        """
+        batch = _large(500, width=4000)
+        most = _MULTIPLE * batch.nbytes + _SLACK_BYTES
+        for form in _one_of_each(rig):
+            encoder = rig.encoder(form)
+            written(encoder, batch.slice(0, 10), topic, form)
+            taken = _peak_of(lambda encoder=encoder, form=form: written(encoder, batch, topic, form))  # type: ignore[misc]
+            assert taken <= most, (
+                f"{form}: encoding {batch.nbytes:,} bytes took {taken:,} bytes of memory, more than {most:,}"
+            )
+
+    def test_nothing_is_kept_of_what_was_encoded(self, rig: EncoderRig, topic: str) -> None:
+        """Once its messages are gone, a batch is gone from memory too: an encoder sees millions.
+
+        When this fails, look for caches by key or value, and for results that stay on the encoder.
+        """
+        for form in _one_of_each(rig):
+            encoder = rig.encoder(form)
+            kept = _kept_by(lambda n, encoder=encoder, form=form: written(encoder, _large(60, n), topic, form))  # type: ignore[misc]
+            assert kept <= _KEPT_BYTES, (
+                f"{form}: eight batches left {kept:,} bytes in memory after they were encoded and dropped"
+            )
+
+    def test_no_thread_or_descriptor_is_left_behind(self, rig: EncoderRig, topic: str) -> None:
+        """Encoders have no `close`: what they open, they share or close themselves.
+
+        The first encoder of a process may start what all share, as a connection; ten more leave nothing.
+        """
+        for form in _one_of_each(rig):
+
+            def use(form: Form = form) -> None:
+                encoder = rig.encoder(form)
+                encoder.check([(_ORDERS, topic)])
+                written(encoder, history(_ORDERS), topic, form)
+                encoder.encode_resolved(topic, history(_ORDERS).latest())
+
+            use()
+            before = _open()
+            for _ in range(10):
+                use()
+            gc.collect()
+            after = _open()
+            left = {what: after[what] - before[what] for what in after if after[what] > before[what]}
+            assert not left, f"{form}: ten encoders left {left}"
+
+
+def _one_of_each(rig: EncoderRig) -> list[Form]:
+    return [form for output in rig.outputs for form in rig.forms(rows=True, output=output)[:1]]
+
+
+def _large(count: int, first: int = 0, *, width: int = 500) -> RowBatch:
+    return rows(_ORDERS, [Change({"id": n, "note": f"{n:09}" + "x" * width}) for n in range(first, first + count)])
+
+
+def _open() -> dict[str, int]:
+    return {"threads": threading.active_count(), "descriptors": psutil.Process().num_fds()}
+
+
+def _peak_of(work: Callable[[], object]) -> int:
+    """Return by how much the process grew at most while it worked, in bytes, the result included."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not reset.exists():
+        pytest.skip("this system does not tell the greatest memory of a process")
+    gc.collect()
+    reset.write_text("5")
+    before = _status(status, "VmRSS")
+    result = work()
+    grown = _status(status, "VmHWM") - before
+    del result
+    return grown
+
+
+def _status(path: Path, name: str) -> int:
+    (line,) = (line for line in path.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
+
+
+def _kept_by(work: Callable[[int], object]) -> int:
+    """Return how many bytes of Python's memory the last eight of ten batches left, each with rows of its own."""
+    for n in range(2):
+        work(n * 1000)
+    tracemalloc.start()
+    try:
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes()
+        for n in range(2, 10):
+            work(n * 1000)
+        gc.collect()
+        return int(tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes() - before)
+    finally:
+        tracemalloc.stop()

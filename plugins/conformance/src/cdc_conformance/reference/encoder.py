@@ -1,0 +1,215 @@
+"""The reference encoder: JSON objects in which every value is a text, or a number of JSON's where that is exact.
+
+Keeps every promise that an encoder can declare, row by row, with nothing but Python.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_core import (
+    Column,
+    ColumnType,
+    DecodedRow,
+    Decoder,
+    EncodeError,
+    Encoder,
+    EncoderContext,
+    EncoderRegistration,
+    Kind,
+    MessageBatch,
+    Op,
+    OptionError,
+    RowBatch,
+    TableSchema,
+    Timestamp,
+)
+from cdc_core.decoder import plain_value
+from cdc_core.options import option
+
+__all__ = ["REFERENCE_ENCODER", "ReferenceDecoder", "ReferenceEncoder", "ReferenceEncoderOptions", "as_bytes"]
+
+_DECIMAL = re.compile(r"-?\d+(\.\d+)?|NaN|-?Infinity")
+_TOMBSTONES = ("row", "key_only")
+_BESIDE_THE_ROW = ("updated", "mvcc_timestamp", "key_in_value", "topic_in_value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceEncoderOptions:
+    """Options of the reference encoder."""
+
+    ascii_only: bool = option(True, doc="Whether to escape all characters beyond ASCII.")
+    password: str | None = option(None, doc="Shown to nobody, and asked for by nothing.", secret=True)
+
+
+class ReferenceEncoder(Encoder):
+    """A key is the array of the key's values, a value the object of what the envelope has, each on one line."""
+
+    file_extension = ".lines"
+
+    def __init__(self, context: EncoderContext) -> None:
+        super().__init__(context)
+        self.options: ReferenceEncoderOptions = context.options
+        envelope = context.envelope
+        wanted = [name for name in _BESIDE_THE_ROW if getattr(envelope, name)]
+        if wanted and envelope.envelope in _TOMBSTONES:
+            raise OptionError(f"envelope '{envelope.envelope}' has no place for '{wanted[0]}'; use 'wrapped' or 'bare'")
+
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        """Accept every table."""
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        keys, values = [], []
+        for index in range(len(rows)):
+            key = self.key(rows, index)
+            value = self.value(rows, index, topic, key)
+            keys.append(as_bytes(key, ascii_only=self.options.ascii_only))
+            values.append(None if value is None else as_bytes(value, ascii_only=self.options.ascii_only))
+        return MessageBatch(
+            topic=topic,
+            key=pa.array(keys, pa.large_binary()),
+            value=pa.array(values, pa.large_binary()),
+            updated=rows.column("updated"),
+        )
+
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002 (the same for all topics)
+        return as_bytes({"resolved": str(timestamp)})
+
+    def key(self, rows: RowBatch, index: int) -> list[Any]:
+        """Return the key of a row, in key order."""
+        key = rows.column("key")[index]
+        return [self.cell(rows, index, rows.schema.column(name), key[name]) for name in rows.schema.primary_key]
+
+    def value(self, rows: RowBatch, index: int, topic: str, key: list[Any]) -> dict[str, Any] | None:
+        """Return what stands in the value of a row's message, None for a tombstone."""
+        envelope = self.context.envelope
+        deleted = rows.column("op")[index].as_py() == Op.DELETE
+        if deleted and envelope.envelope in _TOMBSTONES:
+            return None
+        value: dict[str, Any] = {}
+        if envelope.envelope != "key_only":
+            value["after"] = None if deleted else self.image(rows, index, "after")
+        if envelope.diff:
+            value["before"] = self.image(rows, index, "before")
+        if envelope.updated:
+            value["updated"] = self.timestamp(rows, index, "updated")
+        if envelope.mvcc_timestamp:
+            value["mvcc"] = self.timestamp(rows, index, "mvcc")
+        if envelope.key_in_value:
+            value["key"] = key
+        if envelope.topic_in_value:
+            value["topic"] = topic
+        return value
+
+    def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
+        """Return the row after or before the change."""
+        if name not in rows.batch.schema.names or not rows.column(name)[index].is_valid:
+            return None
+        row = rows.column(name)[index]
+        return {column.name: self.cell(rows, index, column, row[column.name]) for column in rows.schema.columns}
+
+    def cell(self, rows: RowBatch, index: int, column: Column, scalar: pa.Scalar) -> Any:
+        """Return a value as it is written. Raises: EncodeError."""
+        if not scalar.is_valid:
+            return None
+        kind = column.type.kind
+        if kind in _MOMENTS:
+            return scalar.value
+        value = scalar.as_py()
+        if kind is Kind.FLOAT:
+            return value.hex()
+        if kind is Kind.BYTES:
+            return value.hex()
+        if kind is Kind.DECIMAL and not _DECIMAL.fullmatch(value):
+            raise EncodeError(
+                f"column {column.name} of table {rows.schema.name} has no number in the row with key "
+                f"{rows.shown_key(index)}: {value[:80]!r}; mend the row"
+            )
+        return value
+
+    def timestamp(self, rows: RowBatch, index: int, name: str) -> str:
+        """Return when a row was updated; where its own time is not known, that stands for it too."""
+        column = rows.column(name if name in rows.batch.schema.names else "updated")
+        time = column[index].as_py() or rows.column("updated")[index].as_py()
+        return str(Timestamp(time["wall"], time["logical"]))
+
+
+class ReferenceDecoder(Decoder):
+    """Reads what the reference encoder writes."""
+
+    def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
+        read = None if key is None else _key(schema, json.loads(key))
+        return DecodedRow(key=read, after=None) if value is None else _row(schema, read, json.loads(value))
+
+    def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
+        *lines, rest = body.split(b"\n")
+        if rest:
+            raise ValueError(f"the last line has no end: {rest[:80]!r}")
+        return [_row(schema, None, json.loads(line)) for line in lines]
+
+    def resolved(self, value: bytes | None) -> Timestamp | None:
+        found = {} if value is None else json.loads(value)
+        return Timestamp.parse(found["resolved"]) if "resolved" in found else None
+
+
+REFERENCE_ENCODER = EncoderRegistration(
+    name="reference",
+    target=f"{__name__}:ReferenceEncoder",
+    options=f"{__name__}:ReferenceEncoderOptions",
+    summary="Lines of JSON with nothing lost; the kit proves itself with it",
+    envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),
+    outputs=frozenset({"messages", "files"}),
+    decoder=f"{__name__}:ReferenceDecoder",
+)
+
+_MOMENTS = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+"""What is written as the number that Arrow holds."""
+
+
+def as_bytes(value: Any, *, ascii_only: bool = True) -> bytes:
+    """Return a value as it stands in a message."""
+    return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")).encode()
+
+
+def _row(schema: TableSchema, key: tuple[Any, ...] | None, value: Mapping[str, Any]) -> DecodedRow:
+    in_value = _key(schema, value["key"]) if "key" in value else None
+    return DecodedRow(
+        key=in_value if key is None else key,
+        after=_image(schema, value.get("after")),
+        before=_image(schema, value.get("before")),
+        updated=Timestamp.parse(value["updated"]) if "updated" in value else None,
+        mvcc=Timestamp.parse(value["mvcc"]) if "mvcc" in value else None,
+        key_in_value=in_value,
+        topic_in_value=value.get("topic"),
+    )
+
+
+def _key(schema: TableSchema, values: Sequence[Any]) -> tuple[Any, ...]:
+    types = (schema.column(name).type for name in schema.primary_key)
+    return tuple(_value(type_, value) for type_, value in zip(types, values, strict=True))
+
+
+def _image(schema: TableSchema, values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if values is None else dict(_values(schema, values))
+
+
+def _values(schema: TableSchema, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    types = {column.name: column.type for column in schema.columns}
+    for name, value in values.items():
+        yield name, _value(types[name], value) if name in types else value
+
+
+def _value(type_: ColumnType, value: Any) -> Any:
+    if value is None:
+        return None
+    if type_.kind in _MOMENTS:
+        return plain_value(pa.scalar(value, type_.arrow))
+    if type_.kind is Kind.FLOAT:
+        return float.fromhex(value)
+    return bytes.fromhex(value) if type_.kind is Kind.BYTES else value
