@@ -24,6 +24,7 @@ from cdc_core import (
     Mark,
     Rangefeed,
     RangefeedContext,
+    RetryableRangefeedError,
     RowBatch,
     ScanProgress,
     Slice,
@@ -82,14 +83,14 @@ class SimulatedRangefeed(Rangefeed):
                 raise ConfigError(f"table {table_name(text)} is not in the simulated database {database.directory}")
 
     def schemas(self) -> Sequence[TableSchema]:
-        cluster = self._database.cluster
+        cluster = self._cluster
         return [cluster.tables[name].newest_shape.schema for name in self._names]
 
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         if saved is None or is_intent(saved):
             save(STARTING)
             at = self._database.begin_reading(self._feed)
-            cluster = self._database.cluster
+            cluster = self._cluster
             spans = [Span(name) for name in self._names]
             position = Position(
                 events=cluster.events,
@@ -99,19 +100,21 @@ class SimulatedRangefeed(Rangefeed):
             )
             return position.to_token()
         position = Position.from_token(saved)
-        self._require(self._database.cluster, position)
-        try:
-            self._database.protect(self._feed, position.needed)
-        except StatementError as error:
-            raise HistoryLostError(_lost(error)) from error
+        self._require(self._cluster, position)
+        kept = self._database.protected().get(self._feed)
+        if kept is None or kept > position.needed:  # what a later token has no need of is let go by `release` only
+            try:
+                self._database.protect(self._feed, position.needed)
+            except StatementError as error:
+                raise HistoryLostError(_lost(error)) from error
         return saved
 
     def now(self) -> Timestamp:
-        return self._database.now
+        return self._cluster.high
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:  # noqa: ARG002
         position = Position.from_token(start)
-        cluster = self._database.cluster
+        cluster = self._cluster
         self._require(cluster, position)
         if position.scan is not None:
             left = scan.taken(
@@ -124,7 +127,7 @@ class SimulatedRangefeed(Rangefeed):
             return replace(position, events=cluster.events, scan=left).to_token()
         frontier = planning.advanced(cluster, position.frontier, limit)
         if frontier == position.frontier and self._let_time_pass(cluster, frontier):
-            cluster = self._database.cluster
+            cluster = self._cluster
             frontier = planning.advanced(cluster, position.frontier, limit)
         if frontier == position.frontier:
             return start
@@ -133,7 +136,7 @@ class SimulatedRangefeed(Rangefeed):
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:  # noqa: ARG002
         first, last = Position.from_token(start), Position.from_token(end)
-        cluster = self._database.cluster
+        cluster = self._cluster
         if first.scan is not None:
             return self._scan_slices(cluster, first.scan, last.scan)
         groups = planning.grouped(planning.pieces(cluster, first.frontier, last.frontier))
@@ -141,7 +144,7 @@ class SimulatedRangefeed(Rangefeed):
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
         wanted = Wanted(diff=self.context.diff, mvcc=self.context.mvcc, batch_rows=self._options.batch_rows)
-        cluster = self._database.cluster
+        cluster = self._cluster
         payload: LogSlice | ScanSlice = slice_.payload
         if isinstance(payload, ScanSlice):
             self._require_history(cluster, payload.at)
@@ -179,6 +182,13 @@ class SimulatedRangefeed(Rangefeed):
         if self._opened is None:
             self._opened = SimulatedDatabase(directory_of(self.context.uri))
         return self._opened
+
+    @property
+    def _cluster(self) -> Cluster:
+        """The cluster as it is now. Raises: RetryableRangefeedError while the database is out of reach."""
+        if not self._database.exists:
+            raise RetryableRangefeedError(f"the simulated database {self._database.directory} is out of reach")
+        return self._database.cluster
 
     @property
     def _feed(self) -> str:

@@ -1,0 +1,288 @@
+"""Promises about what a row holds: its key, the row before and after the change, its times and its schema."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_conformance.promises import requires
+from cdc_conformance.rangefeeds.changes import Change, newest
+from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
+from cdc_conformance.workload import Row, RowKey, Workload, same_row
+from cdc_core import Op, RowBatch
+from cdc_core.rows import TIMESTAMP_TYPE
+
+__all__ = ["Images"]
+
+_TEXTS = ("", " ", "null", "NULL", "ünï😀", 'a "quoted" \\ text', "{}", "line\nbreak\ttab", "\x01", "'; --", "x" * 1000)
+
+
+class Images(RangefeedSuite):
+    @requires("before_images", "the row before a change must be known")
+    def test_before_is_the_version_that_was_committed_before(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`before` is the row as it was before the transaction, null when there was none.
+
+        Not what an earlier statement of the same transaction made of it: nobody ever saw that. A consumer that keeps
+        sums subtracts `before` and adds `after`.
+        """
+        feed = open_feed()
+        feed.start()
+        workload.run(40)
+        twice = workload.begin()
+        twice.put(workload.tables[0], 90, note="once")
+        twice.put(workload.tables[0], 90, note="twice")
+        twice.commit()
+        twice = workload.begin()
+        twice.put(workload.tables[0], 90, note="three times")
+        twice.delete(workload.tables[0], 90)
+        twice.commit()
+        workload.settle()
+        feed.catch_up()
+        expected = {(write.key, _n(write.before), _n(write.after)): write.before for write in workload.history.writes()}
+        previous: dict[RowKey, int | None] = {}
+        for change in sorted(feed.changes, key=lambda change: change.updated):
+            n = previous.get(change.row_key)
+            if change.n == n:
+                continue  # once more what is known already
+            before = expected.get((change.row_key, n, change.n))
+            assert same_row(change.before, before), f"before should be {before}, not {change.before}: {change}"
+            previous[change.row_key] = change.n
+
+    def test_there_is_no_before_unless_it_is_asked_for(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Without the option `diff` a batch has no column `before`: it would double what is sent and stored.
+
+        `RangefeedContext.diff` says which is wanted.
+        """
+        table = workload.tables[0]
+        feed = open_feed(before=False)
+        feed.start()
+        workload.put(table, 1)
+        workload.put(table, 1)
+        feed.catch_up()
+        for step in feed.steps:
+            for reading in step.readings:
+                for batch in reading.batches:
+                    assert not batch.has_before, f"a batch has the column `before`, which nobody asked for: {batch}"
+
+    def test_a_delete_has_no_row_after_it(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`after` of a deleted row is null, and of every other row it is not.
+
+        The row that was there belongs into `before`; in `after` a consumer takes it for a row that is there.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 3)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        workload.delete(table, 1)
+        workload.put(table, 2)
+        feed.catch_up()
+        assert any(change.deleted for change in feed.changes), "a row was deleted, but no delete arrived"
+        for change in feed.changes:
+            assert (change.after is None) is change.deleted, f"after is {change.after}: {change}"
+
+    def test_a_delete_carries_the_key(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """The key of a deleted row is that of the row which was there, also when nothing else of it is known.
+
+        Without it nobody can say which row is gone. Look at where the key is taken from: `after` has none.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 3)
+        feed = open_feed(before=False)
+        feed.start()
+        feed.scan()
+        workload.delete(table, 2)
+        feed.catch_up()
+        keys = [change.key for change in feed.changes if change.deleted]
+        assert keys == [{"id": 2}], f"row 2 was deleted, but the keys of the deletes are {keys}"
+
+    def test_a_key_is_the_rows_own_and_never_null(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`key` holds the key columns of the row itself; neither it nor a field of it is null.
+
+        Sinks choose the partition by it, and consumers the row that they replace.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 5)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        workload.put(table, 2)
+        workload.put(table, 7)
+        feed.catch_up()
+        for change in feed.changes:
+            assert change.after is not None
+            expected = {"id": change.after["id"]}
+            assert change.key == expected, f"the key of the row with id {expected['id']} is {change.key}: {change}"
+
+    def test_values_arrive_as_they_were_written(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Texts of all kinds, nulls and numbers are in scan and log exactly what was written.
+
+        Look at empty texts, at texts that look like null, and at escaping.
+        """
+        scanned, logged = workload.tables
+        for id_, text in enumerate((None, *_TEXTS), start=1):
+            workload.put(scanned, id_, note=text)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        for id_, text in enumerate((None, *_TEXTS), start=1):
+            workload.put(logged, id_, note=text)
+        feed.catch_up()
+        _assert_rows(feed.changes, workload.rows)
+
+    def test_a_large_value_that_did_not_change_is_there(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A row with a large value is updated in another column; it still arrives whole.
+
+        Logs often leave out large values that did not change: they must be filled in, never replaced by a placeholder.
+        """
+        table = workload.tables[0]
+        text = "".join(f"{number:x}" for number in range(20_000))
+        workload.put(table, 1, note=text)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        workload.put(table, 2, note=text)
+        workload.put(table, 1)
+        workload.put(table, 2)
+        feed.catch_up()
+        for change in feed.changes:
+            assert change.after is not None
+            note = change.after["note"]
+            assert note == text, f"the value of {len(text)} characters came as {str(note)[:40]!r}: {change}"
+
+    @requires("mvcc", "the time of a row's own commit must be known")
+    def test_mvcc_is_never_after_updated(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`mvcc`, when the row was committed, is at or before `updated`, when the feed says that it was.
+
+        They differ for rows of a scan, and where the feed moved a time to keep its order.
+        """
+        workload.fill(workload.tables[0], 5)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        workload.run(10)
+        workload.settle()
+        feed.catch_up()
+        for change in feed.changes:
+            assert change.mvcc is not None, f"mvcc is missing: {change}"
+            assert change.mvcc <= change.updated, f"mvcc {change.mvcc} is after updated: {change}"
+
+    @requires("mvcc", "the time of a row's own commit must be known")
+    def test_mvcc_of_a_scanned_row_is_when_it_was_committed(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A scanned row's `mvcc` is the time of the commit that wrote it, and not that of the scan.
+
+        It is all that tells how old such a row is.
+        """
+        table = workload.tables[0]
+        feed = open_feed()
+        begun = feed.driver.now()
+        workload.put(table, 91)
+        between = feed.driver.now()
+        workload.run(5)
+        workload.settle()
+        feed.start()
+        feed.scan()
+        (mvcc,) = {change.mvcc for change in feed.changes if change.row_key == (table, 91)}
+        assert mvcc is not None, "mvcc is missing"
+        assert mvcc <= between, f"row 91 was committed by {between}, but its mvcc is {mvcc}"
+        assert begun.wall - mvcc.wall < 1_000_000_000, f"row 91 was committed after {begun}, but its mvcc is {mvcc}"
+
+    def test_columns_have_the_declared_types(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Every column of a batch has the type that its schema says: see the tables at `RowBatch` and `ColumnType`.
+
+        Encoders and sinks work on whole columns and do not look at each value. `RowBatch.of` checks this.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 3)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        workload.put(table, 1, note=None)
+        workload.delete(table, 2)
+        feed.catch_up()
+        for step in feed.steps:
+            for reading in step.readings:
+                for batch in reading.batches:
+                    _assert_types(batch)
+
+    @requires("schema_changes", "a column must be added while the feed runs")
+    def test_rows_carry_the_schema_they_were_written_with(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A column is added and taken away again; rows come with the columns of their time, and in order.
+
+        Rows that were written before must not get the new column's name for another value, and rows after must have it.
+        """
+        table = workload.tables[0]
+        workload.put(table, 1)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        workload.put(table, 1, note="before")
+        workload.add_column(table, "extra")
+        workload.put(table, 1, extra="x")
+        workload.put(table, 2, extra="y")
+        workload.drop_column(table, "extra")
+        workload.put(table, 1, note="after")
+        feed.catch_up()
+        shapes = {
+            change.n: (tuple(change.after), change.after.get("extra"))
+            for change in feed.changes
+            if change.after and change.id == 1
+        }
+        narrow, wide = ("id", "n", "note"), ("id", "n", "note", "extra")
+        expected = {1: (narrow, None), 2: (narrow, None), 3: (wide, "x"), 4: (narrow, None)}
+        assert shapes == expected, f"columns and value of `extra` by version should be {expected}, not {shapes}"
+
+    @requires("schema_changes", "a column must be added while the feed runs")
+    def test_schema_versions_rise_over_restarts(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Each change of a table's shape gives its schema a greater version, which a restart does not take back.
+
+        Sinks tell files and registered schemas apart by it: one number for two shapes mixes them up.
+        """
+        table = workload.tables[0]
+        workload.put(table, 1)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        workload.add_column(table, "extra")
+        workload.put(table, 1, extra="x")
+        feed.catch_up()
+        feed.restart()
+        workload.put(table, 1, extra="y")
+        feed.catch_up()
+        workload.drop_column(table, "extra")
+        workload.put(table, 1)
+        feed.catch_up()
+        found = {change.n: change.version for change in feed.changes}
+        rising = found[1] < found[2] == found[3] < found[4]
+        assert rising, f"versions 1 to 4 of the row came under the schema versions {list(found.values())}"
+
+
+def _n(row: Row | None) -> int | None:
+    return None if row is None else row["n"]
+
+
+def _assert_rows(changes: list[Change], rows: dict[RowKey, Row]) -> None:
+    found = newest(changes)
+    for key, row in rows.items():
+        assert key in found, f"row {key} did not arrive: {row}"
+        if not same_row(found[key].after, row):
+            pytest.fail(f"row {key} was written as {row}, and arrived as {found[key].after}: {found[key]}")
+
+
+def _assert_types(rows: RowBatch) -> None:
+    schema = rows.schema
+    expected = {
+        "op": "uint8",
+        "updated": TIMESTAMP_TYPE,
+        "mvcc": TIMESTAMP_TYPE,
+        "key": schema.key_type,
+        "after": schema.after_type,
+        "before": schema.after_type,
+    }
+    for name in rows.batch.schema.names:
+        assert name in expected, f"a batch of {schema.name} has a column `{name}`, which nobody knows"
+        found = rows.column(name).type
+        assert found == expected[name], f"column `{name}` of {schema.name} is {found}, but should be {expected[name]}"
+    for name in ("op", "updated", "key"):
+        assert rows.column(name).null_count == 0, f"column `{name}` of {schema.name} has nulls"
+    ops = set(rows.column("op").to_pylist())
+    assert ops <= {int(op) for op in Op}, f"column `op` of {schema.name} has values that are no Op: {sorted(ops)}"

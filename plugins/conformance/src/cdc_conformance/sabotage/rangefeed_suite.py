@@ -1,0 +1,88 @@
+"""The suite of rangefeeds with its reference, the simulated database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
+from cdc_conformance.simulated import SimulatedDatabase
+
+__all__ = ["SimulatedSuite"]
+
+
+class Hidden:
+    """The database's directory has another name for a while."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @contextmanager
+    def broken(self) -> Iterator[None]:
+        away = self._directory.with_name("away")
+        self._directory.rename(away)
+        try:
+            yield
+        finally:
+            away.rename(self._directory)
+
+
+class SimulatedSuite(RangefeedConformance):
+    """The suite of rangefeeds with the simulated database, which has every capability."""
+
+    rangefeed = "simulated"
+
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> Path:
+        return tmp_path / "database"
+
+    @pytest.fixture
+    def rangefeed_uri(self, directory: Path, secret: str) -> str:
+        return f"simulated://{directory}?password={secret}"
+
+    @pytest.fixture
+    def rangefeed_options(self) -> Mapping[str, Any]:
+        return {"idle_interval": 0.01, "batch_rows": 3, "scan_chunk_rows": 8}
+
+    @pytest.fixture
+    def capabilities(self) -> frozenset[str]:
+        return frozenset(CAPABILITIES)
+
+    @pytest.fixture
+    def secret(self) -> str:
+        return "hush-hush"
+
+    @pytest.fixture
+    def unreachable_uri(self, tmp_path: Path) -> str:
+        return f"simulated://{tmp_path}/nowhere"
+
+    @pytest.fixture
+    def created(self, directory: Path) -> Callable[[], object]:
+        return lambda: SimulatedDatabase(directory).protected().keys()
+
+    @pytest.fixture
+    def forget(self, directory: Path) -> Callable[[], None]:
+        def forget() -> None:
+            SimulatedDatabase(directory).collect_garbage()
+
+        return forget
+
+    @pytest.fixture
+    def disturbance(self, directory: Path) -> Hidden:
+        return Hidden(directory)
+
+    @pytest.fixture
+    def large_slice_bytes(self) -> int:
+        return 60_000
+
+    @pytest.fixture
+    def many_rows(self) -> int:
+        return 80
+
+    @pytest.fixture
+    def patience_s(self) -> float:
+        return 2.0
