@@ -1,9 +1,29 @@
-"""The sink keeps the promises of sinks."""
+"""The sink keeps the promises of sinks, also while its file is away or held by another writer."""
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from cdc_conformance import SinkConformance
+
+
+class Disturbance:
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    @contextmanager
+    def broken(self) -> Iterator[None]:
+        away = self.file.rename(self.file.with_suffix(".away"))
+        yield
+        away.rename(self.file)
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        with closing(sqlite3.connect(self.file)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
 
 
 class TestTemplate(SinkConformance):
@@ -11,4 +31,16 @@ class TestTemplate(SinkConformance):
 
     @pytest.fixture
     def sink_uri(self, tmp_path: Path) -> str:
-        return f"template://{tmp_path}/messages.db"
+        return f"template://{tmp_path}/messages.db?busy_timeout=200ms"
+
+    @pytest.fixture
+    def capabilities(self) -> set[str]:
+        return {"disturbance", "stall", "unreachable"}
+
+    @pytest.fixture
+    def disturbance(self, tmp_path: Path) -> Disturbance:
+        return Disturbance(tmp_path / "messages.db")
+
+    @pytest.fixture
+    def unreachable_uri(self, tmp_path: Path) -> str:
+        return f"template://{tmp_path}/missing/messages.db"

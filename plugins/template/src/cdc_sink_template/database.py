@@ -15,7 +15,7 @@ def path_of(context: SinkContext) -> str:
     """Return the file that the URI names. Raises: ConfigError."""
     uri = urlsplit(context.uri)
     if uri.netloc or not uri.path.strip("/"):
-        raise ConfigError(f"'{context.uri}' names no file: write {uri.scheme}:///path/to/file.db, with three slashes")
+        raise ConfigError(f"the sink's URI names no file: write {uri.scheme}:///path/to/file.db, with three slashes")
     return unquote(uri.path)
 
 

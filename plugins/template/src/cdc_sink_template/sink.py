@@ -26,7 +26,7 @@ class TemplateSink(Sink):
         super().__init__(context)
         self._connection: sqlite3.Connection | None = None
         self._closed = False
-        self._waiting: list[MessageBatch] = []
+        self._waiting: list[MessageBatch] | None = None
         self._emitted = Flushed()
 
     def topic(self, table: TableName) -> str:
@@ -49,10 +49,12 @@ class TemplateSink(Sink):
 
     def begin(self, slice_: SliceInfo) -> None:
         """Forget what a slice that broke off has left in memory."""
-        self._forget()
+        self._database()
+        self._waiting, self._emitted = [], Flushed()
 
     def emit(self, rows: RowBatch) -> None:
-        self._database()
+        if self._waiting is None:
+            raise TerminalSinkError("the template sink was given rows before begin, or after close")
         batch = self.context.encoder.encode(rows, topic=self.topic(rows.schema.name))
         self._waiting.append(batch)
         self._emitted = Flushed(messages=self._emitted.messages + len(batch), bytes=self._emitted.bytes + batch.nbytes)
@@ -62,8 +64,7 @@ class TemplateSink(Sink):
     def flush(self) -> Flushed:
         """Return when all that was emitted is committed, and synced to the disk."""
         self._write_waiting()
-        flushed = self._emitted
-        self._forget()
+        flushed, self._emitted = self._emitted, Flushed()
         return flushed
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
@@ -72,17 +73,13 @@ class TemplateSink(Sink):
         self._write((topic, [None], [self.context.encoder.encode_resolved(topic, timestamp)]) for topic in topics)
 
     def close(self) -> None:
-        self._closed = True
-        self._forget()
+        self._closed, self._waiting = True, None
         if self._connection is not None:
             self._connection.close()
 
-    def _forget(self) -> None:
-        self._waiting, self._emitted = [], Flushed()
-
     def _write_waiting(self) -> None:
-        self._write((batch.topic, batch.key.to_pylist(), batch.value.to_pylist()) for batch in self._waiting)
-        self._waiting = []
+        waiting, self._waiting = self._waiting or [], []
+        self._write((batch.topic, batch.key.to_pylist(), batch.value.to_pylist()) for batch in waiting)
 
     def _write(self, batches: Iterable[tuple[str, list[bytes | None], list[bytes | None]]]) -> None:
         """Return when all messages of *batches* are durable; when it raises, none of them is there."""
