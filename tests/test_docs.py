@@ -108,7 +108,11 @@ def test_every_command_in_the_documents_exists(text: str) -> None:
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         if words[:2] == ["$", "cdc"]:
-            command = cdc.commands[words[2]]
+            command: click.Command | None = cdc
+            for word in words[2:]:
+                if isinstance(command, click.Group):
+                    command = command.get_command(click.Context(command), word)
+            assert command is not None, line
             known = {name for parameter in command.params for name in parameter.opts}
             given = {word.strip("[]") for word in words[3:] if word.lstrip("[").startswith("--")}
             assert given <= known, line
