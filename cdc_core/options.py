@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import re
 import types
@@ -88,7 +89,7 @@ def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
     OptionError too.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]
     values = _with_tables(values, {name for name in fields if _is_table(hints[name])}, owner=owner)
     for name in values:
         if name not in fields:
@@ -132,7 +133,7 @@ def secret_values(options: Any) -> list[str]:
 
 def describe(cls: type) -> list[OptionDoc]:
     """Return the rows of the options table of *cls*, in order."""
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     rows = []
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
@@ -164,6 +165,12 @@ def format_bytes(size: int) -> str:
         if size and size % _SIZES[unit] == 0:
             return f"{size // _SIZES[unit]}{unit}B"
     return str(size)
+
+
+@functools.cache
+def _hints(cls: type[Any]) -> Mapping[str, Any]:
+    """Return the types of the fields of *cls*: finding them costs more than parsing."""
+    return typing.get_type_hints(cls)
 
 
 def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:

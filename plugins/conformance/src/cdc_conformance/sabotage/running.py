@@ -98,5 +98,5 @@ def _death(status: int, test: str, output: str) -> str:
         return f"hung {where}"
     if status < 0:
         return f"died {where}: {signal.Signals(-status).name}"
-    tail = " / ".join(line for line in output.strip().splitlines()[-3:])
-    return f"died {where}: exit status {status}" + (f" ({tail})" if not test else "")
+    said = [line.strip() for line in output.splitlines() if "Error" in line or line.startswith("E  ")]
+    return f"died {where}: exit status {status}" + (f" ({' / '.join(said[:3])})" if said else "")

@@ -1,0 +1,179 @@
+"""The table of saboteurs sees who fails what, and survives saboteurs that take their process along."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cdc_conformance.sabotage.cases import Case, Kind, Result, chosen, kinds, verdict
+from cdc_conformance.sabotage.running import run
+from cdc_conformance.sabotage.table import lines, rows
+
+SABOTEURS = '''
+import os, signal, threading, time
+import pytest
+from cdc_conformance.promises import Conformance
+from cdc_core import SinkRegistration
+from cdc_core.loading import load_class
+
+class Paper:
+    """Keeps everything."""
+
+    def flush(self): return True
+    def close(self): return True
+    def begin(self): return True
+
+class Forgetful(Paper):
+    """Forgets to wait.
+
+    As one does.
+    """
+    def flush(self): return False
+
+class Careless(Paper):
+    """Breaks two promises at once."""
+    def close(self): return False
+    def begin(self): return False
+
+class Harmless(Paper):
+    """Breaks nothing."""
+
+class Sleepy(Paper):
+    """Waits for what does not come."""
+    def flush(self): threading.Event().wait()
+
+class Deaf(Paper):
+    """Waits and cannot be woken."""
+    def flush(self):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        threading.Event().wait()
+
+class Deadly(Paper):
+    """Takes the process along."""
+    def flush(self): os.kill(os.getpid(), signal.SIGKILL)
+
+class PaperConformance(Conformance):
+    kind = "sink"
+
+    @pytest.fixture
+    def component(self):
+        return load_class(self.sink.target, owner="paper")()
+
+    def test_flush_is_a_barrier(self, component): assert component.flush(), "flush did not wait"
+    def test_close_works(self, component): assert component.close(), "close failed"
+    def test_begin_works(self, component): assert component.begin(), "begin failed"
+
+def registration(cls):
+    target = f"{__name__}:{cls.__name__}"
+    return SinkRegistration(name="p", target=target, options="p:O", summary="", schemes=("p",), output="files")
+
+class SUITE(PaperConformance):
+    sink = registration(Paper)
+
+SABOTEURS = {}
+'''
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """A module of saboteurs; its parameter says who breaks what."""
+    name = "cdc_t_saboteurs_" + re.sub(r"\W", "_", tmp_path.name)
+    entries = "".join(f"SABOTEURS['test_{promise}'] = registration({cls})\n" for promise, cls in request.param.items())
+    (tmp_path / f"{name}.py").write_text(SABOTEURS + entries)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return name
+
+
+def table(home: str, *, limit_s: float = 20.0, jobs: int = 1) -> tuple[dict[str, str], str]:
+    """Return the verdict of each case by saboteur, and the table as it is shown."""
+    homes = {"sink": home}
+    of_kind = kinds(homes)
+    cases = of_kind["sink"].cases()
+    existing = [case for case in cases if not case.promise or case.promise in of_kind["sink"].saboteurs]
+    found = rows(cases, run(existing, homes=homes, jobs=jobs, limit_s=limit_s), of_kind)
+    return {row.saboteur: row.problem for row in found}, "\n".join(lines(found))
+
+
+@pytest.mark.parametrize(
+    "home", [{"flush_is_a_barrier": "Forgetful", "close_works": "Careless", "begin_works": "Harmless"}], indirect=True
+)
+def test_a_saboteur_must_fail_its_own_test_and_no_other(home: str) -> None:
+    verdicts, shown = table(home, jobs=2)
+    assert verdicts == {
+        "Paper": "",
+        "Forgetful": "",
+        "Careless": "fails also test_begin_works",
+        "Harmless": "fails nothing",
+    }
+    assert [re.split(" {2,}", line) for line in shown.splitlines()[:3]] == [
+        ["KIND", "PROMISE", "SABOTEUR", "FAILED", "VERDICT", "STANDS FOR"],
+        ["sink", "(all: reference)", "Paper", "-", "ok"],
+        ["sink", "test_flush_is_a_barrier", "Forgetful", "that one", "ok", "Forgets to wait."],
+    ]
+    assert "sink test_close_works (Careless): fails also test_begin_works\n    test_begin_works: begin failed" in shown
+    assert shown.endswith("3 saboteurs, 1 references: 2 of them not as they must be")
+
+
+@pytest.mark.parametrize(
+    "home", [{"flush_is_a_barrier": "Deadly", "close_works": "Forgetful", "begin_works": "Harmless"}], indirect=True
+)
+def test_a_saboteur_that_kills_its_process_takes_no_other_along(home: str) -> None:
+    verdicts, _ = table(home)
+    assert verdicts == {
+        "Paper": "",
+        "Deadly": "died in test_flush_is_a_barrier: SIGKILL",
+        "Forgetful": "does not fail its own test; fails test_flush_is_a_barrier",
+        "Harmless": "fails nothing",
+    }
+
+
+@pytest.mark.parametrize("home", [{"flush_is_a_barrier": "Sleepy", "close_works": "Deaf"}], indirect=True, ids=["two"])
+def test_a_saboteur_that_hangs_fails_or_is_ended(home: str) -> None:
+    verdicts, _ = table(home, limit_s=0.5)
+    assert verdicts["Sleepy"] == ""
+    assert verdicts["Deaf"] == "hung in test_flush_is_a_barrier"
+    assert verdicts["-"] == "has no saboteur: nothing proves that the test can fail"
+
+
+@pytest.fixture
+def kind() -> Kind:
+    class Suite:
+        def test_a(self) -> None: ...
+
+        def test_b(self) -> None: ...
+
+    return Kind(name="sink", suite=Suite, saboteurs={"test_a": None, "test_gone": None})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("promise", "outcomes", "problem"),
+    [
+        ("", {"test_a": "passed", "test_b": "passed"}, ""),
+        ("", {"test_a": "passed", "test_b": "skipped"}, "skips test_b"),
+        ("", {"test_a": "failed", "test_b": "passed"}, "fails test_a"),
+        ("", {"test_a": "passed"}, "did not run test_b"),
+        ("test_a", {"test_a": "failed", "test_b": "passed"}, ""),
+        ("test_a", {"test_a": "error", "test_b": "passed"}, ""),
+        ("test_a", {"test_a": "skipped", "test_b": "failed"}, "does not fail its own test; fails test_b; skips test_a"),
+        ("test_b", {}, "has no saboteur: nothing proves that the test can fail"),
+        ("test_gone", {}, "there is no such promise"),
+    ],
+)
+def test_the_verdict_names_what_is_not_as_it_must_be(
+    kind: Kind, promise: str, outcomes: dict[str, str], problem: str
+) -> None:
+    assert verdict(Case("sink", promise), kind, Result(outcomes=outcomes)) == problem
+
+
+def test_a_test_with_parameters_fails_when_one_of_them_does() -> None:
+    result = Result()
+    for test, outcome in (("test_a[1]", "passed"), ("test_a[2]", "failed"), ("test_a[3]", "passed")):
+        result.add(test, outcome, outcome)
+    assert (result.failed(), result.reasons) == (["test_a"], {"test_a": "failed"})
+
+
+def test_one_promise_can_be_chosen(kind: Kind) -> None:
+    assert chosen(kind.cases(), "a") == chosen(kind.cases(), "test_a") == [Case("sink", "test_a")]
+    assert chosen(kind.cases(), "c") == []
