@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from cdc_core.errors import RetryableSinkError
 
-__all__ = ["Line", "Partitions"]
+__all__ = ["Line", "Partitions", "encoded"]
 
 _POLL_S = 0.005
 _MOST_SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
@@ -54,7 +54,7 @@ class Partitions:
 
     def append(self, topic: str, partition: int, lines: Sequence[Line]) -> int:
         """Return how many bytes *lines* took, once they are in the file, all together."""
-        text = b"".join(_text(line) for line in lines)
+        text = encoded(lines)
         with self._reaching(), self.writing():
             self._directory(topic).mkdir(parents=True, exist_ok=True)
             with self.path(topic, partition).open("ab", buffering=0) as file:
@@ -62,12 +62,37 @@ class Partitions:
                 file.write(text)
         return len(text)
 
+    def cut(self, topic: str, partition: int, size: int) -> None:
+        """Cut a partition off after *size* bytes, as only broken sinks do."""
+        with self._reaching(), self.writing():
+            os.truncate(self.path(topic, partition), size)
+
+    def size(self, topic: str, partition: int) -> int:
+        """Return how many bytes a partition has."""
+        with self._reaching():
+            path = self.path(topic, partition)
+            return path.stat().st_size if path.exists() else 0
+
+    def probe(self) -> None:
+        """Return when something could be written."""
+        with self._reaching(), self.writing():
+            pass
+
+    def is_locked(self) -> bool:
+        """Return whether somebody keeps others from writing."""
+        with self._reaching(), (self.root / ".lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
     def refused(self) -> frozenset[bytes]:
         """Return the keys that are not taken here."""
         with self._reaching():
             try:
                 return frozenset(map(base64.b64decode, (self.root / ".refused").read_text().split()))
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return frozenset()
 
     def read(self, topic: str, partition: int) -> Iterator[Line]:
@@ -116,6 +141,11 @@ class Partitions:
         """Return how long the file is without the half line that a writer left who died."""
         body = self.path(topic, partition).read_bytes()
         return body.rfind(b"\n") + 1
+
+
+def encoded(lines: Sequence[Line]) -> bytes:
+    """Return *lines* as they stand in a partition."""
+    return b"".join(map(_text, lines))
 
 
 def _text(line: Line) -> bytes:

@@ -191,9 +191,12 @@ class ReferenceReader(SinkReader):
 
 
 def partitions_of(context: SinkContext) -> Partitions:
-    """Return the destination of *context*."""
+    """Return the destination of *context*. Raises: ConfigError when its URI has more than a path."""
     options: Any = context.options
-    return Partitions(Path(context.uri.partition("://")[2]), count=options.partitions, patience_s=options.patience)
+    path = context.uri.partition("://")[2]
+    if not path.startswith("/"):
+        raise ConfigError("the reference sink is a directory of this machine; write reference:///path")
+    return Partitions(Path(path), count=options.partitions, patience_s=options.patience)
 
 
 def _later(updated: str | None, than: str | None) -> bool:

@@ -6,7 +6,9 @@ import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
+from cdc_conformance.sinks.crashing import Call, make_calls, run_and_die
 from cdc_conformance.sinks.hosting import SOURCE, host_of
 from cdc_conformance.sinks.matching import Matcher
 from cdc_conformance.sinks.seen import Row, Seen, rows_of
@@ -45,6 +47,7 @@ class SinkRig:
         format: str | EncoderRegistration,  # noqa: A002 (the option's name)
         options: Mapping[str, Any],
         read_back: ReadBack | None,
+        other_processes: bool = True,
     ) -> None:
         self.registration = registration
         self.uri = uri
@@ -54,21 +57,40 @@ class SinkRig:
         self._host = host_of(registration, format)
         self._read_back = read_back
         self._name = f"feed-{secrets.token_hex(4)}"
+        self._other_processes = other_processes
         self._open: list[Sink] = []
+        self._abandoned: list[Sink] = []
         self._matcher: Matcher | None = None
 
-    def job(self, *, epoch: int = 1, uri: str | None = None, **options: Any) -> Job:
-        """Return the changefeed over the tables that `start` was given, as run *epoch*, with more *options*."""
+    def job(self, *, epoch: int = 1, uri: str | None = None, parameters: Mapping[str, str] | None = None) -> Job:
+        """Return the changefeed over the tables that `start` was given, as run *epoch*.
+
+        *parameters* are further options of the sink, in the place of those that it has already.
+        """
+        options = {"updated": True, **self.options}
+        uri = self.uri if uri is None else uri
+        for name, value in (parameters or {}).items():
+            options.pop(name, None)
+            uri += f"{'&' if '?' in uri else '?'}{quote(name)}={quote(value)}"
         names = [schema.name for schema in self.schemas]
         changefeed = Changefeed(
             name=self._name,
             source=SOURCE,
             tables=[name.qualified for name in names] or ["public.orders"],  # type: ignore[arg-type]
-            sink=self.uri if uri is None else uri,
+            sink=uri,
             format=self._format,
-            options={"updated": True, **self.options, **options},
+            options=options,
         )
         return resolve(changefeed, self._host).with_run(feed_id="0123456789ab", epoch=epoch, table_names=names)
+
+    def options_class(self) -> type:
+        """Return the class of the sink's options."""
+        return self.job().sink.load_options()
+
+    @property
+    def place(self) -> str:
+        """The part of the URI that may be a path."""
+        return self.uri.partition("://")[2].partition("?")[0]
 
     def start(self, *schemas: TableSchema) -> None:
         """Prepare the destination for tables, as the driver does once a run."""
@@ -128,6 +150,29 @@ class SinkRig:
         """Return the slice that begins with the earliest row of *batches*."""
         lowest = min((row.updated for row in self.rows(*batches)), default=Timestamp(1))
         return SliceInfo(step=step, index=index, lower=lowest)
+
+    def calls(self, *batches: RowBatch, step: int = 0) -> list[Call]:
+        """Return the calls that write one slice with *batches*, up to its `flush`; `read` will know the rows."""
+        self.expect(*batches)
+        return [self.slice_of(*batches, step=step), *batches]
+
+    def crash_after(self, *calls: Call) -> None:
+        """Make *calls* of a sink in a process that dies when the last one returns.
+
+        Where no other process can reach the destination, the sink is only left as it is.
+        """
+        if self._other_processes:
+            run_and_die(self.job(), calls)
+            return
+        sink = self.open()
+        self._open.remove(sink)
+        self._abandoned.append(sink)
+        make_calls(sink, calls)
+
+    def keys(self, batch: RowBatch) -> list[bytes]:
+        """Return the key of each row's message."""
+        keys: list[bytes] = self.job().open_encoder().encode(batch, topic=self.topic(batch.schema)).key.to_pylist()
+        return keys
 
     def resolve(self, timestamp: Timestamp, *, epoch: int = 1) -> None:
         """Emit a resolved mark as the coordinator does, from a sink of its own."""

@@ -9,10 +9,23 @@ import pytest
 
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import Conformance
+from cdc_conformance.sinks.crashes import Crashes
+from cdc_conformance.sinks.delivery import Delivery
+from cdc_conformance.sinks.destination import Destination
+from cdc_conformance.sinks.failures import Failures
+from cdc_conformance.sinks.leftovers import Leftovers
+from cdc_conformance.sinks.lifecycle import Lifecycle
+from cdc_conformance.sinks.options import Options
+from cdc_conformance.sinks.order import Order
+from cdc_conformance.sinks.packaging import Packaging
+from cdc_conformance.sinks.resolved import Resolved
 from cdc_conformance.sinks.rig import ReadBack, SinkRig
+from cdc_conformance.sinks.secrecy import Secrecy
+from cdc_conformance.sinks.stalls import Stalls
 from cdc_conformance.sinks.values import Values
 from cdc_core import EncoderRegistration, SinkReader, SinkRegistration
 from cdc_core.loading import load_class
+from cdc_core.options import MB
 
 __all__ = ["SINK_CAPABILITIES", "SinkConformance"]
 
@@ -26,7 +39,22 @@ SINK_CAPABILITIES = {
 }
 
 
-class SinkConformance(Values, Conformance):
+class SinkConformance(
+    Lifecycle,
+    Destination,
+    Values,
+    Delivery,
+    Order,
+    Crashes,
+    Resolved,
+    Failures,
+    Stalls,
+    Options,
+    Secrecy,
+    Leftovers,
+    Packaging,
+    Conformance,
+):
     """Every promise of a sink. Say which sink, and where each test may write:
 
     class TestShelf(SinkConformance):
@@ -78,6 +106,46 @@ class SinkConformance(Values, Conformance):
         return 200_000
 
     @pytest.fixture
+    def row_limit_bytes(self) -> int:
+        """Size that no message may have, for the capability row_limit."""
+        pytest.fail("override the fixture row_limit_bytes, or do not declare 'row_limit'", pytrace=False)
+
+    @pytest.fixture
+    def unreachable_uri(self) -> str:
+        """URI of a destination that cannot be used, for the capability unreachable."""
+        pytest.fail("override the fixture unreachable_uri, or do not declare 'unreachable'", pytrace=False)
+
+    @pytest.fixture
+    def memory_bound_bytes(self) -> int:
+        """What a sink may hold in memory, at most, while its destination stalls."""
+        return 160 * MB
+
+    @pytest.fixture
+    def close_limit_s(self) -> float:
+        """How long `close` may take while the destination stalls."""
+        return 5.0
+
+    @pytest.fixture
+    def settle_s(self) -> float:
+        """How long threads and sockets may take to end after `close`."""
+        return 10.0
+
+    @pytest.fixture
+    def watch_s(self) -> float:
+        """How long a test looks on when something must not happen."""
+        return 0.5
+
+    @pytest.fixture
+    def allowed_threads(self) -> int:
+        """Threads that a library keeps for the process and starts little by little; say in a comment which."""
+        return 0
+
+    @pytest.fixture
+    def other_processes(self) -> bool:
+        """Whether another process can reach the destination. If not, sinks are left as they are instead of crashing."""
+        return True
+
+    @pytest.fixture
     def disturbance(self) -> Any:
         """What can disturb the destination, as the capabilities say."""
         return None
@@ -90,9 +158,17 @@ class SinkConformance(Values, Conformance):
         sink_options: Mapping[str, Any],
         sink_format: str | EncoderRegistration,
         read_back: ReadBack | None,
+        other_processes: bool,
     ) -> Iterator[SinkRig]:
         """A changefeed into the sink under test, for the suite itself."""
-        rig = SinkRig(sink_registration, uri=sink_uri, format=sink_format, options=sink_options, read_back=read_back)
+        rig = SinkRig(
+            sink_registration,
+            uri=sink_uri,
+            format=sink_format,
+            options=sink_options,
+            read_back=read_back,
+            other_processes=other_processes,
+        )
         yield rig
         rig.close_all()
 

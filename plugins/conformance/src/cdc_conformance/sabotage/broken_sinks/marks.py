@@ -1,0 +1,151 @@
+"""Mistakes around death, repetition and resolved marks."""
+
+from __future__ import annotations
+
+from cdc_conformance.reference.partitions import Line
+from cdc_conformance.reference.sink import ReferenceSink
+from cdc_core import Flushed, RetryableSinkError, RowBatch, SliceInfo, Timestamp
+
+__all__ = [
+    "AllowsEachMarkOnce",
+    "ClosesWithTheNewest",
+    "KeepsMarksForLater",
+    "KeepsRowsForLater",
+    "MarksInFront",
+    "MarksOnePartition",
+    "MarksWhenFlushed",
+    "RoundsTime",
+    "UndoesTheUnresolved",
+    "WritesEverythingAgain",
+]
+
+
+class KeepsRowsForLater(ReferenceSink):
+    """Leaves to `close` what `flush` must do."""
+
+    def flush(self) -> Flushed:
+        self.require_open()
+        self.partitions.probe()
+        self.late = [*getattr(self, "late", []), *self.buffer]
+        flushed = Flushed(messages=len(self.buffer))
+        self.forget()
+        return flushed
+
+    def close(self) -> None:
+        self.buffer = [*getattr(self, "late", []), *self.buffer]
+        if getattr(self, "late", []):
+            self.write()
+        self.late = []
+        super().close()
+
+
+class UndoesTheUnresolved(ReferenceSink):
+    """Cuts off, in a later run, whatever no resolved mark covers, as if all of it were repeated."""
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        if self.context.epoch == 1 or slice_.step > 0:
+            return
+        for topic in self.topics:
+            for partition in range(self.options.partitions):
+                self.partitions.cut(topic, partition, 0)
+
+
+class ClosesWithTheNewest(ReferenceSink):
+    """Sends in `close` what it still has at hand: the last batch."""
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.sizes: list[int] = []
+
+    def emit(self, rows: RowBatch) -> None:
+        before = len(self.buffer)
+        super().emit(rows)
+        self.sizes.append(len(self.buffer) - before)
+
+    def close(self) -> None:
+        if self.buffer and len(self.sizes) > 1:
+            self.buffer = self.buffer[-self.sizes[-1] :]
+            self.write()
+        super().close()
+
+
+class WritesEverythingAgain(ReferenceSink):
+    """Declares that it knows what it has, and does not look."""
+
+    def unwritten(self, topic: str, partition: int, lines: list[Line]) -> list[Line]:
+        del topic, partition
+        return lines
+
+
+class MarksInFront(ReferenceSink):
+    """Writes the mark where it is found fastest, at the beginning."""
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        self.require_open()
+        for topic in self.topics:
+            mark = Line(key=None, value=self.context.encoder.encode_resolved(topic, timestamp), updated=None)
+            for partition in range(self.options.partitions):
+                self.partitions.probe()
+                there = list(self.partitions.read(topic, partition))
+                self.partitions.cut(topic, partition, 0)
+                self.partitions.append(topic, partition, [mark, *there])
+
+
+class MarksOnePartition(ReferenceSink):
+    """Sends the mark like any message, to the partition of its key."""
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        self.require_open()
+        for topic in self.topics:
+            mark = Line(key=None, value=self.context.encoder.encode_resolved(topic, timestamp), updated=None)
+            self.partitions.append(topic, self.partition_of(None), [mark])
+
+
+class MarksWhenFlushed(ReferenceSink):
+    """Resolves what it has flushed."""
+
+    latest = Timestamp()
+
+    def emit(self, rows: RowBatch) -> None:
+        super().emit(rows)
+        self.latest = max(self.latest, rows.latest())
+
+    def flush(self) -> Flushed:
+        flushed = super().flush()
+        if flushed.messages:
+            super().emit_resolved(self.latest)
+        return flushed
+
+
+class AllowsEachMarkOnce(ReferenceSink):
+    """Names something by the timestamp, and takes the second one for a mistake."""
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        super().emit_resolved(timestamp)
+        try:
+            (self.partitions.root / f".resolved-{timestamp}").touch(exist_ok=False)
+        except FileExistsError:
+            raise RetryableSinkError(f"the mark {timestamp} is there already; give another") from None
+
+
+class RoundsTime(ReferenceSink):
+    """Has no place for the logical part of a timestamp."""
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        super().emit_resolved(Timestamp(timestamp.wall))
+
+
+class KeepsMarksForLater(ReferenceSink):
+    """Leaves marks to `close`."""
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        self.require_open()
+        self.partitions.probe()
+        self.marks = [*getattr(self, "marks", []), timestamp]
+
+    def close(self) -> None:
+        for mark in getattr(self, "marks", []):
+            super().emit_resolved(mark)
+        self.marks = []
+        super().close()

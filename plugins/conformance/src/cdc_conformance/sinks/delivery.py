@@ -1,0 +1,92 @@
+"""Which rows belong to a slice, and that none is lost on the way."""
+
+from __future__ import annotations
+
+from cdc_conformance.rows import INT8, TEXT, Change, rows, table
+from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.tables import AT, ORDERS, USERS, versions
+from cdc_core import RowBatch, Timestamp
+
+__all__ = ["Delivery"]
+
+_WIDER = table("orders", {"id": INT8, "note": TEXT, "added": INT8}, version=2)
+
+
+class Delivery:
+    """Promises about slices."""
+
+    def test_flush_counts_messages(self, rig: SinkRig) -> None:
+        """`Flushed.messages` is the number of rows since the flush before: reports and metrics are made of it."""
+        rig.start(ORDERS)
+        sink = rig.open()
+        counts = [
+            rig.write_to(sink, versions(range(3)), versions(range(3, 5))).messages,
+            rig.write_to(sink, versions(range(2), at=100), step=1).messages,
+        ]
+        assert counts == [5, 2], f"two slices of 5 and 2 rows were flushed, but flush counted {counts}"
+
+    def test_several_tables_share_a_slice(self, readable: SinkRig) -> None:
+        """Rows of several tables, mixed in one slice, arrive each at its own table's topic."""
+        rig = readable
+        items = table("items", {"id": INT8, "note": TEXT})
+        rig.start(ORDERS, USERS, items)
+        batches = [versions([key], at=key, schema=schema) for key in range(4) for schema in (ORDERS, items, USERS)]
+        rig.write(*batches)
+        missing = rig.read().missing(rig.rows(*batches))
+        assert not missing, f"each row of a slice must arrive at the topic of its table, but {missing}"
+
+    def test_a_schema_change_in_a_slice_is_followed(self, readable: SinkRig) -> None:
+        """Batches of two versions of a table in one slice arrive each with its own columns, and back again.
+
+        Nothing about columns may be kept from batch to batch without the version: look at `rows.schema` of each.
+        """
+        rig = readable
+        rig.start(ORDERS)
+        batches: list[RowBatch] = []
+        for number in range(4):
+            start = Timestamp(AT.wall + number)
+            if number % 2:
+                batches.append(rows(_WIDER, [Change({"id": number, "note": "new", "added": 7})], start=start))
+            else:
+                batches.append(rows(ORDERS, [Change({"id": number, "note": "old"})], start=start))
+        rig.write(*batches)
+        missing = rig.read().missing(rig.rows(*batches))
+        assert not missing, f"rows of two versions of a table must arrive with their own columns, but {missing}"
+
+    def test_sinks_of_one_run_do_not_disturb_each_other(self, readable: SinkRig) -> None:
+        """Two sinks of a run write two slices of a step at the same time; all rows of both arrive.
+
+        Executors do that all the time, in one process or in many. Names that two slices share, positions remembered
+        from `begin`, and truncated files lose rows here.
+        """
+        rig = readable
+        rig.start(ORDERS)
+        shares = versions(range(6)), versions(range(6, 12))
+        sinks = rig.open(), rig.open()
+        for index, (sink, share) in enumerate(zip(sinks, shares, strict=True)):
+            rig.begin(sink, share, index=index)
+        for part in range(2):
+            for sink, share in zip(sinks, shares, strict=True):
+                sink.emit(share.slice(part * 3, 3))
+        for sink in sinks:
+            sink.flush()
+        for sink in sinks:
+            rig.close(sink)
+        missing = rig.read().missing(rig.rows(*shares))
+        assert not missing, f"two sinks wrote slices of one step at the same time, and {missing}"
+
+    def test_begin_forgets_what_was_not_flushed(self, readable: SinkRig) -> None:
+        """Rows of a slice that was not flushed are none of the next slice: they are neither counted nor behind its own.
+
+        They may have become visible before `begin`, but nothing holds on to them: the engine repeats their slice.
+        """
+        rig = readable
+        rig.start(ORDERS)
+        abandoned, kept = versions([1, 2, 3]), versions([4, 5], at=100)
+        with rig.opened() as sink:
+            rig.begin(sink, abandoned)
+            sink.emit(abandoned)
+            flushed = rig.write_to(sink, kept, step=1)
+        assert flushed.messages == 2, f"a slice of 2 rows followed an abandoned one, but flush counted {flushed}"
+        missing = rig.read().missing(rig.rows(kept))
+        assert not missing, f"the slice after an abandoned one must be whole, but {missing}"

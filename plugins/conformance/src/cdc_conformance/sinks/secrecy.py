@@ -1,0 +1,78 @@
+"""Passwords are seen by nobody but the destination."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from cdc_conformance.promises import requires
+from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.tables import AT, ORDERS, versions
+from cdc_conformance.sinks.watching import failure_of
+from cdc_core import CdcError
+from cdc_core.job import Job
+
+__all__ = ["Secrecy"]
+
+_SECRET = "hunter2-Zm9vYmFy"
+
+
+class Secrecy:
+    """Promises about secrets: the password of a URI, and every option declared `secret=True`."""
+
+    def test_secrets_do_not_show_in_repr(self, rig: SinkRig) -> None:
+        """`repr` and `str` of job, sink, context and options show no secret: they end up in logs and Spark's pages."""
+        rig.watch(ORDERS)
+        for job in _jobs(rig, rig.uri):
+            with contextlib.suppress(CdcError):
+                sink = job.open_sink()
+                for thing in (job, sink, sink.context, sink.context.options):
+                    shown = f"{thing!r} {thing}"
+                    assert _SECRET not in shown, f"a secret shows in repr or str of {type(thing).__name__}: {shown}"
+
+    @requires("unreachable", "there must be something to complain of")
+    def test_secrets_do_not_show_in_errors(self, rig: SinkRig, unreachable_uri: str) -> None:
+        """What `check` and `prepare` raise at a destination that cannot be used names no secret, nor do its causes."""
+        rig.watch(ORDERS)
+        for job in _jobs(rig, unreachable_uri):
+            with contextlib.suppress(CdcError):
+                sink = job.open_sink()
+                for call in (sink.check, sink.prepare):
+                    error: BaseException | None = failure_of(call)
+                    while error is not None:
+                        assert _SECRET not in str(error), f"a secret shows in {type(error).__name__}: {error}"
+                        error = error.__cause__ or error.__context__
+                sink.close()
+
+    def test_secrets_are_not_logged(self, rig: SinkRig, caplog: pytest.LogCaptureFixture) -> None:
+        """No log record of a sink's life holds a secret, not even at DEBUG."""
+        rig.watch(ORDERS)
+        with caplog.at_level(logging.DEBUG):
+            for job in _jobs(rig, rig.uri):
+                sink = None
+                with contextlib.suppress(CdcError):
+                    sink = job.open_sink()
+                    sink.check()
+                    sink.prepare()
+                    rig.write_to(sink, versions([1]))
+                    sink.emit_resolved(AT)
+                if sink is not None:
+                    failure_of(sink.close)
+        found = [record for record in caplog.records if _SECRET in f"{record.getMessage()} {record.exc_text}"]
+        assert not found, f"a secret shows in a log record of {found[0].name}: {found[0].getMessage()}"
+
+
+def _jobs(rig: SinkRig, uri: str) -> Iterator[Job]:
+    """Yield the changefeed with a password in its URI, and with each of the sink's secret options."""
+    scheme, _, rest = uri.partition("://")
+    if "@" not in rest.partition("/")[0]:
+        with contextlib.suppress(CdcError):
+            yield rig.job(uri=f"{scheme}://someone:{_SECRET}@{rest}")
+    for field in dataclasses.fields(rig.options_class()):
+        if field.metadata.get("secret"):
+            with contextlib.suppress(CdcError):
+                yield rig.job(uri=uri, parameters={field.name: _SECRET})

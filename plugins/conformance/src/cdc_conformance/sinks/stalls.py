@@ -1,0 +1,100 @@
+"""Destinations that accept nothing for a while, without failing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc_conformance.promises import requires
+from cdc_conformance.rows import Change, rows
+from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.tables import AT, ORDERS, versions
+from cdc_conformance.sinks.watching import Background, resident_bytes
+from cdc_core import RowBatch, Timestamp
+
+__all__ = ["Stalls"]
+
+_LIMIT_S = 60.0
+_ROW_BYTES = 64 * 1024
+_BATCH_ROWS = 16
+
+
+class Stalls:
+    """Promises about waiting."""
+
+    @requires("stall", "acknowledgements must be slow")
+    def test_flush_waits_for_slow_acknowledgement(self, readable: SinkRig, disturbance: Any, watch_s: float) -> None:
+        """While the destination acknowledges nothing, `flush` does not return; afterwards all rows are there.
+
+        Or it raises, when it has waited long enough. A flush that gives up in silence after a while, or waits only
+        until rows are sent, is no barrier.
+        """
+        rig = readable
+        rig.start(ORDERS)
+        sink, batch = rig.open(), versions(range(6))
+        with disturbance.stalled():
+            flushing = Background(lambda: rig.write_to(sink, batch))
+            early = flushing.ended(within_s=watch_s) and flushing.error is None
+        assert not early, "flush returned while the destination acknowledged nothing"
+        assert flushing.ended(within_s=_LIMIT_S), f"flush still waits {_LIMIT_S:g} s after the destination went on"
+        rig.close(sink)
+        if flushing.error is None:
+            missing = rig.read().missing(rig.rows(batch))
+            assert not missing, f"flush waited for a slow destination and returned, but {missing}"
+
+    @requires("stall", "the destination must accept nothing for a while")
+    def test_memory_is_bounded_while_the_destination_stalls(
+        self, rig: SinkRig, disturbance: Any, memory_bound_bytes: int, watch_s: float
+    ) -> None:
+        """While the destination accepts nothing, `emit` waits or raises before it holds `memory_bound_bytes`.
+
+        Rows come as fast as the source can be read. A queue without an end takes the executor's memory.
+        """
+        rig.start(ORDERS)
+        sink, accepted = rig.open(), [0]
+        before = resident_bytes()
+
+        def fill() -> None:
+            rig.begin(sink)
+            while accepted[0] < 2 * memory_bound_bytes:
+                batch = _large_batch(accepted[0])
+                sink.emit(batch)
+                accepted[0] += batch.nbytes
+
+        with disturbance.stalled():
+            filling = Background(fill)
+            seen = -1
+            while accepted[0] != seen:  # until it neither ends nor comes forward
+                seen = accepted[0]
+                if filling.ended(within_s=watch_s):
+                    break
+            took, grown = accepted[0], resident_bytes() - before
+        assert filling.ended(within_s=_LIMIT_S), f"emit still waits {_LIMIT_S:g} s after the destination went on"
+        assert took < 2 * memory_bound_bytes or grown < memory_bound_bytes // 4, (
+            f"the destination accepted nothing, yet the sink took {took} bytes of rows and the process grew by {grown};"
+            f" emit must wait or raise before the sink holds {memory_bound_bytes}"
+        )
+
+    @requires("stall", "the destination must accept nothing for a while")
+    def test_close_does_not_wait_for_a_stalled_destination(
+        self, rig: SinkRig, disturbance: Any, close_limit_s: float
+    ) -> None:
+        """`close` lets go of what was not flushed and of connections within `close_limit_s`, stalled or not.
+
+        The engine closes a sink when a slice failed or a changefeed stops; a close that waits for the destination holds
+        that up. `close` promises no delivery.
+        """
+        rig.start(ORDERS)
+        sink, batch = rig.open(), versions(range(6))
+        with disturbance.stalled():
+            rig.begin(sink, batch)
+            sink.emit(batch)
+            closing = Background(sink.close)
+            prompt = closing.ended(within_s=close_limit_s)
+        closing.ended(within_s=_LIMIT_S)
+        assert prompt, f"close had not returned after {close_limit_s:g} s, while the destination accepted nothing"
+        assert closing.error is None, f"close raised {closing.error!r}"
+
+
+def _large_batch(number: int) -> RowBatch:
+    changes = [Change({"id": number + row, "note": f"{number + row:<{_ROW_BYTES}}"}) for row in range(_BATCH_ROWS)]
+    return rows(ORDERS, changes, start=Timestamp(AT.wall + number))
