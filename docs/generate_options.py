@@ -4,11 +4,13 @@
     python docs/generate_options.py --check    exit with 1 when one of them is not up to date
 
 A README has its table between the lines `<!-- options: begin -->` and `<!-- options: end -->`. Any page
-may have the table of an options class between `<!-- options MODULE:CLASS: begin -->` and `<!-- options: end -->`.
+may have the table of an options class between `<!-- options MODULE:CLASS: begin -->` and `<!-- options: end -->`, and
+that of a suite's capabilities between `<!-- capabilities MODULE:NAME: begin -->` and `<!-- capabilities: end -->`.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import tomllib
@@ -23,6 +25,7 @@ from cdc_core.plugin_host import Listing, PluginHost
 ROOT = Path(__file__).resolve().parents[1]
 _TABLE = re.compile(r"(<!-- options: begin -->\n).*?(<!-- options: end -->)", re.DOTALL)
 _NAMED_TABLE = re.compile(r"(<!-- options (\S+:\S+): begin -->\n).*?(<!-- options: end -->)", re.DOTALL)
+_CAPABILITIES = re.compile(r"(<!-- capabilities (\S+):(\S+): begin -->\n).*?(<!-- capabilities: end -->)", re.DOTALL)
 _HEAD = """\
 # Options
 
@@ -59,8 +62,9 @@ def generated(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
         text = _TABLE.sub(lambda found, body=body: found[1] + body + found[2], text)  # type: ignore[misc]
         yield readme, _NAMED_TABLE.sub(_named_table, text)
     for page in sorted((root / "docs").glob("*.md")):
-        if _NAMED_TABLE.search(text := page.read_text()):
-            yield page, _NAMED_TABLE.sub(_named_table, text)
+        text = _CAPABILITIES.sub(_capabilities, _NAMED_TABLE.sub(_named_table, page.read_text()))
+        if page.name != "options.md":
+            yield page, text
 
 
 def table(rows: Sequence[OptionDoc]) -> str:
@@ -76,6 +80,12 @@ def table(rows: Sequence[OptionDoc]) -> str:
 
 def _named_table(found: re.Match[str]) -> str:
     return found[1] + table(describe(load_class(found[2], owner=found[2]))) + found[3]
+
+
+def _capabilities(found: re.Match[str]) -> str:
+    declared = getattr(importlib.import_module(found[2]), found[3])
+    lines = [f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |" for name, meaning in declared.items()]
+    return "\n".join([f"{found[1]}| capability | what it means |", "|---|---|", *lines, found[4]])
 
 
 def main(arguments: Sequence[str]) -> int:

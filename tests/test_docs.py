@@ -9,6 +9,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,17 @@ from cdc_sink_kafka.producer_config import client_properties, producer_propertie
 from cdc_sink_template import plugin as template
 from confluent_kafka import Producer
 
-from cdc_core import Column, ColumnType, EnvelopeOptions, Kind, TableName, TableSchema, errors
+from cdc_core import (
+    Column,
+    ColumnType,
+    EnvelopeOptions,
+    Kind,
+    SinkRegistration,
+    TableName,
+    TableSchema,
+    errors,
+    hookimpl,
+)
 from cdc_core.changefeed import Changefeed
 from cdc_core.cli import cdc
 from cdc_core.interpolation import interpolate
@@ -50,6 +61,15 @@ def blocks(language: str) -> list[Any]:
         for number, text in enumerate(re.findall(rf"```{language}\n(.*?)```", document.read_text(), re.DOTALL)):
             found.append(pytest.param(text, id=f"{document.relative_to(ROOT)}-{number}"))
     return found
+
+
+class Demo:
+    """The plugin that docs/write-a-sink.md makes; what it says of its own options is tested with that page."""
+
+    @hookimpl
+    def cdc_register_sinks(self) -> Iterator[SinkRegistration]:
+        for registration in template.cdc_register_sinks():
+            yield replace(registration, name="demo", schemes=("demo",))
 
 
 class AnySecret(Mapping[str, str]):
@@ -80,7 +100,7 @@ def mentioned_files(tmp_path_factory: pytest.TempPathFactory, certificates: Cert
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_every_changefeed_in_the_documents_resolves(text: str, mentioned_files: Path) -> None:
     installed = (PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP))
-    host = PluginHost([*installed, PluginSource.of(template, name="template")])
+    host = PluginHost([*installed, PluginSource.of(template, name="template"), PluginSource.of(Demo(), name="demo")])
     for name, fields in tomllib.loads(text).get("changefeed", {}).items():
         example = {**OF_AN_EXAMPLE, **fields}
         shown = interpolate(example, place="example", directory=mentioned_files, environ=AnySecret())

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from cdc_core import Changefeed, ConfigError
 
-VARIABLES = ("TEMPLATE_SOURCE", "TEMPLATE_TABLES", "TEMPLATE_FILE")
+VARIABLES = ("TEMPLATE_SOURCE", "TEMPLATE_TABLES", "TEMPLATE_PATH")
 """URI of the database, names of tables with commas between them, path of the SQLite file."""
 
 
