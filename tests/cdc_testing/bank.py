@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psycopg
-from cdc_conformance.validators import CutValidator, OrderValidator, VersionValidator
+from cdc_conformance.validators import CutValidator, OrderValidator, State, VersionValidator, validate
 from cdc_rangefeed_postgres.demo.audit import audit
-from cdc_testing.files import validate
+from cdc_testing.decoders import KEYED, json_decoder
+from cdc_testing.files import validate_files
 from cdc_testing.kafka_reading import partitions_of, read_topics
-from cdc_testing.kafka_validation import Decode, validate_kafka
 from psycopg import errors, sql
+
+from cdc_core import Decoder
 
 __all__ = ["TABLES", "Bank", "Faithful", "assert_faithful", "assert_faithful_kafka", "open_bank"]
 
@@ -102,13 +103,14 @@ def assert_faithful(directory: Path, uri: str) -> int:
     The bank must be closed and the last resolved mark must cover all it did.
     """
     validators = (OrderValidator(), VersionValidator("accounts", "version"), CutValidator(_books))
-    rows, marks = validate(directory, validators)
+    tables = [table.partition(".")[2] for table in TABLES]
+    arrived = validate_files(directory, tables, validators)
     for validator in validators:
         assert validator.failures() == [], validator.failures()[:5]
-    assert marks > 0
-    found = audit(directory, uri, [table.partition(".")[2] for table in TABLES])
+    assert arrived.marks.total() > 0
+    found = audit(directory, uri, tables)
     assert (found.missing, found.extra, found.out_of_order) == (0, 0, 0)
-    return rows
+    return arrived.rows.total()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,7 @@ class Faithful:
 
 
 def assert_faithful_kafka(
-    bootstrap_servers: str, uri: str, *, prefix: str = "", decode: Decode | None = None, moving_keys: bool = False
+    bootstrap_servers: str, uri: str, *, prefix: str = "", decoder: Decoder | None = None, moving_keys: bool = False
 ) -> Faithful:
     """See that the topics (*prefix* before the tables' names) hold all that the bank did, and return how much.
 
@@ -136,7 +138,9 @@ def assert_faithful_kafka(
     partitions = [(topic.removeprefix(prefix), number) for topic, number in partitions_of(bootstrap_servers, topics)]
     cut = CutValidator(_books, endpoints=partitions, every_timestamp=True)
     validators = (OrderValidator(moving_keys=moving_keys), VersionValidator("accounts", "version"), cut)
-    arrived = validate_kafka(read_topics(bootstrap_servers, topics), validators, prefix=prefix, decode=decode)
+    messages = (message.stored for message in read_topics(bootstrap_servers, topics))
+    schemas = dict.fromkeys(tables, KEYED)
+    arrived = validate(messages, decoder or json_decoder(), schemas, validators, prefix=prefix)
     failures = [failure for validator in validators for failure in validator.failures()]
     assert not failures, f"{len(failures)} failures, such as: {'; '.join(failures[:5])}"
     unmarked = [place for place in partitions if arrived.marks[place] == 0]
@@ -152,7 +156,7 @@ def assert_faithful_kafka(
     return Faithful(rows=arrived.rows.total(), marks=arrived.marks.total(), cuts=cut.cuts, partitions=len(partitions))
 
 
-def _books(state: Mapping[str, Mapping[tuple[Any, ...], Mapping[str, Any]]]) -> str | None:
+def _books(state: State) -> str | None:
     total = sum(row["balance"] for table in ("accounts", "closed") for row in state.get(table, {}).values())
     return None if total == TOTAL else f"the books say {total}, not {TOTAL}"
 

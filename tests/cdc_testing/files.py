@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from cdc_conformance.validators import SeenMark, SeenRow, Validator
-from cdc_sink_cloudstorage.names import DataFile, ResolvedFile, parse_name
+from cdc_conformance.validators import Arrived, Validator, validate
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_sink_cloudstorage.names import ResolvedFile, parse_name
+from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.reader import CloudStorageReader
+from cdc_testing.decoders import KEYED, json_decoder
 
-from cdc_core import Timestamp
+from cdc_core import SinkContext, Timestamp
 
-__all__ = ["last_resolved", "paths_in_order", "rows_in", "validate"]
+__all__ = ["last_resolved", "paths_in_order", "validate_files"]
 
 
 def paths_in_order(directory: Path) -> list[Path]:
@@ -21,32 +24,18 @@ def paths_in_order(directory: Path) -> list[Path]:
     return sorted(found, key=lambda path: str(path.relative_to(directory)))
 
 
-def rows_in(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open() as lines:
-        yield from map(json.loads, lines)
-
-
-def validate(directory: Path, validators: Iterable[Validator]) -> tuple[int, int]:
-    """Feed all files to *validators* and return how many rows and resolved marks there were."""
-    rows = marks = 0
-    for path in paths_in_order(directory):
-        name = parse_name(str(path))
-        if isinstance(name, ResolvedFile):
-            marks += 1
-            for validator in validators:
-                validator.note_resolved(SeenMark(resolved=name.timestamp))
-        elif isinstance(name, DataFile):
-            for row in rows_in(path):
-                rows += 1
-                seen = SeenRow(
-                    topic=name.topic,
-                    key=tuple(row["key"]),
-                    after=row["after"],
-                    updated=Timestamp.parse(row["updated"]),
-                )
-                for validator in validators:
-                    validator.note_row(seen)
-    return rows, marks
+def validate_files(directory: Path, topics: Iterable[str], validators: Iterable[Validator]) -> Arrived:
+    """Feed all files of JSON to *validators* and return how many rows and resolved marks there were."""
+    decoder = json_decoder(output="files")
+    context = SinkContext(
+        changefeed="test",
+        epoch=1,
+        uri=f"file://{directory}",
+        options=CloudStorageOptions(),
+        encoder=JsonEncoder(decoder.context),
+    )
+    with closing(CloudStorageReader(context)) as reader:
+        return validate(reader.read(), decoder, dict.fromkeys(topics, KEYED), validators)
 
 
 def last_resolved(directory: Path) -> Timestamp:

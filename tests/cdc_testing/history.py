@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from cdc_conformance.validators import Commit, Row, SeenRow
 from cdc_sink_cloudstorage.names import DataFile, parse_name
 from cdc_testing.files import paths_in_order
 from psycopg import sql
 
 from cdc_core import Timestamp
 
-__all__ = ["HistoryValidator", "arrivals", "record", "recorded"]
+__all__ = ["arrivals", "commits", "record", "recorded"]
 
 _SETTINGS = "SET timezone = 'UTC' SET datestyle = 'ISO' SET extra_float_digits = 1 SET bytea_output = 'hex'"
 _RECORD = f"""
@@ -43,64 +43,6 @@ ORDER BY seq
 """
 
 
-@dataclass
-class HistoryValidator:
-    """Of each key exactly the versions that it had arrive, in their order, each with the one before it.
-
-    `history` holds the versions of each key, None where the row was deleted. Those of *scanned* keys begin with what
-    the table held at the start: it arrives too, unless its successor was read first. A version may arrive once more as
-    a scanned row, without the one before it. Feed first arrivals only, not repeats.
-    """
-
-    history: Mapping[str, Sequence[str | None]]
-    scanned: frozenset[str] = frozenset()
-    diff: bool = True
-    _places: dict[str, set[int]] = field(default_factory=dict)
-    _failures: list[str] = field(default_factory=list)
-
-    def note_row(self, key: str, before: str | None, after: str | None) -> None:
-        """Take one row; *before* and *after* are versions as `history` has them."""
-        versions = self.history.get(key, ())
-        places = self._places.get(key)
-        if places is None:
-            possible = {0, 1} if key in self.scanned else {0}
-            scanned = key in self.scanned and before is None
-            found = {
-                place
-                for place in possible
-                if place < len(versions)
-                and versions[place] == after
-                and (self._precedes(versions, place, before) or (place == 0 and scanned))
-            }
-        else:
-            found = {
-                place + 1
-                for place in places
-                if place + 1 < len(versions)
-                and versions[place + 1] == after
-                and self._precedes(versions, place + 1, before)
-            }
-            if before is None and after is not None:
-                found |= {place for place in places if versions[place] == after}
-        if found:
-            self._places[key] = found
-        else:
-            self._failures.append(f"key {key}: {after} after {before} is not what comes next in {list(versions)}")
-
-    def failures(self) -> list[str]:
-        """Return what was wrong; call it when everything has arrived."""
-        late = [
-            f"key {key}: the last of {len(versions)} versions never arrived: {versions[-1]}"
-            for key, versions in self.history.items()
-            if len(versions) - 1 not in self._places.get(key, ())
-            and not (versions == [None] and key not in self._places)
-        ]
-        return self._failures + late
-
-    def _precedes(self, versions: Sequence[str | None], place: int, before: str | None) -> bool:
-        return not self.diff or before == (versions[place - 1] if place else None)
-
-
 def record(connection: psycopg.Connection[Any], table: str) -> None:
     """Record the versions of *table*, whose key is `id`, from its present rows on."""
     connection.execute(_RECORD)
@@ -121,10 +63,21 @@ def recorded(connection: psycopg.Connection[Any]) -> dict[str, list[str | None]]
     return dict(versions)
 
 
-def arrivals(
-    directory: Path, connection: psycopg.Connection[Any], table: str
-) -> list[tuple[str, Timestamp, str | None, str | None]]:
-    """Return the first arrivals in the files below *directory* as (key, updated, before, after), in order.
+def commits(table: str, versions: Mapping[str, Sequence[str | None]], present: Collection[str]) -> list[Commit]:
+    """Return `recorded` *versions* as commits of *table*, of which the first made the keys that were *present*.
+
+    Only the commits of each key are in their order. A transaction that inserts a key and deletes it again may leave
+    a delete of what was not there.
+    """
+    first = [(table, (key,), _row(rows[0] if key in present else None)) for key, rows in versions.items()]
+    return [
+        first,
+        *([(table, (key,), _row(row))] for key, rows in versions.items() for row in rows[int(key in present) :]),
+    ]
+
+
+def arrivals(directory: Path, connection: psycopg.Connection[Any], table: str) -> list[SeenRow]:
+    """Return the first arrivals in the files below *directory*, in order, with texts as `recorded` has them.
 
     The server turns `before` and `after` into rows of *table* again, and those into text as `record` did.
     """
@@ -148,7 +101,14 @@ def arrivals(
     name = sql.Identifier(table).as_string(connection)
     before, after = (version.format(image, name) for image in ("before", "after"))
     found = connection.execute(f"SELECT key::jsonb::text, updated, {before}, {after} FROM arrived ORDER BY n")
-    return [(key, Timestamp.parse(updated), before, after) for key, updated, before, after in found]
+    return [
+        SeenRow(topic=table, key=(key,), updated=Timestamp.parse(updated), before=_row(before), after=_row(after))
+        for key, updated, before, after in found
+    ]
+
+
+def _row(version: str | None) -> Row | None:
+    return None if version is None else {"row": version}
 
 
 def _set(connection: psycopg.Connection[Any]) -> None:

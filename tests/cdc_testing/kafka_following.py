@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from cdc_conformance.validators import SeenMark, SeenRow, events
+from cdc_testing.decoders import KEYED, json_decoder
 from cdc_testing.kafka_reading import consumer, copied
-from cdc_testing.kafka_validation import Decode, decode_json
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-from cdc_core import Timestamp
+from cdc_core import Decoder, Timestamp
 
 __all__ = ["Follower"]
 
@@ -31,14 +32,15 @@ class Follower:
         bootstrap_servers: str,
         topics: Iterable[str],
         *,
-        decode: Decode = decode_json,
+        decoder: Decoder | None = None,
         settings: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
         self.rows = self.repeats = self.marks = 0
         self.resolved: dict[Place, Timestamp] = {}
         self.places: set[Place] = set()
         self._topics = tuple(topics)
-        self._decode = decode
+        self._decoder = decoder or json_decoder()
+        self._schemas = dict.fromkeys(self._topics, KEYED)
         self._cut = Timestamp()
         self._seen: set[tuple[str, tuple[Any, ...], Timestamp]] = set()
         self._context = consumer(
@@ -58,20 +60,10 @@ class Follower:
         """Take what is there by now, or wait a moment, and return how many rows have come."""
         if not self.resolved and not self._look_for_partitions():
             return 0
-        for message in self._client.consume(20_000, timeout=0.05):
-            if message.error() is not None:
-                continue  # the client itself goes on when there is a broker again
-            found = copied(message)
-            event = self._decode(found)
-            if isinstance(event, Timestamp):
-                self.marks += 1
-                self.resolved[found.place] = max(self.resolved[found.place], event)
-                continue
-            identity = (found.topic, event.key, event.updated)
-            self.rows += 1
-            self.places.add(found.place)
-            self.repeats += identity in self._seen
-            self._seen.add(identity)
+        # the client itself goes on after an error, when there is a broker again
+        read = [copied(message) for message in self._client.consume(20_000, timeout=0.05) if message.error() is None]
+        for event in events((message.stored for message in read), self._decoder, self._schemas):
+            self._note(event)
         return self.rows
 
     def cut(self) -> Timestamp:
@@ -80,6 +72,20 @@ class Follower:
         if min(self.resolved.values(), default=Timestamp()) > self._cut and self._look_for_partitions():
             self._cut = max(self._cut, min(self.resolved.values()))
         return self._cut
+
+    def _note(self, event: SeenRow | SeenMark) -> None:
+        assert event.topic is not None
+        assert event.partition is not None
+        place = (event.topic, event.partition)
+        if isinstance(event, SeenMark):
+            self.marks += 1
+            self.resolved[place] = max(self.resolved[place], event.resolved)
+            return
+        identity = (event.topic, event.key, event.updated)
+        self.rows += 1
+        self.places.add(place)
+        self.repeats += identity in self._seen
+        self._seen.add(identity)
 
     def _look_for_partitions(self) -> bool:
         """Read also what is new. Return whether all topics are there, and a broker to ask."""

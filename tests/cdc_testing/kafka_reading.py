@@ -15,6 +15,8 @@ from confluent_kafka import Consumer
 from confluent_kafka import Message as ClientMessage
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from cdc_core import StoredMessage
+
 __all__ = [
     "Message",
     "add_partitions",
@@ -46,6 +48,11 @@ class Message:
     def place(self) -> tuple[str, int]:
         """Topic and partition."""
         return self.topic, self.partition
+
+    @property
+    def stored(self) -> StoredMessage:
+        """What a sink's reader gives of it."""
+        return StoredMessage(topic=self.topic, partition=self.partition, key=self.key, value=self.value)
 
 
 def read_topics(

@@ -8,9 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_conformance.validators import OrderValidator
-from cdc_testing.files import last_resolved, validate
-from cdc_testing.history import HistoryValidator, arrivals, record, recorded
+from cdc_conformance.validators import BeforeAfterValidator, CompletenessValidator, OrderValidator
+from cdc_testing.files import last_resolved, validate_files
+from cdc_testing.history import arrivals, commits, record, recorded
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from cdc_testing.runs import Feed
@@ -98,9 +98,12 @@ def test_every_version_of_every_type_arrives_with_the_one_before_it(
                 change(connection, chance)
             feed.once(kept_spark)
         order = OrderValidator()
-        validate(feed.files, [order])
+        validate_files(feed.files, ["t"], [order])
         assert order.failures() == []
-        history = HistoryValidator(recorded(connection), scanned)
-        for key, _, before, after in arrivals(feed.files, connection, "t"):
-            history.note_row(key, before, after)
-        assert history.failures() == []
+        complete = CompletenessValidator(commits("t", recorded(connection), scanned), started=1)
+        images = BeforeAfterValidator()
+        for row in arrivals(feed.files, connection, "t"):
+            complete.note_row(row)
+            images.note_row(row)
+        assert complete.failures() == []
+        assert images.failures() == []

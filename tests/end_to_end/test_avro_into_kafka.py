@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cdc_testing.avro_decoding import avro_decoder
 from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
 from cdc_testing.counts import Counts
+from cdc_testing.decoders import avro_decoder
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed, eventually
@@ -39,7 +39,7 @@ def test_the_books_balance_at_every_cut_that_a_consumer_makes(
             enough = bank.transactions + 300
             eventually("more transactions", lambda: bank.transactions >= enough)
         feed.once(kept_spark)
-    with avro_decoder(schema_registry.url) as decode:
-        found = assert_faithful_kafka(kafka_broker.bootstrap_servers, database, prefix=topic_prefix, decode=decode)
+    with avro_decoder(schema_registry.url) as decoder:
+        found = assert_faithful_kafka(kafka_broker.bootstrap_servers, database, prefix=topic_prefix, decoder=decoder)
     assert found.cuts > 100, "one for each transaction after the scan"
     counts(rows=found.rows, marks=found.marks, cuts=found.cuts)

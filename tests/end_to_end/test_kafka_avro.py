@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cdc_testing.avro_decoding import avro_decoder
 from cdc_testing.counts import Counts
+from cdc_testing.decoders import avro_decoder
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_following import Follower
 from cdc_testing.kafka_reading import Message, read_topics
@@ -44,9 +44,9 @@ def test_consumers_read_on_when_columns_are_added_widened_and_dropped(
     with (
         psycopg.connect(database, autocommit=True) as connection,
         SchemaRegistryClient({"url": schema_registry.url}) as registry,
-        avro_decoder(schema_registry.url) as decode,
+        avro_decoder(schema_registry.url) as decoder,
         Feed(tmp_path, database, ["items"], sink=sink, options=options, format_="avro") as feed,
-        Follower(kafka_broker.bootstrap_servers, [topic], decode=decode) as follower,
+        Follower(kafka_broker.bootstrap_servers, [topic], decoder=decoder) as follower,
     ):
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text, n int)")
         connection.execute("INSERT INTO items VALUES (1, 'one', 1)")

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import psycopg
 import pytest
-from cdc_conformance.validators import OrderValidator, VersionValidator
+from cdc_conformance.validators import OrderValidator, VersionValidator, validate
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_sink_kafka.demo.servers import KafkaBroker, KafkaCluster, admin_client
 from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
 from cdc_testing.counts import Counts
+from cdc_testing.decoders import KEYED, json_decoder
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.kafka_following import Follower
 from cdc_testing.kafka_reading import read_topics
-from cdc_testing.kafka_validation import DecodedRow, decode_json, validate_kafka
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import Sql, clock, writing
 from cdc_testing.runs import Feed
@@ -151,19 +151,17 @@ def test_nothing_is_lost_or_out_of_order_while_leaders_move(ordeal: Ordeal, coun
 
 def test_a_hot_key_keeps_its_order_and_every_version_while_its_leader_moves(ordeal: Ordeal, counts: Counts) -> None:
     order, versions = OrderValidator(), VersionValidator("hot", "version")
-    messages = read_topics(ordeal.bootstrap_servers, ["hot"])
-    arrived = validate_kafka(messages, [order, versions])
+    messages = (message.stored for message in read_topics(ordeal.bootstrap_servers, ["hot"]))
+    arrived = validate(messages, json_decoder(), {"hot": KEYED}, [order, versions])
     assert order.failures() == []
     assert versions.failures() == []
     with psycopg.connect(ordeal.uri) as connection:
         row = connection.execute("SELECT version FROM hot").fetchone()
-    events = [event for event in map(decode_json, messages) if isinstance(event, DecodedRow)]
-    newest = max(event.after["version"] for event in events if event.after)
-    assert row == (newest,)
+    assert row == (versions.newest,)
     counts(
         leaders_killed=KILLS,
         times_refused=KILLS * REFUSALS,
-        versions=newest,
+        versions=versions.newest,
         rows=arrived.rows.total(),
         marks=arrived.marks.total(),
     )

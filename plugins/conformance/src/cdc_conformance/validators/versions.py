@@ -30,6 +30,11 @@ class VersionValidator:
     def note_resolved(self, mark: SeenMark) -> None:
         pass
 
+    @property
+    def newest(self) -> int:
+        """The greatest version that arrived, of any key; 0 when there is none."""
+        return max((version for versions in self._versions.values() for version in versions), default=0)
+
     def failures(self) -> list[str]:
         found = []
         for key, versions in self._versions.items():
