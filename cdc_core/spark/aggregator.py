@@ -12,7 +12,7 @@ from cdc_core.rangefeed import Mark, Rangefeed, Slice, Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.spark.config import MaskedError
-from cdc_core.spark.packing import BEGIN, END, FAILED, note, pack, unpack
+from cdc_core.spark.packing import BEGIN, END, FAILED, IDLE, note, pack, unpack
 from cdc_core.spark.reports import SliceReport, mark_from_json, mark_to_json
 from cdc_core.timestamp import Timestamp
 
@@ -59,8 +59,8 @@ def read_slice(
     yield note(END, {"slices": slices, "end": end, "marks": [mark_to_json(mark) for mark in marks]})
 
 
-def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
-    """Emit a slice's rows, flush, and return the report.
+def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
+    """Emit a slice's rows, flush, and return the report; None where there was no slice.
 
     A reader that dies makes *batches* end as if all were well. Therefore nothing is flushed before the slice's `end`
     row was seen; without it the slice is abandoned. Raises: ReaderDiedError then; MaskedError when the reader says that
@@ -81,6 +81,8 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
             sink.begin(info)
         elif kind == END:
             end = value
+        elif kind == IDLE:
+            return None
         elif kind == FAILED:
             raise MaskedError(value["error"])
     if info is None or end is None:

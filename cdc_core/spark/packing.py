@@ -1,6 +1,7 @@
 """The packed layout: how slices travel through Spark as rows that the JVM never looks into.
 
 A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end` (`failed` where reading it failed).
+Where there is no slice at all one row says so, `idle`: a reader that died would look the same without it.
 Each is an Arrow record batch of a single row, because the JVM merges and splits record batches by their number of rows
 (with `maxRecordsPerBatch=1` it passes each on as it is).
 """
@@ -15,9 +16,9 @@ import pyarrow as pa
 
 from cdc_core.rows import RowBatch
 
-__all__ = ["BEGIN", "END", "FAILED", "ROWS", "SPARK_SCHEMA", "TARGET_BYTES", "note", "pack", "unpack"]
+__all__ = ["BEGIN", "END", "FAILED", "IDLE", "ROWS", "SPARK_SCHEMA", "TARGET_BYTES", "note", "pack", "unpack"]
 
-BEGIN, ROWS, END, FAILED = "begin", "rows", "end", "failed"
+BEGIN, ROWS, END, FAILED, IDLE = "begin", "rows", "end", "failed", "idle"
 SPARK_SCHEMA = "kind STRING, table STRING, version INT, payload BINARY"
 TARGET_BYTES = 4 * 1024 * 1024
 """Row batches of more than twice this are cut, so that no Spark row is larger than what the JVM's heap is sized for."""

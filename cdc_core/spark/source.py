@@ -22,7 +22,7 @@ from cdc_core.spark.aggregator import read_slice
 from cdc_core.spark.config import MaskedError, RunConfig
 from cdc_core.spark.control import StopFlag
 from cdc_core.spark.kept import Kept
-from cdc_core.spark.packing import BEGIN, END, FAILED, SPARK_SCHEMA, note
+from cdc_core.spark.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["RangefeedSource"]
@@ -33,7 +33,7 @@ _kept: Kept[Rangefeed] = Kept()
 
 
 class SlicePartition(InputPartition):
-    """One slice of a step, on its way to an executor."""
+    """One slice of a step, on its way to an executor; None where there is nothing to do."""
 
     def __init__(self, slice_: Slice | None, info: SliceInfo, *, slices: int, end: Token) -> None:
         super().__init__(info.index)
@@ -79,11 +79,17 @@ class RangefeedReader(DataSourceStreamReader):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         with self._config.guarded():
-            return [] if start == end else self._plan().partitions(start, end)
+            if start == end:
+                # The first batch of a query runs even when there is nothing to do, and without a partition the writer
+                # would be given what a reader that died leaves.
+                return [SlicePartition(None, SliceInfo(step=0, index=0, lower=Timestamp()), slices=0, end={})]
+            return self._plan().partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        assert partition.slice_ is not None
+        if partition.slice_ is None:
+            yield note(IDLE, {})
+            return
         config = self._config
         try:
             with config.guarded(), config.at_work(), _kept.use(config.key, self._open) as rangefeed:

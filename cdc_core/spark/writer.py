@@ -31,11 +31,12 @@ class ReportMessage(WriterCommitMessage):
     """What became of a slice, on its way to the coordinator: its report, or the text of a MaskedError.
 
     A failure that were raised would be one task attempt of several, repeated at once; told here it is the step's, and
-    the driver waits as long as the error asks for. A warm-up has neither.
+    the driver waits as long as the error asks for. Neither where the batch was `idle`, nor in a warm-up.
     """
 
     report: SliceReport | None = None
     failure: str | None = None
+    idle: bool = False
 
 
 class ChangefeedSink(DataSource):
@@ -65,7 +66,8 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 return ReportMessage()
         try:
             with config.guarded(), config.at_work(), _sinks.use(config.key, config.job.open_sink) as sink:
-                return ReportMessage(report=write_slice(sink, iterator))
+                report = write_slice(sink, iterator)
+                return ReportMessage(report=report, idle=report is None)
         except ReaderDiedError:
             raise
         except MaskedError as error:
@@ -76,6 +78,8 @@ class SinkWriter(DataSourceStreamArrowWriter):
             return
         with self._config.guarded():
             told = [message for message in messages if isinstance(message, ReportMessage)]
+            if messages and len(told) == len(messages) and all(message.idle for message in told):
+                return
             failures = [message.failure for message in told if message.failure is not None]
             if failures:
                 raise MaskedError(joined_failures(failures))

@@ -100,7 +100,8 @@ def test_an_idle_source_plans_no_step(script: Script, store: ProgressStore) -> N
     save(store, 10)
     last = {"step": 3, "token": {"n": 11}}
     assert reader.latestOffset(last, LIMIT) == last
-    assert reader.partitions(last, last) == []
+    [partition] = reader.partitions(last, last)
+    assert [batch["kind"].to_pylist() for batch in reader.read(partition)] == [["idle"]]
 
 
 def test_a_rangefeed_without_slices_is_named(script: Script, store: ProgressStore) -> None:

@@ -18,7 +18,7 @@ from cdc_core.spark.aggregator import ReaderDiedError, read_slice
 from cdc_core.spark.config import MaskedError, RunConfig
 from cdc_core.spark.control import is_idle
 from cdc_core.spark.kept import Kept
-from cdc_core.spark.packing import BEGIN, END, note
+from cdc_core.spark.packing import BEGIN, END, IDLE, note
 from cdc_core.spark.writer import ReportMessage, SinkWriter
 
 
@@ -143,6 +143,15 @@ def test_messages_that_know_nothing_save_nothing(messages: list[None], config: R
         SinkWriter(config).commit(list(messages), 0)
     assert isinstance(from_wire(str(raised.value)), ContractError)
     assert saved(store) == 0
+
+
+def test_a_batch_in_which_there_was_nothing_to_do_saves_nothing_and_fails_nothing(
+    config: RunConfig, script: Script, store: ProgressStore
+) -> None:
+    message = SinkWriter(config).write(iter([note(IDLE, {})]))
+    SinkWriter(config).commit([message], 0)
+    assert saved(store) == 0
+    assert not Journal(script.directory).of("rows")
 
 
 def test_abort_undoes_nothing(config: RunConfig, script: Script) -> None:
