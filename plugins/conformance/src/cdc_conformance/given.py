@@ -118,7 +118,7 @@ class Given:
     def _check_uri(self, registration: Registration, flag: str) -> None:
         if not isinstance(registration, SinkRegistration | RangefeedRegistration):
             if self.uri:
-                raise ConfigError(f"a {self.kind} has no URI; leave {flag}uri out")
+                raise ConfigError(f"an {self.kind} has no URI; leave {flag}uri out")
             return
         schemes = registration.schemes
         if not self.uri:

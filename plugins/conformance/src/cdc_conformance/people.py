@@ -29,9 +29,7 @@ def failure_lines(outcome: Outcome, *, again: str = "") -> Iterator[str]:
         yield from textwrap.indent(outcome.contract, "    ").splitlines()
     yield "  what was seen:" if outcome.outcome == "failed" else "  it could not be asked for:"
     for line in outcome.reason.splitlines():
-        yield from textwrap.wrap(
-            line, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False, drop_whitespace=False
-        ) or [""]
+        yield from _wrapped(line)
     if again:
         yield f"  again: {again}"
 
@@ -44,6 +42,20 @@ def summary_lines(report: Report) -> Iterator[str]:
     yield ", ".join(f"{name} {version}" for name, version in versions().items())
     if report.deselected:
         yield f"{report.deselected} promises were not chosen to run; this proves only the others"
+
+
+def _wrapped(line: str) -> list[str]:
+    """Return *line* in lines that a terminal holds; those of a traceback stay as they are."""
+    if line.startswith(" ") or not line:
+        return [f"    {line}".rstrip()]
+    return textwrap.wrap(
+        line,
+        _WIDTH,
+        initial_indent="    ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _counted(report: Report, proof: Proof) -> str:

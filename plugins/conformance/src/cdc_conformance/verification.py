@@ -147,7 +147,7 @@ class Verification:
         where = self._shown(given.uri)
         if given.kind == "rangefeed":
             return f"rangefeed '{given.name}': creates, changes and drops tables of its own at {where}"
-        return f"sink '{given.name}': writes to {where}, each promise with a word of its own for {UNIQUE}, and leaves"
+        return f"sink '{given.name}': writes to {where}, with a new word for {UNIQUE} each time, and leaves that there"
 
     def _again(self, outcome: Outcome) -> str:
         given = self._given

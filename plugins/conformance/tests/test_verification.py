@@ -1,0 +1,248 @@
+"""`cdc verify` and `pytest --pyargs cdc_conformance`: an installed plugin is proved without a line of test code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cdc_conformance.promises import words
+from cdc_testing.distributions import install
+
+from cdc_core.cli import main
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = """
+import dataclasses
+from cdc_conformance.reference.sink import REFERENCE_SINK, ReferenceSink
+from cdc_core import hookimpl
+
+SHELF = dataclasses.replace(REFERENCE_SINK, name="{name}", schemes=("{name}",))
+
+class SinkThatForgets(ReferenceSink):
+    def close(self):
+        raise OSError(f"cannot close {{self.context.uri}} with {{self.options.password}}")
+
+class SinkThatHangs(ReferenceSink):
+    def topic(self, table):
+        import threading
+        threading.Event().wait()
+
+@hookimpl
+def cdc_register_sinks():
+    yield SHELF
+    for cls in (SinkThatForgets, SinkThatHangs):
+        short = cls.__name__.removeprefix("SinkThat").lower()
+        name = f"{name}-{{short}}"
+        yield dataclasses.replace(SHELF, name=name, schemes=(name,), target=f"{{__name__}}:{{cls.__name__}}")
+"""
+QUICK = "closing_twice or topic_connects"
+"""Two promises that cost little."""
+
+Verify = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of a sink that a stranger's distribution has installed; `-forgets` and `-hangs` are broken ones."""
+    word = re.sub(r"\W|_", "", tmp_path.name)[-40:].lower()
+    name = f"shelf-{word}"
+    install(tmp_path / "site", f"acme-{word}", "3.1", module=f"cdc_t_{word}", source=PLUGIN.format(name=name))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    return name
+
+
+@pytest.fixture
+def verify(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Verify:
+    """Return a function that runs `cdc verify` here and returns exit status, output and errors."""
+
+    def run(kind: str, name: str, *arguments: str) -> tuple[int, str, str]:
+        if kind == "sink" and "--uri" not in arguments:
+            arguments = ("--uri", f"{name}://{tmp_path}/{{unique}}", *arguments)
+        status = main(["verify", kind, name, *arguments])
+        return status, *capfd.readouterr()
+
+    return run
+
+
+def test_a_strangers_sink_is_proved_without_a_test(verify: Verify, shelf: str, tmp_path: Path) -> None:
+    status, shown, errors = verify("sink", shelf, "-k", QUICK)
+    assert (status, errors) == (0, "")
+    lines = shown.splitlines()
+    assert lines[0] == (
+        f"sink '{shelf}': writes to {shelf}://{tmp_path}/{{unique}}, with a new word for {{unique}} each time, "
+        "and leaves that there"
+    )
+    assert "  PASS   closing twice is harmless" in lines
+    assert re.fullmatch(rf"sink '{shelf}' of acme-\w+ 3\.1: 2 kept", lines[-4])
+    assert re.fullmatch(r"\d+ promises were not chosen to run; this proves only the others", lines[-1])
+
+
+def test_a_broken_promise_shows_its_contract_and_what_was_seen(verify: Verify, shelf: str, tmp_path: Path) -> None:
+    name = f"{shelf}-forgets"
+    status, shown, _ = verify("sink", name, "-k", QUICK, "--option", "password=sesame", "--option", "partitions=2")
+    assert status == 1
+    assert "FAIL   closing twice is harmless\n" in shown
+    _, _, failure = shown.partition("\nFAIL  closing twice is harmless  (test_closing_twice_is_harmless)\n")
+    contract, _, seen = failure.partition("  what was seen:\n")
+    assert contract.startswith("  the promise:\n    ")
+    one_line = " ".join(seen.split())
+    assert re.match(rf"OSError: cannot close {name}://{tmp_path}/v[0-9a-f]{{12}} with \*\*\* ", one_line)
+    assert "_pytest" not in seen.replace(str(tmp_path), "")
+    assert (
+        f"  again: cdc verify sink {name} --uri '{name}://{tmp_path}/{{unique}}' --option 'password=***' "
+        "--option partitions=2 -k test_closing_twice_is_harmless\n"
+    ) in seen
+    assert "sesame" not in shown
+
+
+def test_a_promise_that_takes_too_long_fails(verify: Verify, shelf: str) -> None:
+    status, shown, _ = verify("sink", f"{shelf}-hangs", "-k", QUICK, "--timeout", "0.3")
+    assert status == 1
+    assert "'topic connects to nothing' did not end within 0.3 s; the last line below is where it waited" in " ".join(
+        shown.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"name": "shelv"}, "there is no sink 'shelv'; "),
+        (
+            {"uri": "{root}/x"},
+            "each promise needs a place of its own: put {unique} into the URI or into an option",
+        ),
+        ({"uri": "file:///x/{unique}"}, "takes URIs that begin with '"),
+        ({"uri": "{scheme}://u:p/w@h/{unique}"}, "the password in the URI must be percent-encoded"),
+        ({"option": "patient=3"}, "does not know option 'patient'; did you mean 'patience'?"),
+        ({"option": "partitions=0"}, "option 'partitions' must be at least 1"),
+        ({"option": "partitions"}, "'partitions' is no option with a value; write it as name=value"),
+        ({"capability": "stal"}, "no sink has the capability 'stal'; did you mean 'stall'?"),
+        ({"format": "jsn"}, "there is no encoder 'jsn'; did you mean 'json'?"),
+        ({"-k": "nothing_of_that_name"}, "no promise of a sink matches -k nothing_of_that_name"),
+        ({"report": "no/such/directory/x.json"}, "--report: there is no directory "),
+        ({"uri": "{scheme}:///dev/null/{unique}"}, "/dev/null/"),
+    ],
+    ids=[
+        "name",
+        "unique",
+        "scheme",
+        "password",
+        "option",
+        "value",
+        "no-value",
+        "capability",
+        "format",
+        "nothing",
+        "report",
+        "place",
+    ],
+)
+def test_what_must_be_changed_is_said_in_one_line(
+    verify: Verify, shelf: str, tmp_path: Path, change: dict[str, str], complaint: str
+) -> None:
+    given = {"name": shelf, "uri": "{root}/{unique}", **change}
+    uri = given.pop("uri").replace("{root}", f"{shelf}://{tmp_path}").replace("{scheme}", shelf)
+    name = given.pop("name")
+    arguments = [word for flag, text in given.items() for word in (flag if flag == "-k" else f"--{flag}", text)]
+    status, shown, errors = verify("sink", name, "--uri", uri, *arguments)
+    assert status == 2
+    assert complaint in errors
+    assert len(errors.splitlines()) == 1
+    assert shown == ""
+
+
+def test_an_encoder_is_proved_anywhere(verify: Verify) -> None:
+    status, shown, _ = verify("encoder", "json", "-k", "secrets")
+    assert status == 0
+    assert shown.startswith("encoder 'json': nothing is written anywhere\n")
+
+
+def test_the_report_can_be_a_file_or_standard_output(verify: Verify, shelf: str, tmp_path: Path) -> None:
+    secret = ("--option", "password=sesame")
+    status, shown, errors = verify("sink", f"{shelf}-forgets", "-k", QUICK, "--report", "-", *secret)
+    found = json.loads(shown)
+    assert status == 1
+    assert "closing twice is harmless" in errors
+    (suite,) = found["suites"]
+    assert (suite["kind"], suite["name"], suite["distribution"]["version"]) == ("sink", f"{shelf}-forgets", "3.1")
+    reasons = {promise["name"]: promise["reason"] for promise in suite["promises"]}
+    assert "with ***" in reasons["test_closing_twice_is_harmless"]
+    assert "sesame" not in shown + errors
+    report = tmp_path / "promises.json"
+    status, shown, _ = verify("sink", f"{shelf}-forgets", "-k", QUICK, "--report", str(report), *secret)
+    assert shown.endswith(f"written to {report}\n")
+    assert json.loads(report.read_text())["counts"] == found["counts"]
+
+
+def test_the_working_directory_neither_matters_nor_changes(
+    verify: Verify, shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\npython_functions = nothing\n")
+    (here / "conftest.py").write_text("raise RuntimeError('nobody asked for this')\n")
+    (here / "json.py").write_text("raise RuntimeError('nor for that')\n")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option-either")
+    monkeypatch.setenv("PYTEST_PLUGINS", "no_such_plugin")
+    status, shown, _ = verify("sink", shelf, "-k", QUICK)
+    assert status == 0, shown
+    assert sorted(path.name for path in here.iterdir()) == ["conftest.py", "json.py", "pytest.ini"]
+    assert os.environ["PYTEST_ADDOPTS"] == "--no-such-option-either"
+
+
+def test_pytest_itself_proves_the_same(
+    pytester: pytest.Pytester, shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        "--noconftest",
+        "--pyargs",
+        "cdc_conformance",
+    ]
+    uri = f"{shelf}://{tmp_path}/{{unique}}"
+    of_all = ["--cdc-report", str(tmp_path / "promises.json"), "-k", QUICK]
+    done = subprocess.run(
+        [*command, "--cdc-sink", shelf, "--cdc-uri", uri, "--cdc-option", "partitions=2", *of_all],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=pytester.path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"installed\.py::TestShelf\w*::test_closing_twice_is_harmless PASSED", done.stdout)
+    assert re.search(rf"^sink '{shelf}' of acme-\w+ 3\.1: 2 kept$", done.stdout, re.MULTILINE)
+    assert json.loads((tmp_path / "promises.json").read_text())["counts"]["passed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--pyargs", "cdc_conformance"], "say what is to be proved, such as --cdc-sink NAME --cdc-uri URI"),
+        (["--cdc-sink", "cloudstorage"], "say where: --cdc-uri 'file://…/{unique}'"),
+        (["--cdc-sink", "a", "--cdc-encoder", "b"], "--cdc-sink and --cdc-encoder do not go together; keep one of"),
+        (["--cdc-encoder", "json", "--cdc-uri", "x://"], "an encoder has no URI; leave --cdc-uri out"),
+        (["--cdc-sink", "cloudstorage", "--cdc-uri", "file:///x"], "--cdc-uri 'file:///x/{unique}'"),
+    ],
+)
+def test_pytest_says_what_is_missing(pytester: pytest.Pytester, arguments: list[str], complaint: str) -> None:
+    result = pytester.runpytest_inprocess(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert complaint in result.stderr.str()
+
+
+def test_every_promise_reads_as_words() -> None:
+    assert words("test_flush_is_a_barrier") == "flush is a barrier"
