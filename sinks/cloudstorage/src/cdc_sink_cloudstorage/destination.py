@@ -11,8 +11,9 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from cdc_core.errors import ConfigError
+from cdc_core.masking import masked_uri
 from cdc_sink_cloudstorage.local import LocalStore
-from cdc_sink_cloudstorage.remote import FsspecStore
+from cdc_sink_cloudstorage.remote import PUT_IS_ATOMIC, FsspecStore
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.temporaries import Temporaries
 
@@ -67,6 +68,11 @@ def _remote_place(uri: str, parts: SplitResult) -> _Place:
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
     if not parts.netloc:
         raise ConfigError(f"sink URI '{shown}' names no bucket or host: write {parts.scheme}://name/path")
+    if parts.password is not None and protocol in PUT_IS_ATOMIC:
+        raise ConfigError(
+            f"sink URI '{shown}' is written with a password, which would become part of the bucket's name: leave it out,"
+            " the credentials come from the environment"
+        )
     try:
         fsspec.get_filesystem_class(protocol)
     except ImportError:
@@ -85,14 +91,14 @@ def _remote_place(uri: str, parts: SplitResult) -> _Place:
 
 
 def _local_path(uri: str, parts: SplitResult) -> str:
-    path = unquote(parts.path)
+    path, shown = unquote(parts.path), masked_uri(uri)
     if not uri.startswith("file://") or parts.netloc not in ("", "localhost") or not path.startswith("/"):
         raise ConfigError(
-            f"sink URI '{uri}' has no absolute path: write file:///absolute/directory, with three slashes"
+            f"sink URI '{shown}' has no absolute path: write file:///absolute/directory, with three slashes"
         )
     if parts.query or parts.fragment or "\0" in path:
-        raise ConfigError(f"sink URI '{uri}' has '?', '#' or NUL in its path: write '?' as %3F and '#' as %23")
+        raise ConfigError(f"sink URI '{shown}' has '?', '#' or NUL in its path: write '?' as %3F and '#' as %23")
     path = os.path.normpath(path)
     if path.strip("/") == "":
-        raise ConfigError(f"sink URI '{uri}' names no directory: write file:///absolute/directory")
+        raise ConfigError(f"sink URI '{shown}' names no directory: write file:///absolute/directory")
     return path

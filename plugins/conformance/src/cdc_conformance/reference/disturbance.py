@@ -22,6 +22,7 @@ class DirectoryDisturbance:
     @contextmanager
     def broken(self) -> Iterator[None]:
         """The directory is gone, and comes back with the same contents in other files, as from a backup."""
+        self._root.mkdir(parents=True, exist_ok=True)
         self._root.rename(self._away)
         self._root.touch()
         try:

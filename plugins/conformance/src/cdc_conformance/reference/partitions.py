@@ -37,7 +37,7 @@ class Line:
 
 
 class Partitions:
-    """The directory. Raises, everywhere but in `read`: RetryableSinkError when it cannot be reached."""
+    """The directory. Raises, everywhere: RetryableSinkError when it cannot be reached."""
 
     def __init__(self, root: Path, *, count: int, patience_s: float) -> None:
         self.root = root
@@ -97,10 +97,11 @@ class Partitions:
 
     def read(self, topic: str, partition: int) -> Iterator[Line]:
         """Yield the lines of a partition that are whole."""
-        try:
-            body = self.path(topic, partition).read_bytes()
-        except FileNotFoundError:
-            return
+        with self._reaching():
+            try:
+                body = self.path(topic, partition).read_bytes()
+            except FileNotFoundError:
+                return
         for text in body.split(b"\n")[:-1]:
             fields = json.loads(text)
             yield Line(key=_bytes(fields["key"]), value=_bytes(fields["value"]), updated=fields["updated"])

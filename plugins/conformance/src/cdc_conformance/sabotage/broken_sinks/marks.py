@@ -54,14 +54,20 @@ class UndoesTheUnresolved(ReferenceSink):
 class ClosesWithTheNewest(ReferenceSink):
     """Sends in `close` what it still has at hand: the last batch."""
 
+    sizes: list[int]
+
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
-        self.sizes: list[int] = []
+        self.sizes = []
 
     def emit(self, rows: RowBatch) -> None:
         before = len(self.buffer)
         super().emit(rows)
         self.sizes.append(len(self.buffer) - before)
+
+    def flush(self) -> Flushed:
+        self.sizes = []
+        return super().flush()
 
     def close(self) -> None:
         if self.buffer and len(self.sizes) > 1:

@@ -1,0 +1,64 @@
+"""The cloud-storage sink keeps the promises of a sink, as files of lines, as compressed Avro, and in memory."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_conformance import SinkConformance
+from cdc_conformance.reference.disturbance import DirectoryDisturbance
+from fsspec.implementations.memory import MemoryFileSystem
+
+
+class TestLines(SinkConformance):
+    """Lines of JSON in a directory."""
+
+    sink = "cloudstorage"
+
+    @pytest.fixture
+    def sink_uri(self, root: Path) -> str:
+        return f"file://{root}"
+
+    @pytest.fixture
+    def capabilities(self) -> Collection[str]:
+        return {"disturbance", "unreachable"}
+
+    @pytest.fixture
+    def unreachable_uri(self, tmp_path: Path) -> str:
+        (tmp_path / "file").touch()
+        return f"file://{tmp_path}/file/out"
+
+    @pytest.fixture
+    def disturbance(self, root: Path) -> DirectoryDisturbance:
+        return DirectoryDisturbance(root)
+
+
+class TestCompressedAvro(TestLines):
+    """Object container files, of which each flush and each schema version gives one, compressed."""
+
+    @pytest.fixture
+    def sink_format(self) -> str:
+        return "avro"
+
+    @pytest.fixture
+    def sink_options(self) -> Mapping[str, Any]:
+        return {"compression": "zstd", "partition_format": "flat", "file_size": "4KB"}
+
+
+class TestMemory(SinkConformance):
+    """An object store, as far as one process can have it."""
+
+    sink = "cloudstorage"
+
+    @pytest.fixture
+    def sink_uri(self) -> Iterator[str]:
+        yield f"memory://bucket/{secrets.token_hex(4)}"
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.pseudo_dirs[:] = [""]
+
+    @pytest.fixture
+    def other_processes(self) -> bool:
+        return False
