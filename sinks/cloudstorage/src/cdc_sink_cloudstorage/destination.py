@@ -70,8 +70,8 @@ def _remote_place(uri: str, parts: SplitResult) -> _Place:
         raise ConfigError(f"sink URI '{shown}' names no bucket or host: write {parts.scheme}://name/path")
     if parts.password is not None and protocol in PUT_IS_ATOMIC:
         raise ConfigError(
-            f"sink URI '{shown}' is written with a password, which would become part of the bucket's name: leave it out,"
-            " the credentials come from the environment"
+            f"sink URI '{shown}' has a password, which would become part of the bucket's name: leave it out, the"
+            " credentials come from the environment"
         )
     try:
         fsspec.get_filesystem_class(protocol)
