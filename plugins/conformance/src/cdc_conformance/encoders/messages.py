@@ -14,7 +14,7 @@ _ORDERS = table("orders", {"id": INT8, "note": TEXT, "city": TEXT})
 
 
 class Messages:
-    """Needs no decoder."""
+    """Seen in the bytes alone, without a decoder."""
 
     def test_every_envelope_that_is_registered_can_be_written(self, rig: EncoderRig, topic: str) -> None:
         """Each of the registration's envelopes and outputs opens, passes `check` and encodes a plain table.

@@ -32,7 +32,7 @@ class Resources:
 
         When this fails, look for what is copied once for each row.
         """
-        batch = _large(500, width=4000)
+        batch = _large(300, width=4000)
         most = _MULTIPLE * batch.nbytes + _SLACK_BYTES
         for form in _one_of_each(rig):
             encoder = rig.encoder(form)

@@ -20,13 +20,7 @@ _COLUMN, _KEY = "peculiar", 47_110_815
 
 
 class Values:
-    """Needs the registration's decoder."""
-
-    @pytest.fixture(autouse=True)
-    def _decoder(self, request: pytest.FixtureRequest) -> None:
-        rig = request.getfixturevalue("rig") if "rig" in request.fixturenames else None
-        if rig is not None and not rig.registration.decoder:
-            pytest.skip(f"encoder '{rig.registration.name}' registers no decoder, which this promise is read with")
+    """Read back with the registration's decoder."""
 
     def test_numbers_come_back_exactly(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
         """Integers of 64 bits, floats to the last bit, NaN, infinities and long decimals are what they were.

@@ -1,0 +1,39 @@
+"""The Avro encoder keeps every promise of an encoder, as files and as messages with a real schema registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from cdc_conformance.encoders import EncoderConformance
+from cdc_testing.kafka_fixtures import Registry
+
+
+class TestAvro(EncoderConformance):
+    encoder = "avro"
+
+    @pytest.fixture
+    def capabilities(self) -> frozenset[str]:
+        return frozenset({"json_null"})
+
+    @pytest.fixture
+    def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:
+        return {"confluent_schema_registry": schema_registry.url}
+
+    @pytest.fixture
+    def topic(self, topic_prefix: str) -> str:
+        return topic_prefix
+
+
+class TestAvroWithEveryOption(TestAvro):
+    @pytest.fixture
+    def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:
+        return {
+            "confluent_schema_registry": schema_registry.url,
+            "avro_schema_prefix": "shop.",
+            "avro_enum": "enum",
+            "avro_arrays": "json",
+            "avro_special_values": "string",
+            "avro_codec": "zstandard",
+        }

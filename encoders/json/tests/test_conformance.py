@@ -1,0 +1,42 @@
+"""The JSON encoder keeps every promise of an encoder, with a schema registry too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from cdc_conformance.encoders import EncoderConformance
+from cdc_testing.kafka_fixtures import Registry
+
+
+class TestJson(EncoderConformance):
+    encoder = "json"
+
+
+class TestJsonWithJsonNulls(EncoderConformance):
+    encoder = "json"
+
+    @pytest.fixture
+    def capabilities(self) -> frozenset[str]:
+        return frozenset({"json_null"})
+
+    @pytest.fixture
+    def encoder_options(self) -> Mapping[str, Any]:
+        return {"encode_json_value_null_as_object": True}
+
+
+class TestJsonWithRegistry(EncoderConformance):
+    encoder = "json"
+
+    @pytest.fixture
+    def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:
+        return {"confluent_schema_registry": schema_registry.url}
+
+    @pytest.fixture
+    def outputs(self) -> frozenset[str]:
+        return frozenset({"messages"})
+
+    @pytest.fixture
+    def topic(self, topic_prefix: str) -> str:
+        return topic_prefix

@@ -1,0 +1,71 @@
+"""Mistakes with keys, and with new versions of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_conformance.reference.encoder import ReferenceEncoder
+from cdc_core import EncoderContext, MessageBatch, Op, RowBatch
+
+__all__ = [
+    "FoldsKeys",
+    "MarksKeysWithTheVersion",
+    "RemembersTheFirstVersion",
+    "SortsKeyColumns",
+    "SpacesTheKeysOfDeletes",
+]
+
+
+class SpacesTheKeysOfDeletes(ReferenceEncoder):
+    """Writes the keys of deletes with another JSON library, which puts a blank behind each comma."""
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        batch = super().encode(rows, topic=topic)
+        ops = rows.column("op").to_pylist()
+        keys = [
+            json.dumps(json.loads(key)).encode() if op == Op.DELETE else key
+            for key, op in zip(batch.key.to_pylist(), ops, strict=True)
+        ]
+        return dataclasses.replace(batch, key=pa.array(keys, pa.large_binary()))
+
+
+class FoldsKeys(ReferenceEncoder):
+    """Writes texts of keys in small letters, so that they are found whatever the case."""
+
+    def key(self, rows: RowBatch, index: int) -> list[Any]:
+        return [value.lower() if isinstance(value, str) else value for value in super().key(rows, index)]
+
+
+class SortsKeyColumns(ReferenceEncoder):
+    """Puts the columns of the key in alphabetical order, as object keys are."""
+
+    def key(self, rows: RowBatch, index: int) -> list[Any]:
+        by_name = dict(zip(rows.schema.primary_key, super().key(rows, index), strict=True))
+        return [by_name[name] for name in sorted(by_name)]
+
+
+class MarksKeysWithTheVersion(ReferenceEncoder):
+    """Marks keys with the version of the whole table, here by blanks, as the id of a schema of all columns would."""
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        batch = super().encode(rows, topic=topic)
+        keys = [key + b" " * rows.schema.version for key in batch.key.to_pylist()]
+        return dataclasses.replace(batch, key=pa.array(keys, pa.large_binary()))
+
+
+class RemembersTheFirstVersion(ReferenceEncoder):
+    """Works out the columns of a table once, when it meets the table first."""
+
+    def __init__(self, context: EncoderContext) -> None:
+        super().__init__(context)
+        self.columns: dict[str, list[str]] = {}
+
+    def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
+        own = [column.name for column in rows.schema.columns]
+        known = self.columns.setdefault(rows.schema.name.full, own)
+        image = super().image(rows, index, name)
+        return None if image is None else {column: image[column] for column in known if column in image}
