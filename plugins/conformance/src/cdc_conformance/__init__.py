@@ -10,13 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cdc_conformance.encoders import EncoderConformance
     from cdc_conformance.promises import Conformance, requires
+    from cdc_conformance.rangefeeds import RangefeedConformance
     from cdc_conformance.sinks import SinkConformance
 
-__all__ = ["Conformance", "SinkConformance", "requires"]
+__all__ = ["Conformance", "EncoderConformance", "RangefeedConformance", "SinkConformance", "requires"]
 
 _HOMES = {
     "Conformance": "cdc_conformance.promises",
+    "EncoderConformance": "cdc_conformance.encoders",
+    "RangefeedConformance": "cdc_conformance.rangefeeds",
     "SinkConformance": "cdc_conformance.sinks",
     "requires": "cdc_conformance.promises",
 }
