@@ -43,6 +43,8 @@ class Bug:
     put: Callable[[Patch], None]
     sources: tuple[str, ...] = ("simulated", "postgres")
     sinks: tuple[str, ...] = ("file", "kafka")
+    faults: tuple[str, ...] = ()
+    """Points of `nemesis_faults` of which it needs one."""
 
 
 _installed = ""
@@ -99,7 +101,7 @@ class _Reading:
 
 
 def _report_before_flush(patch: Patch) -> None:
-    def write_slice(sink: Any, batches: Iterable[pa.RecordBatch]) -> SliceReport:
+    def write_slice(sink: Any, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
         late: Any = _LateFlush(sink)
         return honest_write(late, batches)
 
@@ -202,7 +204,7 @@ def _unfinished_slice_counts(patch: Patch) -> None:
             kind, value = _note(batch)
             yield note(BEGIN, {**value, "slices": slices, "end": end}) if kind == BEGIN else batch
 
-    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
+    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
         return honest_write(sink, finished(batches))
 
     def finished(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -221,7 +223,7 @@ def _unfinished_slice_counts(patch: Patch) -> None:
 
 
 def _resolved_before_flush(patch: Patch) -> None:
-    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport:
+    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
         def told() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 kind, value = _note(batch)
@@ -304,10 +306,18 @@ BUGS = {
         mistake="a resolved mark is emitted while rows below it are on their way", put=_resolved_before_flush
     ),
     "release-before-save": Bug(
-        mistake="the source may forget what progress does not cover yet", put=_release_before_save
+        mistake="the source may forget what progress does not cover yet", put=_release_before_save, faults=("save",)
     ),
-    "retry-reorders": Bug(mistake="a repeated slice has its rows in another order", put=_retry_reorders),
-    "retry-skips": Bug(mistake="a repeated slice goes on behind what was read, not delivered", put=_retry_skips),
+    "retry-reorders": Bug(
+        mistake="a repeated slice has its rows in another order",
+        put=_retry_reorders,
+        faults=("read-late", "emit", "flush", "flushed"),
+    ),
+    "retry-skips": Bug(
+        mistake="a repeated slice goes on behind what was read, not delivered",
+        put=_retry_skips,
+        faults=("read-late", "emit", "flush"),
+    ),
     "only-the-newest": Bug(
         mistake="of several versions of a row in a batch only the last goes on", put=_only_the_newest
     ),
@@ -315,12 +325,17 @@ BUGS = {
         mistake="progress is saved although a slice of the step failed",
         put=_saved_without_all_slices,
         sources=("simulated",),
+        faults=("read", "read-late", "emit", "flush"),
     ),
     "unfinished-slice-counts": Bug(
-        mistake="a slice whose reader died in the middle is taken for complete", put=_unfinished_slice_counts
+        mistake="a slice whose reader died in the middle is taken for complete",
+        put=_unfinished_slice_counts,
+        faults=("read", "read-late"),
     ),
     "starts-at-the-planned-end": Bug(
-        mistake="after a crash a run begins where the broken step was to end", put=_starts_at_the_planned_end
+        mistake="after a crash a run begins where the broken step was to end",
+        put=_starts_at_the_planned_end,
+        faults=("read", "read-late", "emit", "flush", "planned", "save"),
     ),
     "whole-table-for-one-range": Bug(
         mistake="the mark of one range moves the frontier of the whole table",

@@ -25,6 +25,7 @@ __all__ = [
     "copied",
     "create_topic",
     "delete_topic",
+    "delete_topics",
     "partitions_of",
     "read_topics",
 ]
@@ -126,6 +127,14 @@ def delete_topic(bootstrap_servers: str, topic: str) -> None:
     with admin_client(bootstrap_servers) as admin:
         admin.delete_topics([topic], operation_timeout=30)[topic].result(_LIMIT_S)
         _await(lambda: topic not in admin.list_topics(timeout=10).topics, f"topic {topic} is still there")
+
+
+def delete_topics(bootstrap_servers: str, prefix: str) -> None:
+    """Delete every topic whose name begins with *prefix*; they may be there for a moment yet."""
+    with admin_client(bootstrap_servers) as admin:
+        topics = [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(prefix)]
+        for future in admin.delete_topics(topics).values() if topics else ():
+            future.result(_LIMIT_S)
 
 
 def _await_partitions(bootstrap_servers: str, topic: str, count: int) -> None:

@@ -33,6 +33,7 @@ from cdc_core.progress import ProgressStore
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.sink import Sink
 from cdc_core.spark.config import RunConfig
+from cdc_core.spark.session import is_alive
 from cdc_core.spark.source import Offset, RangefeedReader, RangefeedSource
 from cdc_core.spark.writer import ChangefeedSink, SinkWriter
 
@@ -66,7 +67,7 @@ def nemesis_spark(spark: KeptSpark, *, bug: str) -> Iterator[None]:
             return session
 
         def as_before() -> None:
-            for session in sessions:
+            for session in filter(is_alive, sessions):
                 session.dataSource.register(RangefeedSource)
                 session.dataSource.register(ChangefeedSink)
 

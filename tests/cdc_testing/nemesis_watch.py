@@ -38,6 +38,7 @@ class Watch:
     def __init__(self, job: Job, host: PluginHost, *, prefix: str, exact: bool) -> None:
         self._job = job
         self._exact = exact
+        self._prefix = prefix
         self._started = 0
         with closing(job.open_sink()) as sink:
             topics = {name.table: sink.topic(name).removeprefix(prefix) for name in job.table_names}
@@ -65,7 +66,10 @@ class Watch:
 
     def _validators(self, all_arrived: bool) -> Sequence[Validator]:
         envelope, commits = self._job.envelope(), self.ledger.commits
-        endpoints = list(self._reader.endpoints())
+        endpoints = [
+            (topic if topic is None else topic.removeprefix(self._prefix), partition)
+            for topic, partition in self._reader.endpoints()
+        ]
         as_of = self._as_of if self._exact else None
         found: list[Validator] = [
             OrderValidator(),

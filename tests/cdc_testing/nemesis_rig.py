@@ -1,0 +1,95 @@
+"""Where nemesis runs take place: one warm Spark, and servers that are started when the first run needs them."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.engine_bugs import BUGS
+from cdc_testing.fixtures import fresh_database
+from cdc_testing.kafka_fixtures import Kafka
+from cdc_testing.kafka_reading import delete_topics
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.nemesis import Outcome, run_script
+from cdc_testing.nemesis_database import NemesisDatabase, PostgresNemesis, SimulatedNemesis
+from cdc_testing.nemesis_events import Fault
+from cdc_testing.nemesis_script import Script, script_of
+
+__all__ = ["PLACES", "NemesisRig", "Place", "command", "scripts_for"]
+
+Place = tuple[str, str]
+"""A source and a sink."""
+
+PLACES: Sequence[Place] = (
+    ("simulated", "file"),
+    ("postgres", "kafka"),
+    ("simulated", "kafka"),
+    ("postgres", "file"),
+)
+
+
+@dataclass
+class NemesisRig:
+    """Plays scripts, one after another. What a run leaves is in *directory* only when it failed."""
+
+    directory: Path
+    spark: KeptSpark
+    postgres: Callable[[], EmbeddedPostgres]
+    """Returns the running server, the same one each time."""
+    kafka: Callable[[], Kafka]
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def play(self, script: Script, *, bug: str = "") -> Outcome:
+        """Return what came of *script* with the engine's *bug*. In the main thread."""
+        name = f"{next(self._numbers)}-{script.source}-{script.sink}-seed{script.seed}{bug and '-'}{bug}"
+        directory = self.directory / name
+        shutil.rmtree(directory, ignore_errors=True)
+        prefix = f"n{secrets.token_hex(4)}_" if script.sink == "kafka" else ""
+        with self._database(script, directory) as database:
+            sink = f"file://{directory / 'files'}"
+            if script.sink == "kafka":
+                sink = f"kafka://{self.kafka().bootstrap_servers}"
+            outcome = run_script(
+                script, database, sink=sink, directory=directory / "run", spark=self.spark, bug=bug, topic_prefix=prefix
+            )
+        if script.sink == "kafka":
+            delete_topics(self.kafka().bootstrap_servers, prefix)
+        if not outcome.failures:
+            shutil.rmtree(directory)
+        return outcome
+
+    @contextmanager
+    def _database(self, script: Script, directory: Path) -> Iterator[NemesisDatabase]:
+        if script.source == "simulated":
+            yield SimulatedNemesis(directory / "database", seed=script.seed)
+            return
+        with ExitStack() as stack:
+            yield PostgresNemesis(stack.enter_context(fresh_database(self.postgres())))
+
+
+def scripts_for(bug: str, places: Sequence[Place], *, first: int) -> Iterator[Script]:
+    """Yield the scripts from seed *first* on that could show *bug*: those with a fault that it needs, if any."""
+    wanted = BUGS[bug]
+    fit = [place for place in places if place[0] in wanted.sources and place[1] in wanted.sinks]
+    for seed in itertools.count(first):
+        for source, sink in fit:
+            script = script_of(seed, source=source, sink=sink)
+            there = {event.point for event in script.events if isinstance(event, Fault)}
+            if not wanted.faults or there & set(wanted.faults):
+                yield script
+        if not fit:
+            return
+
+
+def command(script: Script, bug: str = "") -> str:
+    """Return what to type to play *script* again."""
+    return (
+        f"python tests/nemesis/run.py --seed {script.seed} --seeds 1 --source {script.source} --sink {script.sink}"
+        f"{bug and ' --bug '}{bug}"
+    )
