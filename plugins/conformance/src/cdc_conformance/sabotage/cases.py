@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_conformance.promises import promises_of, suite_of
+from cdc_core.errors import PluginLoadError
 from cdc_core.loading import load_class
 from cdc_core.registrations import Registration
 
@@ -60,7 +61,10 @@ class Kind:
         registration = self.saboteurs.get(case.promise)
         if registration is None:
             return ("-", "") if case.promise else (getattr(self.suite, self.name).target.partition(":")[2], "")
-        cls = load_class(registration.target, owner=f"saboteur of {case.promise}")
+        try:
+            cls = load_class(registration.target, owner=f"saboteur of {case.promise}")
+        except PluginLoadError as error:
+            return registration.target.partition(":")[2], str(error)
         paragraph = (cls.__doc__ or "").strip().partition("\n\n")[0]
         return cls.__name__, " ".join(paragraph.split())
 
