@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def run(source: str, file: Path) -> None:
-    variables = {"SHELF_SOURCE": source, "SHELF_TABLES": "public.book,public.empty", "SHELF_PATH": str(file)}
+    variables = {"SHELF_SOURCE": source, "SHELF_TABLES": "public.book,public.empty", "SHELF_SINK": f"shelf://{file}"}
     command = [str(Path(sys.executable).with_name("cdc")), "run", "shelf", "--once", "--state", str(file.parent)]
     subprocess.run(command, env={**os.environ, **variables}, check=True)
 

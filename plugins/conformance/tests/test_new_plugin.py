@@ -40,9 +40,9 @@ def test_it_holds_what_is_committed_of_the_template_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("name", "package", "cls", "variable"),
     [
-        ("shelf", "cdc_sink_shelf", "ShelfSink", "SHELF_PATH"),
-        ("redis-stream", "cdc_sink_redis_stream", "RedisStreamSink", "REDIS_STREAM_PATH"),
-        ("s3-archive2", "cdc_sink_s3_archive2", "S3Archive2Sink", "S3_ARCHIVE2_PATH"),
+        ("shelf", "cdc_sink_shelf", "ShelfSink", "SHELF_SINK"),
+        ("redis-stream", "cdc_sink_redis_stream", "RedisStreamSink", "REDIS_STREAM_SINK"),
+        ("s3-archive2", "cdc_sink_s3_archive2", "S3Archive2Sink", "S3_ARCHIVE2_SINK"),
     ],
 )
 def test_every_form_of_the_name_is_in_its_place(here: Path, name: str, package: str, cls: str, variable: str) -> None:
