@@ -183,11 +183,15 @@ def test_a_message_too_large_by_its_headers_names_table_key_and_size(
 
 
 def test_keys_and_headers_fill_the_buffer_too(
-    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], rows: Callable[..., RowBatch]
+    own_broker: KafkaBroker,
+    sink_of: Callable[..., KafkaSink],
+    rows: Callable[..., RowBatch],
+    first_slice: SliceInfo,
 ) -> None:
     options = {"buffer_size": "1MB", "extra_headers": {"h": "x" * 1000}, "flush_timeout": "2s"}
     sink = sink_of(own_broker.bootstrap_servers, options)
     sink.prepare()
+    sink.begin(first_slice)
     sink.emit(rows([1]))
     sink.flush()
     batch = rows(range(500))

@@ -51,6 +51,7 @@ class KafkaSink(Sink):
         self._headers: Headers | None = None
         self._messages = 0
         self._bytes = 0
+        self._begun = False
         self._closed = False
 
     def topic(self, table: TableName) -> str:
@@ -76,12 +77,15 @@ class KafkaSink(Sink):
     def begin(self, slice_: SliceInfo) -> None:  # noqa: ARG002 (messages do not name their slice)
         """Give up what was not flushed."""
         self._require_open()
+        self._begun = True
         if self._messages:
             self._drop()
 
     def emit(self, rows: RowBatch) -> None:
         """Queue *rows*. Waits while the queue is full."""
         self._require_open()
+        if not self._begun:
+            raise TerminalSinkError("the Kafka sink was given rows before begin")
         if len(rows) == 0:
             return
         if self._outbox is None or self._sizes is None or self._headers is None:
