@@ -14,7 +14,7 @@ class TestJson(EncoderConformance):
     encoder = "json"
 
 
-class TestJsonWithJsonNulls(EncoderConformance):
+class TestJsonWithEveryOption(EncoderConformance):
     encoder = "json"
 
     @pytest.fixture
@@ -22,20 +22,12 @@ class TestJsonWithJsonNulls(EncoderConformance):
         return frozenset({"json_null"})
 
     @pytest.fixture
-    def encoder_options(self) -> Mapping[str, Any]:
-        return {"encode_json_value_null_as_object": True}
-
-
-class TestJsonWithRegistry(EncoderConformance):
-    encoder = "json"
-
-    @pytest.fixture
     def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:
-        return {"confluent_schema_registry": schema_registry.url}
+        return {"confluent_schema_registry": schema_registry.url, "encode_json_value_null_as_object": True}
 
     @pytest.fixture
     def outputs(self) -> frozenset[str]:
-        return frozenset({"messages"})
+        return frozenset({"messages"})  # files have no place for the ids of schemas
 
     @pytest.fixture
     def topic(self, topic_prefix: str) -> str:

@@ -71,6 +71,18 @@ class Form:
         return f"envelope '{self.name}'{' with ' if self.flags else ''}{', '.join(self.flags)}, as {self.output}"
 
 
+class _Known:
+    """What is the same for all promises: the host, which forms are accepted, and their jobs."""
+
+    def __init__(self, registration: EncoderRegistration) -> None:
+        self.host = PluginHost([PluginSource.of(_plugin(registration), name="under-test")])
+        self.forms: dict[tuple[str, ...], list[Form]] = {}
+        self.jobs: dict[Form, Job] = {}
+
+
+_known: dict[tuple[EncoderRegistration, str, tuple[str, ...]], _Known] = {}
+
+
 class EncoderRig:
     """Builds everything through `cdc_core.resolve`, so options are really parsed; connects to nothing by itself."""
 
@@ -80,9 +92,11 @@ class EncoderRig:
         self.registration = registration
         self.options = dict(options)
         self.outputs = tuple(output for output in ("messages", "files") if output in set(outputs))
-        self._host = PluginHost([PluginSource.of(_plugin(registration), name="under-test")])
-        self._forms: dict[tuple[str, ...], list[Form]] = {}
-        self._jobs: dict[Form, Job] = {}
+        key = registration, repr(sorted(self.options.items())), self.outputs
+        known = _known.get(key)
+        if known is None:
+            known = _known[key] = _Known(registration)
+        self._host, self._forms, self._jobs = known.host, known.forms, known.jobs
 
     def form(self, output: str, envelope: str = "wrapped", **flags: bool) -> Form:
         """Return what a job makes of this: some outputs and options switch more on."""
