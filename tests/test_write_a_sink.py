@@ -20,7 +20,7 @@ from cdc_conformance.sinks import rig
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 
-from cdc_core import Changefeed, ConfigError, EncoderContext, EnvelopeOptions, Sink, SinkRegistration
+from cdc_core import Changefeed, ConfigError, EncoderContext, EnvelopeOptions, Sink, SinkContext, SinkRegistration
 from cdc_core.options import parse_options
 
 PAGE = (Path(__file__).parents[1] / "docs" / "write-a-sink.md").read_text()
@@ -85,6 +85,12 @@ def test_every_field_of_a_registration_is_explained() -> None:
     section = PAGE.partition("## Registration")[2].partition("\n## ")[0]
     explained = {name for cell in re.findall(r"^\| (`.*?) \|", section, re.M) for name in re.findall(r"`(\w+)`", cell)}
     assert explained == {field.name for field in dataclasses.fields(SinkRegistration)}
+
+
+def test_all_that_a_sink_knows_is_explained() -> None:
+    section = PAGE.partition("What a sink knows")[2].partition("\n## ")[0]
+    explained = set(re.findall(r"^\| `(\w+)` \|", section, re.M))
+    assert explained == {field.name for field in dataclasses.fields(SinkContext)}
 
 
 def test_every_method_of_a_sink_is_explained() -> None:
