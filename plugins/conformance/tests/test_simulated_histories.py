@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cdc_conformance.simulated import SimulatedDatabase
+from cdc_conformance.simulated import SimulatedDatabase, Snapshot
 from cdc_conformance.simulated.follower import Follower
 from cdc_conformance.simulated.keys import key_of
 from cdc_conformance.simulated.scan import point
@@ -52,35 +52,52 @@ IDS = st.integers(0, 5)
 NODES = st.integers(1, 3)
 NAMES = st.sampled_from(["a", "b", "c"])
 VALUES = st.integers(0, 9)
-MS = st.sampled_from([0.0, 50.0, 400.0, 2_000.0])
-STEPS: st.SearchStrategy[Step | Marker] = st.one_of(
-    st.builds(lambda table, id_, n, node: Put(table, id_, n=n, node=node), TABLES, IDS, VALUES, st.none() | NODES),
-    st.builds(Delete, TABLES, IDS),
-    st.builds(Begin, NAMES, st.none() | NODES),
-    st.builds(lambda name, table, id_, n: Write(name, table, id_, n=n), NAMES, TABLES, IDS, VALUES),
-    st.builds(lambda name, table, id_, n: Write(name, table, id_, n=n), NAMES, TABLES, IDS, VALUES),
-    st.builds(Remove, NAMES, TABLES, IDS),
-    st.builds(Commit, NAMES, st.booleans()),
-    st.builds(Commit, NAMES, st.booleans()),
-    st.one_of(st.builds(Rollback, NAMES), st.builds(Abort, NAMES), st.builds(Push, NAMES), st.builds(Read)),
-    st.builds(Tick, st.integers(1, 6)),
-    st.builds(Tick, st.integers(1, 6)),
-    st.one_of(
-        st.builds(Split, TABLES, IDS), st.builds(Merge, TABLES, IDS), st.builds(TransferLease, TABLES, IDS, NODES)
+MS = st.sampled_from([0.0, 50.0, 300.0])
+Items = list[Step | Marker]
+
+
+def written(name: str, table: str, id_: int, n: int) -> Items:
+    return [Write(name, table, id_, n=n)]
+
+
+def begun(name: str, node: int | None, table: str, id_: int, n: int) -> Items:
+    return [Begin(name, node), *written(name, table, id_, n)]
+
+
+def alone(items: st.SearchStrategy[Any]) -> st.SearchStrategy[Items]:
+    return items.map(lambda item: [item])
+
+
+RESTARTS: st.SearchStrategy[Items] = st.just([Restart(node) for node in (1, 2, 3)])
+PARTS: st.SearchStrategy[Items] = st.one_of(
+    alone(
+        st.builds(lambda table, id_, n, node: Put(table, id_, n=n, node=node), TABLES, IDS, VALUES, st.none() | NODES)
     ),
-    st.one_of(st.builds(SetLag, TABLES, IDS, MS), st.builds(SetSkew, NODES, MS)),
-    st.one_of(st.builds(Crash, NODES), st.builds(Restart, NODES)),
-    st.one_of(
-        st.builds(AddColumn, TABLES, st.sampled_from(["x", "y"])), st.builds(DropColumn, TABLES, st.sampled_from(["x"]))
+    alone(st.builds(Delete, TABLES, IDS, st.none() | NODES)),
+    st.builds(begun, NAMES, st.none() | NODES, TABLES, IDS, VALUES),
+    st.builds(written, NAMES, TABLES, IDS, VALUES),
+    alone(st.builds(Remove, NAMES, TABLES, IDS)),
+    alone(st.builds(Commit, NAMES, st.booleans())),
+    alone(st.one_of(*(st.builds(end, NAMES) for end in (Rollback, Abort, Push)), st.builds(Read))),
+    st.builds(lambda times: [Tick(times), PAUSE], st.integers(1, 8)),
+    st.builds(lambda times: [Tick(times), PAUSE], st.integers(1, 8)),
+    alone(st.one_of(st.builds(Split, TABLES, IDS), st.builds(Merge, TABLES, IDS))),
+    alone(st.builds(TransferLease, TABLES, IDS, NODES)),
+    alone(st.one_of(st.builds(SetLag, TABLES, IDS, MS), st.builds(SetSkew, NODES, MS))),
+    st.one_of(alone(st.builds(Crash, NODES)), RESTARTS, RESTARTS),
+    alone(
+        st.one_of(
+            st.builds(AddColumn, TABLES, st.sampled_from(["x", "y"])),
+            st.builds(DropColumn, TABLES, st.just("x")),
+            st.builds(CollectGarbage),
+        )
     ),
-    st.builds(CollectGarbage),
-    st.sampled_from([PAUSE, RESUME]),
-    st.just(PAUSE),
+    alone(st.sampled_from([PAUSE, PAUSE, RESUME])),
 )
-SCRIPTS = st.lists(STEPS, min_size=1, max_size=60)
+SCRIPTS = st.lists(PARTS, min_size=40, max_size=70).map(lambda parts: [item for part in parts for item in part])
 LIMITS = st.sampled_from([1, 3, 10**6])
 RANDOM = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=False
+    max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=False
 )
 
 
@@ -197,19 +214,43 @@ def test_nothing_is_ever_written_at_or_below_what_was_resolved(script: list[Step
     with database(seed) as db:
         resolved = {name: Frontier.from_json(db.cluster.resolved(name).to_json()) for name in db.cluster.tables}
         known = {name: set(versions(db, name)) for name in db.cluster.tables}
-        for step in script:
-            if isinstance(step, Marker | CollectGarbage):
-                continue
-            play(db, [step], skip_refused=True)
+
+        def judge() -> None:
             for name, frontier in resolved.items():
                 added = set(versions(db, name)) - known[name]
                 for timestamp, id_ in added:
-                    assert timestamp > reached(frontier, name, id_), f"{step} wrote {id_} of {name} at {timestamp}"
+                    assert timestamp > reached(frontier, name, id_), f"row {id_} of {name} at {timestamp}: {frontier}"
                 known[name] |= added
                 now = db.cluster.resolved(name)
                 for span, before in frontier:
-                    assert now.of(span) >= before, f"{step} moved what is resolved of {span} back"
+                    assert now.of(span) >= before, f"{span} was resolved at {before}, now {now}"
                 resolved[name] = Frontier.from_json(now.to_json())
+
+        play(db, interspersed(script), {PAUSE: judge}, skip_refused=True)
+
+
+def interspersed(script: Items) -> Items:
+    """Return the steps of *script* with PAUSE after each, without what changes history."""
+    steps = [item for item in script if not isinstance(item, Marker | CollectGarbage)]
+    return [item for step in steps for item in (step, PAUSE)]
+
+
+@RANDOM
+@given(script=SCRIPTS, seed=st.integers(0, 9))
+def test_what_was_read_as_of_a_timestamp_never_changes(script: list[Step | Marker], seed: int) -> None:
+    with database(seed) as db:
+        read: list[tuple[Snapshot, dict[str, dict[int, dict[str, Any]]]]] = []
+
+        def look() -> None:
+            snapshot = db.as_of()
+            rows = {table: snapshot.rows(table) for table in ("t", "u")}
+            assert rows == {table: db.rows(table) for table in ("t", "u")}
+            read.append((snapshot, rows))
+
+        play(db, script, {PAUSE: look, RESUME: look}, skip_refused=True)
+        for snapshot, rows in read:
+            if snapshot.timestamp >= db.cluster.gc_threshold:
+                assert {table: snapshot.rows(table) for table in ("t", "u")} == rows
 
 
 def versions(db: SimulatedDatabase, table: str) -> Iterator[tuple[Timestamp, int]]:
@@ -225,11 +266,11 @@ def reached(frontier: Frontier, table: str, id_: int) -> Timestamp:
 def test_a_process_that_replays_the_events_has_the_same_state(script: list[Step | Marker], seed: int) -> None:
     with database(seed) as db:
         early = Session(db.directory)
-        for number, step in enumerate(script):
-            if not isinstance(step, Marker):
-                play(db, [step], skip_refused=True)
-            if number % 7 == 0:
-                assert early.cluster.events == db.cluster.events
+
+        def look() -> None:
+            assert early.cluster.events == db.cluster.events
+
+        play(db, script, {PAUSE: look, RESUME: look}, skip_refused=True)
         assert dump(early) == dump(db) == dump(Session(db.directory))
 
 
