@@ -45,8 +45,8 @@ class Following(RangefeedSuite):
         feed.start()
         for _ in range(4):
             workload.run(12)
+            workload.settle()
             feed.step()
-        workload.settle()
         feed.catch_up()
         for key, rows in workload.history.versions().items():
             order = [None if row is None else row["n"] for row in rows]
@@ -95,7 +95,7 @@ class Following(RangefeedSuite):
         feed.start()
         long = workload.begin()
         long.put(first, 50, note="long")
-        for id_ in range(1, 6):
+        for id_ in range(1, 8):
             workload.put(first, id_)
             workload.put(second, id_)
             feed.step()
@@ -104,7 +104,7 @@ class Following(RangefeedSuite):
         workload.put(first, 1)
         feed.catch_up()
         arrived = {change.row_key for change in feed.changes if change.after and change.after["note"] == "long"}
-        expected = {(first, 50), *((second, 50 + id_) for id_ in range(1, 6))}
+        expected = {(first, 50), *((second, 50 + id_) for id_ in range(1, 8))}
         assert arrived == expected, f"rows of a long transaction did not arrive: {sorted(expected - arrived)}"
 
     def test_all_rows_of_a_transaction_have_one_timestamp(self, workload: Workload, open_feed: OpenFeed) -> None:
@@ -117,7 +117,7 @@ class Following(RangefeedSuite):
         feed.start()
         for number in range(3):
             transaction = workload.begin()
-            for id_ in range(1, 4):
+            for id_ in range(1, 6):
                 transaction.put(first, id_, note=f"together {number}")
                 transaction.put(second, id_, note=f"together {number}")
             transaction.commit()

@@ -176,6 +176,7 @@ class Images(RangefeedSuite):
         feed = open_feed()
         begun = feed.driver.now()
         workload.put(table, 91)
+        workload.put(table, 92)
         between = feed.driver.now()
         workload.run(5)
         workload.settle()

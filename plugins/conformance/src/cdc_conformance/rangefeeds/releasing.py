@@ -25,6 +25,7 @@ class Releasing(RangefeedSuite):
         Reading and saving are not yet durable progress of everybody who needs it; only the coordinator knows. Look at
         `advance`, `read` and `close`.
         """
+        workload.put(workload.tables[1], 91)
         feed = open_feed()
         feed.start()
         feed.scan(release=False)
@@ -53,6 +54,7 @@ class Releasing(RangefeedSuite):
 
         The coordinator calls it after it has saved, dies in between, and knows nothing of other runs.
         """
+        workload.put(workload.tables[1], 91)
         feed = open_feed()
         feed.start()
         feed.scan()
@@ -80,6 +82,7 @@ class Releasing(RangefeedSuite):
 
         `release` lets go what lies *before* the token, and not what is there by now.
         """
+        workload.put(workload.tables[1], 91)
         feed = open_feed()
         feed.start()
         feed.scan()
@@ -106,6 +109,7 @@ class Releasing(RangefeedSuite):
 
         Anything else is a gap that nobody hears of.
         """
+        workload.put(workload.tables[1], 91)
         feed = open_feed()
         feed.start()
         feed.scan()

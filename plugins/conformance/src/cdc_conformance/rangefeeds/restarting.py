@@ -23,8 +23,8 @@ class CrashError(Exception):
 
 class Restarting(RangefeedSuite):
     def test_a_restart_after_any_step_loses_nothing(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """The run is killed after every step, every other time before it was saved, through the scan of a large and a
-        small table and on into the log; in the end the consumer has every row in its newest version.
+        """Runs are killed after one step or two, or in the third before it was saved, through the scan of a large and
+        a small table and on into the log; in the end the consumer has every row in its newest version.
 
         What a token does not say is lost. Look at the parts of the scan that are still to do.
         """
@@ -32,17 +32,17 @@ class Restarting(RangefeedSuite):
         workload.fill(small, 3)
         for first in range(1, 201, 50):
             workload.fill(large, 50, first=first, note="x" * 200)
-        feed = open_feed(rows=60)
+        feed = open_feed(bytes_=16_000)
         feed.start()
-        for turn in range(200):
-            done = not feed.scanning
-            if done and turn > 12:
+        for run in range(60):
+            if not feed.scanning and run > 8:
                 break
-            workload.put(large, turn * 17 % 200 + 1)
-            workload.put(small, turn % 5 + 1)
-            step = feed.execute(feed.next_plan())
-            if turn % 2:
-                feed.finish(step, release=False)
+            for turn in range(run % 3 + 1):
+                workload.put(large, (run * 3 + turn) * 17 % 200 + 1)
+                workload.put(small, run % 5 + 1)
+                step = feed.execute(feed.next_plan())
+                if turn < 2:
+                    feed.finish(step, release=False)
             feed.restart()
         feed.catch_up()
         _assert_all_there(feed, workload)
@@ -56,18 +56,18 @@ class Restarting(RangefeedSuite):
         table = workload.tables[0]
         for first in range(1, 121, 20):
             workload.fill(table, 20, first=first, note="x" * 200)
-        feed = open_feed(table, rows=40)
+        feed = open_feed(table, bytes_=16_000)
         feed.start()
-        for turn in range(200):
-            if not feed.scanning and turn > 12:
+        for run in range(60):
+            if not feed.scanning and run > 6:
                 break
-            for id_ in range(1, 121, 17):
-                workload.put(table, id_, note="y" * 200)
-            step = feed.execute(feed.next_plan())
-            if turn % 3 == 1:
-                feed.restart()
-            else:
-                feed.finish(step, release=False)
+            for turn in range(run % 3 + 1):
+                for id_ in range(1, 111, 17):
+                    workload.put(table, id_, note="y" * 200)
+                step = feed.execute(feed.next_plan())
+                if turn < 2:
+                    feed.finish(step, release=False)
+            feed.restart()
         feed.catch_up()
         seen: dict[object, set[int]] = {}
         for change in feed.changes:
