@@ -154,9 +154,11 @@ def to_wire(error: CdcError) -> str:
     """Return one line that holds *error* and that `from_wire` finds inside any longer text.
 
     The line is base64, so that quoting by Spark, log4j or a traceback does not change it. The message must be masked
-    already: this is how it leaves the process.
+    already: this is how it leaves the process. An error of a plugin's own class arrives as the class of this tree that
+    it is derived from.
     """
-    payload: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    kind = next(cls for cls in type(error).__mro__ if _BY_NAME.get(cls.__name__) is cls)
+    payload: dict[str, Any] = {"type": kind.__name__, "message": str(error)}
     if isinstance(error, RetryableError):
         payload["retry_after_s"] = error.retry_after_s
     if isinstance(error, PartialWriteError):

@@ -37,6 +37,15 @@ def test_the_wait_and_the_failures_cross_too() -> None:
     assert partial.failures == ((3, "too large"),)
 
 
+def test_an_error_of_a_plugins_own_class_arrives_as_the_one_that_it_is_derived_from() -> None:
+    class FullShelfError(RetryableSinkError):
+        pass
+
+    back = from_wire(to_wire(FullShelfError("no room", retry_after_s=2.5)))
+    assert type(back) is RetryableSinkError
+    assert str(back) == "no room"
+
+
 @pytest.mark.parametrize("text", ["", "an ordinary exception", "<<cdc-error"])
 def test_a_text_without_an_error_has_none(text: str) -> None:
     assert from_wire(text) is None
