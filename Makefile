@@ -10,7 +10,7 @@ PACKAGES := cdc_core $(wildcard */*/src)
 # a process that dies (a test that hangs ends its own) ends all.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-.PHONY: demo demo-kafka test bench lint java maven clean
+.PHONY: demo demo-kafka test nemesis bench lint java maven clean
 
 demo: $(READY) java
 	$(PYTHON) -m cdc_core demo postgres --directory build/demo
@@ -20,6 +20,16 @@ demo-kafka: $(READY) maven
 
 test: $(READY) maven
 	$(PYTHON) -m pytest $(TWO_AT_A_TIME)
+
+# Seeded histories through the engine, none begun after so many minutes; then the same with mistakes put into the engine,
+# each of which must be found. BUG=NAME plays the seeds with one mistake only.
+SEEDS := 20
+MINUTES := 10
+NEMESIS := $(PYTHON) tests/nemesis/run.py --minutes $(MINUTES) --directory build/nemesis
+
+nemesis: $(READY) maven
+	$(NEMESIS) --seeds $(SEEDS) $(if $(BUG),--bug $(BUG))
+	$(if $(BUG),,$(NEMESIS) --bug all)
 
 bench: $(READY) maven
 	$(PYTHON) tests/benchmarks/run.py

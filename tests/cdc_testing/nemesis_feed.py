@@ -26,7 +26,7 @@ from cdc_core.timestamp import Timestamp
 
 __all__ = ["NemesisFeed", "TroubleError"]
 
-_LIMIT_S = 60.0
+_LIMIT_S = 120.0
 _POLL_S = 0.02
 
 

@@ -104,8 +104,8 @@ def _kafka_sink_config(chance: random.Random) -> dict[str, Any]:
 def _step_options(chance: random.Random) -> dict[str, Any]:
     """Return options that may differ from one run of a changefeed to the next."""
     return {
-        "max_step_rows": chance.choice([1, 2, 5, 100, 4_000_000]),
-        "max_step_bytes": chance.choice(["1KB", "10KB", "128MB"]),
+        "max_step_rows": chance.choice([2, 5, 100, 4_000_000]),
+        "max_step_bytes": chance.choice(["10KB", "1MB", "128MB"]),
     }
 
 

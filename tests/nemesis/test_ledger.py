@@ -1,0 +1,47 @@
+"""The ledger knows what the database held, and when."""
+
+from __future__ import annotations
+
+from cdc_conformance.validators import SeenRow
+from cdc_testing.nemesis_events import Write
+from cdc_testing.nemesis_ledger import Ledger, RowValidator
+
+from cdc_core import Timestamp
+
+
+def test_commits_stand_in_the_order_of_their_times() -> None:
+    ledger = Ledger({"foo": "db.foo"})
+    ledger.committed([Write("foo", 1, {"n": 1})], Timestamp(10))
+    ledger.committed([Write("foo", 2, {"n": 3}), Write("foo", 1, None)], Timestamp(30))
+    ledger.committed([Write("foo", 3, {"n": 2, "note": "a"})], Timestamp(20))
+    assert [change[1] for commit in ledger.commits for change in commit] == [(1,), (3,), (2,), (1,)]
+    assert ledger.state_at(Timestamp(9)) == {"db.foo": {}}
+    assert ledger.state_at(Timestamp(29)) == {
+        "db.foo": {(1,): {"id": 1, "n": 1, "note": None}, (3,): {"id": 3, "n": 2, "note": "a"}}
+    }
+    assert ledger.state_at(Timestamp(30))["db.foo"].keys() == {(2,), (3,)}
+
+
+def test_a_delete_of_nothing_is_no_commit() -> None:
+    ledger = Ledger({"foo": "foo"})
+    ledger.committed([Write("foo", 1, None)], None)
+    assert ledger.commits == []
+
+
+def test_a_row_must_have_what_was_written_and_may_lack_columns() -> None:
+    ledger = Ledger({"foo": "foo"})
+    ledger.committed([Write("foo", 1, {"n": 1, "note": "a", "test1": "x"})], None)
+    ledger.dropped("foo", "test1")
+    ledger.committed([Write("foo", 1, {"n": 2})], None)
+
+    def failures(**after: object) -> list[str]:
+        validator = RowValidator(ledger)
+        validator.note_row(SeenRow(topic="foo", key=(1,), after=after, updated=Timestamp(1)))
+        return validator.failures()
+
+    assert failures(id=1, n=1, note="a", test1="x") == []
+    assert failures(id=1, n=1, note="a", test2=None) == []
+    assert failures(id=1, n=2, note="a") == []
+    assert failures(id=1, n=2, note="a", test1="x") != []
+    assert failures(id=1, n=1, note="b") != []
+    assert failures(id=1, n=3) == ["topic foo key [1] at 1.0000000000: after is {'id': 1, 'n': 3}, written was None"]
