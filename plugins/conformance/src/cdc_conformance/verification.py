@@ -16,7 +16,7 @@ from cdc_conformance.installed import FILE, GIVEN
 from cdc_conformance.limits import time_limit
 from cdc_conformance.outcomes import Outcome
 from cdc_conformance.people import failure_lines, outcome_line, summary_lines
-from cdc_conformance.promises import words
+from cdc_conformance.promises import promises_of, words
 from cdc_conformance.report import Report
 from cdc_conformance.reporting import Reporting
 from cdc_core.errors import ConfigError
@@ -88,6 +88,11 @@ class Verification:
         except ConfigError as error:
             self._refusal = type(error)(mask(str(error), self._secrets))
             pytest.exit("refused", returncode=2)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        order = {name: number for number, name in enumerate(promises_of(suite_for(self._given.kind)))}
+        items.sort(key=lambda item: order.get(item.name.partition("[")[0], len(order)))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if session.items:
