@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdc_conformance.promises import requires
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import ORDERS, versions
+from cdc_conformance.sinks.watching import failure_of
 
 __all__ = ["Crashes"]
 
@@ -63,6 +64,23 @@ class Crashes:
         assert not missing, f"the repeated slice must be whole, but {missing}"
         wrong = seen.out_of_order()
         assert not wrong, f"a slice broke off and was repeated, and then {wrong}"
+
+    def test_a_dead_process_holds_nothing_up(self, readable: SinkRig) -> None:
+        """A process dies in the middle of a slice, before `flush`; a later run repeats the slice at once.
+
+        Locks, leases and half-written files of the dead must not stop the living, nor get between their rows.
+        """
+        rig = readable
+        rig.start(ORDERS)
+        batches = [versions(range(6)), versions(range(6), at=100)]
+        rig.crash_after(*rig.calls(*batches))
+        error = failure_of(lambda: rig.write(*batches, epoch=2))
+        assert error is None, f"a process died in the middle of a slice, and the next run's sink raised {error!r}"
+        seen = rig.read()
+        missing = seen.missing(rig.rows(*batches))
+        assert not missing, f"a process died in the middle of a slice, which was repeated, but {missing}"
+        wrong = seen.out_of_order()
+        assert not wrong, f"a process died in the middle of a slice, which was repeated, and then {wrong}"
 
     @requires("idempotent", "only some destinations can tell that they have a row already")
     def test_repeated_rows_are_not_there_twice(self, readable: SinkRig) -> None:

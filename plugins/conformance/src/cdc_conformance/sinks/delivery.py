@@ -22,8 +22,9 @@ class Delivery:
         counts = [
             rig.write_to(sink, versions(range(3)), versions(range(3, 5))).messages,
             rig.write_to(sink, versions(range(2), at=100), step=1).messages,
+            sink.flush().messages,
         ]
-        assert counts == [5, 2], f"two slices of 5 and 2 rows were flushed, but flush counted {counts}"
+        assert counts == [5, 2, 0], f"5 rows, 2 rows and then none were flushed, but flush counted {counts}"
 
     def test_several_tables_share_a_slice(self, readable: SinkRig) -> None:
         """Rows of several tables, mixed in one slice, arrive each at its own table's topic."""

@@ -104,6 +104,17 @@ class Destination:
         missing = rig.read().missing(rig.rows(*batches))
         assert not missing, f"rows of tables with odd names must arrive at their own topics, but {missing}"
 
+    def test_tables_of_one_name_stay_apart_by_their_full_names(self, rig: SinkRig) -> None:
+        """With the option full_table_name, tables of one name in two schemas have two topics.
+
+        Make topics with `context.topics(…)`, which knows the option, and not from `name.table`.
+        """
+        schemas = [table("orders", {"id": INT8}, schema=schema) for schema in ("public", "eu")]
+        rig.watch(*schemas)
+        sink = rig.job(full_table_name=True).open_sink()
+        topics = [sink.topic(schema.name) for schema in schemas]
+        assert len(set(topics)) == 2, f"public.orders and eu.orders have the topics {topics}, with full_table_name"
+
 
 def _state(rig: SinkRig) -> object:
     with rig.reader() as reader:

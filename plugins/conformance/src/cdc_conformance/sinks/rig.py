@@ -62,12 +62,19 @@ class SinkRig:
         self._abandoned: list[Sink] = []
         self._matcher: Matcher | None = None
 
-    def job(self, *, epoch: int = 1, uri: str | None = None, parameters: Mapping[str, str] | None = None) -> Job:
+    def job(
+        self,
+        *,
+        epoch: int = 1,
+        uri: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+        full_table_name: bool = False,
+    ) -> Job:
         """Return the changefeed over the tables that `start` was given, as run *epoch*.
 
         *parameters* are further options of the sink, in the place of those that it has already.
         """
-        options = {"updated": True, **self.options}
+        options = {"updated": True, **({"full_table_name": True} if full_table_name else {}), **self.options}
         uri = self.uri if uri is None else uri
         for name, value in (parameters or {}).items():
             options.pop(name, None)

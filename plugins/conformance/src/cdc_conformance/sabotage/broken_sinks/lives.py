@@ -17,6 +17,7 @@ __all__ = [
     "CreatesOnConstruction",
     "DemandsADirectory",
     "FlattensNames",
+    "NamesTopicsByTable",
     "NeedsRows",
     "NeedsSomethingToFlush",
     "ProbesByWriting",
@@ -185,6 +186,13 @@ class ConnectsForTopics(ReferenceSink):
         except CdcError:
             return topic
         return topic
+
+
+class NamesTopicsByTable(ReferenceSink):
+    """Makes a topic of the table's name alone."""
+
+    def topic(self, table: TableName) -> str:
+        return table.table
 
 
 class FlattensNames(ReferenceSink):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 from cdc_conformance.reference.partitions import Line
 from cdc_conformance.reference.sink import ReferenceSink
 from cdc_core import Flushed, RetryableSinkError, RowBatch, SliceInfo, Timestamp
@@ -9,6 +12,7 @@ from cdc_core import Flushed, RetryableSinkError, RowBatch, SliceInfo, Timestamp
 __all__ = [
     "AllowsEachMarkOnce",
     "ClosesWithTheNewest",
+    "HoldsItsLockInAFile",
     "KeepsMarksForLater",
     "KeepsRowsForLater",
     "MarksInFront",
@@ -74,6 +78,37 @@ class ClosesWithTheNewest(ReferenceSink):
             self.buffer = self.buffer[-self.sizes[-1] :]
             self.write()
         super().close()
+
+
+class HoldsItsLockInAFile(ReferenceSink):
+    """Keeps others out by a file that only it removes itself."""
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self._release()
+        lock = self.partitions.root / f".busy-{slice_.index}"
+        if lock.exists():
+            raise RetryableSinkError(f"{lock} says that somebody writes; wait")
+        with contextlib.suppress(OSError):
+            lock.touch()
+            self.held = lock
+
+    def flush(self) -> Flushed:
+        flushed = super().flush()
+        self._release()
+        return flushed
+
+    def close(self) -> None:
+        self._release()
+        super().close()
+
+    held: Path | None = None
+
+    def _release(self) -> None:
+        if self.held is not None:
+            with contextlib.suppress(OSError):
+                self.held.unlink(missing_ok=True)
+        self.held = None
 
 
 class WritesEverythingAgain(ReferenceSink):
