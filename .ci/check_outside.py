@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = {"cdc_core": "spark", "cdc_rangefeed_postgres": "demo"}
 """By package, what running a pipeline from an embedded PostgreSQL needs besides."""
 
+LONGEST_S = 900.0
+
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="outside-") as name:
@@ -93,6 +95,7 @@ class Outside:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            timeout=LONGEST_S,
         )
         if done.returncode != status:
             sys.exit(f"{' '.join(command)}\nexited with {done.returncode}, not {status}:\n{done.stdout}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
-from importlib.metadata import entry_points
+from importlib.metadata import distributions, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,12 @@ def test_tools_are_configured_at_the_root_alone(member: Path) -> None:
     assert not [
         name for name in ("ruff.toml", "mypy.ini", "pytest.ini", "setup.cfg", "tox.ini") if (member / name).exists()
     ]
+
+
+def test_the_template_is_a_stranger() -> None:
+    assert str(TEMPLATE.relative_to(ROOT)) in project(ROOT)["tool"]["uv"]["workspace"]["exclude"]
+    assert "uv" not in project(TEMPLATE)["tool"]
+    assert "cdc-sink-template" not in {distribution.name for distribution in distributions()}
 
 
 def test_the_types_of_every_member_are_checked() -> None:
