@@ -157,12 +157,6 @@ def test_files_need_the_key_in_the_value() -> None:
     encoder_with().check([])
 
 
-@pytest.mark.parametrize("cut", [3, 100, -1])
-def test_a_file_that_is_cut_off_is_refused(rows: RowBatch, cut: int) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        read_file(written(encoder_with(), rows)[:cut])
-
-
 def test_a_damaged_file_is_refused(rows: RowBatch) -> None:
     data = bytearray(written(encoder_with("snappy"), rows))
     with pytest.raises(ValueError, match="no Avro object container file"):

@@ -126,12 +126,6 @@ def test_key_only_has_empty_values_and_tombstones(history: RowBatch, registered:
     assert [subject for subject, _ in registered.schemas] == ["orders-key", "orders-value"]
 
 
-def test_a_resolved_mark_says_its_timestamp(registered: Any) -> None:
-    payload = encoder_with().encode_resolved("orders", UPDATED)
-    assert records(pa.array([payload]), registered) == [{"resolved": str(UPDATED)}]
-    assert [subject for subject, _ in registered.schemas] == ["orders-value"]
-
-
 def test_schemas_are_registered_once_for_each_version_and_topic(make_rows: Any, row: Any, registered: Any) -> None:
     one = make_rows(FOO, [row(after={"a": 1, "b": "x"})], primary_key=["a"])
     two = make_rows({"a": INT, "c": INT}, [row(after={"a": 1, "c": 2})], primary_key=["a"], version=2)
@@ -147,29 +141,6 @@ def test_schemas_are_registered_once_for_each_version_and_topic(make_rows: Any, 
     ]  # fmt: skip
 
 
-def test_slices_of_a_batch_give_the_same_messages(history: RowBatch, registered: Any) -> None:
-    encoder = encoder_with(**dict.fromkeys(FLAGS, True))
-    whole = encoder.encode(history, topic="orders")
-    for start in range(len(history) + 1):
-        for length in range(len(history) + 1 - start):
-            part = history.slice(start, length)
-            for again in (part, RowBatch.from_ipc(part.to_ipc())):
-                batch = encoder.encode(again, topic="orders")
-                assert batch.key.equals(whole.key.slice(start, length))
-                assert batch.value.equals(whole.value.slice(start, length))
-                assert batch.key.type == batch.value.type == pa.large_binary()
-
-
-def test_mvcc_timestamp_falls_back_to_updated(history: RowBatch, registered: Any) -> None:
-    columns = {name: history.column(name) for name in history.batch.schema.names}
-    known = pa.array([True, False, True, False])
-    columns["mvcc"] = pa.compute.if_else(known, columns["mvcc"], pa.scalar(None, columns["mvcc"].type))
-    partly = RowBatch(schema=history.schema, batch=pa.RecordBatch.from_pydict(columns))
-    batch = encoder_with(mvcc_timestamp=True).encode(partly, topic="orders")
-    found = [value["mvcc_timestamp"] for value in records(batch.value, registered)]
-    assert found == [str(MVCC), str(UPDATED), str(MVCC), str(UPDATED)]
-
-
 def test_diff_needs_before_images_for_updates_and_deletes_only(make_rows: Any, row: Any, registered: Any) -> None:
     new = make_rows(FOO, [row(op=op, after={"a": 1, "b": "x"}) for op in (Op.INSERT, Op.SCAN)], primary_key=["a"])
     batch = encoder_with(diff=True).encode(new, topic="orders")
@@ -178,20 +149,6 @@ def test_diff_needs_before_images_for_updates_and_deletes_only(make_rows: Any, r
         rows = make_rows(FOO, [row(op=op, after=None, key=(1,))], primary_key=["a"])
         with pytest.raises(ContractError, match=r"public\.orders.*'before'.*'diff'"):
             encoder_with(diff=True).encode(rows, topic="orders")
-
-
-def test_what_stands_under_a_missing_row_is_ignored(make_rows: Any, row: Any, registered: Any) -> None:
-    rows = make_rows({"a": INT, "n": NUMERIC}, [row(after={"a": n, "n": "1"}) for n in range(3)], primary_key=["a"])
-    after = RowBatch.struct(
-        rows.schema.after_type,
-        [pa.array([0, 1, 2]), pa.array(["1", "hidden rubbish", "NaN"])],
-        mask=pa.array([False, True, False]),
-    )
-    columns = {name: rows.column(name) for name in rows.batch.schema.names} | {"after": after}
-    rows = RowBatch(schema=rows.schema, batch=pa.RecordBatch.from_pydict(columns))
-    batch = encoder_with().encode(rows, topic="orders")
-    decoded = [value["after"] for value in records(batch.value, registered)]
-    assert decoded == [{"a": 0, "n": 1}, None, {"a": 2, "n": "NaN"}]
 
 
 def test_a_value_that_avro_cannot_hold_names_table_column_and_key(make_rows: Any, row: Any, registered: Any) -> None:

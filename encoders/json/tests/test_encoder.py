@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import json
 import pickle
-from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
@@ -14,7 +11,6 @@ from cdc_encoder_json.scanning import plain
 from cdc_core import (
     ColumnType,
     ContractError,
-    EncodeError,
     EncoderContext,
     EnvelopeOptions,
     Kind,
@@ -166,27 +162,6 @@ def test_the_topic_is_escaped(history: RowBatch) -> None:
     assert value.decode() == '{"after": null, "topic": "pre\\"fix.é"}'
 
 
-def test_timestamps_with_and_without_logical_counters(make_rows: Any, row: Any) -> None:
-    stamps = [Timestamp(0), Timestamp(1, 1), Timestamp(2**63 - 1, 2**31 - 1)]
-    rows = make_rows(FOO, [row(after={"a": 1, "b": ""}, updated=stamp) for stamp in stamps], primary_key=["a"])
-    for part in (rows, rows.slice(1), rows.slice(1, 1), rows.slice(0, 2)):
-        updated = [plain(value.encode())["updated"] for value in values(part, updated=True)]
-        wanted = [str(Timestamp(stamp["wall"], stamp["logical"])) for stamp in part.column("updated").to_pylist()]
-        assert updated == wanted
-
-
-def test_mvcc_timestamp_falls_back_to_updated(make_rows: Any, row: Any, history: RowBatch) -> None:
-    unknown = make_rows(FOO, [row(after={"a": 1, "b": ""}, updated=UPDATED)], primary_key=["a"])
-    assert plain(values(unknown, mvcc_timestamp=True)[0].encode())["mvcc_timestamp"] == UPDATED_TEXT
-    names = history.batch.schema.names
-    columns = {name: history.column(name) for name in names}
-    known = pa.array([True, False, True, False])
-    columns["mvcc"] = pa.compute.if_else(known, columns["mvcc"], pa.scalar(None, columns["mvcc"].type))
-    partly = RowBatch(schema=history.schema, batch=pa.RecordBatch.from_pydict(columns))
-    found = [plain(value.encode())["mvcc_timestamp"] for value in values(partly, mvcc_timestamp=True)]
-    assert found == [str(MVCC), UPDATED_TEXT, str(MVCC), UPDATED_TEXT]
-
-
 def test_diff_needs_before_images_for_updates_and_deletes_only(make_rows: Any, row: Any) -> None:
     new = make_rows(FOO, [row(op=op, after={"a": 1, "b": "x"}) for op in (Op.INSERT, Op.SCAN)], primary_key=["a"])
     assert values(new, diff=True) == ['{"after": {"a": 1, "b": "x"}, "before": null}'] * 2
@@ -200,33 +175,6 @@ def test_resolved_payload_is_byte_exact() -> None:
     assert encoder_with().encode_resolved("foo", UPDATED) == b'{"resolved":"1701102296662969433.0000000007"}'
 
 
-def test_slices_of_a_batch_give_the_same_messages(history: RowBatch) -> None:
-    envelope = {"diff": True, "updated": True, "mvcc_timestamp": True, "key_in_value": True}
-    whole = values(history, **envelope)
-    for start in range(len(history) + 1):
-        for length in range(len(history) + 1 - start):
-            part = history.slice(start, length)
-            assert values(part, **envelope) == whole[start : start + length]
-            again = RowBatch.from_ipc(part.to_ipc())
-            assert values(again, **envelope) == whole[start : start + length]
-
-
-def test_an_empty_batch_gives_no_messages(history: RowBatch) -> None:
-    everything = {"diff": True, "updated": True, "mvcc_timestamp": True, "key_in_value": True, "topic_in_value": True}
-    encoder = encoder_with(**everything)
-    batch = encoder.encode(history.slice(0, 0), topic="foo")
-    assert (len(batch), len(batch.key), len(batch.value), len(batch.updated)) == (0, 0, 0, 0)
-    body = encoder.open_body("foo")
-    assert bytes(body.write(history.slice(2, 0))) + bytes(body.finish()) == b""
-
-
-def test_messages_are_large_binary_without_nulls(history: RowBatch) -> None:
-    batch = encoder_with().encode(history, topic="foo")
-    assert batch.key.type == batch.value.type == pa.large_binary()
-    assert batch.key.null_count == batch.value.null_count == 0
-    assert batch.updated.equals(history.column("updated"))
-
-
 @pytest.mark.parametrize("key_in_value", [False, True])
 def test_a_file_body_is_the_values_each_with_a_newline(history: RowBatch, *, key_in_value: bool) -> None:
     encoder = encoder_with(updated=True, key_in_value=key_in_value)
@@ -238,56 +186,7 @@ def test_a_file_body_is_the_values_each_with_a_newline(history: RowBatch, *, key
     assert written.count(b"\n") == 6
 
 
-def test_the_same_rows_give_the_same_bytes(history: RowBatch) -> None:
-    encoder = encoder_with(diff=True, updated=True)
-    first = encoder.encode(history, topic="foo")
-    for again in (encoder, encoder_with(diff=True, updated=True)):
-        second = again.encode(RowBatch.from_ipc(history.to_ipc()), topic="foo")
-        assert second.value.equals(first.value)
-        assert second.key.equals(first.key)
-
-
-def test_a_new_schema_version_has_its_own_columns(make_rows: Any, row: Any) -> None:
-    one = make_rows(FOO, [row(after={"a": 1, "b": "x"})], primary_key=["a"])
-    two = make_rows({"a": INT, "c": INT}, [row(after={"a": 1, "c": 2})], primary_key=["a"], version=2)
-    encoder = encoder_with()
-    for rows, text in ((one, '{"a": 1, "b": "x"}'), (two, '{"a": 1, "c": 2}'), (one, '{"a": 1, "b": "x"}')):
-        assert encoder.encode(rows, topic="foo").value.to_pylist() == [f'{{"after": {text}}}'.encode()]
-
-
-def test_what_stands_under_a_missing_row_is_ignored(make_rows: Any, row: Any) -> None:
-    numeric = ColumnType(kind=Kind.DECIMAL, source="numeric")
-    rows = make_rows({"a": INT, "n": numeric}, [row(after={"a": n, "n": "1"}) for n in range(3)], primary_key=["a"])
-    after = RowBatch.struct(
-        rows.schema.after_type,
-        [pa.array([0, 1, 2]), pa.array(["1", "hidden rubbish", "NaN"])],
-        mask=pa.array([False, True, False]),
-    )
-    columns = {name: rows.column(name) for name in rows.batch.schema.names} | {"after": after}
-    rows = RowBatch(schema=rows.schema, batch=pa.RecordBatch.from_pydict(columns))
-    assert values(rows) == ['{"after": {"a": 0, "n": 1}}', '{"after": null}', '{"after": {"a": 2, "n": "NaN"}}']
-
-
-def test_a_value_that_json_cannot_hold_names_table_column_and_key(make_rows: Any, row: Any) -> None:
-    numeric = ColumnType(kind=Kind.DECIMAL, source="numeric")
-    changes = [row(op=Op.DELETE, key=(1,)), row(after={"a": 2, "n": "1.5"}), row(after={"a": 3, "n": "1,5"})]
-    rows = make_rows({"a": INT, "n": numeric}, changes, primary_key=["a"])
-    with pytest.raises(EncodeError, match=r"column n of table public\.orders .* key \{'a': 3\}: the decimal '1,5'"):
-        values(rows)
-    with pytest.raises(EncodeError, match=r"key \{'a': 3\}"):
-        values(rows.slice(1))
-
-
 def test_the_encoder_survives_pickle(history: RowBatch) -> None:
     encoder = encoder_with(updated=True)
     copy = pickle.loads(pickle.dumps(encoder))
     assert copy.encode(history, topic="foo").value.equals(encoder.encode(history, topic="foo").value)
-
-
-def test_messages_decode_to_what_went_in(history: RowBatch) -> None:
-    batch = encoder_with(diff=True).encode(history, topic="foo")
-    assert [plain(key) for key in batch.key.to_pylist()] == [[1]] * 4
-    decoded = [plain(value) for value in batch.value.to_pylist()]
-    assert [one["after"] for one in decoded] == history.column("after").to_pylist()
-    assert [one["before"] for one in decoded] == history.column("before").to_pylist()
-    assert decoded == [json.loads(value, parse_float=Decimal) for value in batch.value.to_pylist()]

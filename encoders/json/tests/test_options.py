@@ -2,11 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from cdc_encoder_json.options import JsonOptions
 
-from cdc_core import OptionError
-from cdc_core.options import describe, parse_options
+from cdc_core.options import describe
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -17,8 +15,3 @@ def test_the_options_table_of_the_readme_is_the_generated_one() -> None:
     table = "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows])
     text = README.read_text(encoding="utf-8")
     assert f"<!-- options: begin -->\n{table}\n<!-- options: end -->" in text
-
-
-def test_an_unknown_option_is_refused_with_a_proposal() -> None:
-    with pytest.raises(OptionError, match="did you mean 'encode_json_value_null_as_object'"):
-        parse_options(JsonOptions, {"encode_json_null_as_object": True}, owner="encoder 'json'")

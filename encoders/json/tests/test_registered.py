@@ -275,10 +275,3 @@ def test_files_have_no_place_for_ids(encoder_for: EncoderFor) -> None:
 def test_a_wrong_address_is_refused_before_anything_starts(encoder_for: EncoderFor) -> None:
     with pytest.raises(OptionError, match=r"encoder 'json': option 'confluent_schema_registry' .*'timeout'"):
         encoder_for(url="https://host?timeuot=1s")
-
-
-def test_values_read_back_as_what_went_in(encoder_for: EncoderFor, rows_of: Any, topic_prefix: str) -> None:
-    rows = rows_of({"id": INT, "a": TEXT})
-    batch = encoder_for().encode(rows, topic=topic_prefix)
-    decoded = [json.loads(unframe(value)[1])["after"] for value in batch.value.to_pylist()]
-    assert decoded == rows.column("after").to_pylist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +31,6 @@ _EVENTS = (
         "tempfile.mkstemp",
         "tempfile.mkdtemp",
     ),
-    *("_thread.start_new_thread", "_thread.start_joinable_thread"),
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _found: list[str] | None = None
@@ -47,10 +46,22 @@ def effects() -> Iterator[list[str]]:
         sys.addaudithook(_hook)
         _hooked = True
     _thread, _found = threading.get_ident(), []
+    start = threading.Thread.start
+    threading.Thread.start = _started(start)  # type: ignore[assignment, method-assign]
     try:
         yield _found
     finally:
         _found = None
+        threading.Thread.start = start  # type: ignore[method-assign]
+
+
+def _started(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    def noted(thread: threading.Thread) -> None:
+        if _found is not None and threading.get_ident() == _thread:
+            _found.append(f"thread {thread.name!r}")
+        start(thread)
+
+    return noted
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:

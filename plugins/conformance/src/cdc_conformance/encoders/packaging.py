@@ -61,7 +61,7 @@ class Packaging:
             plain, checked = rig.encoder(form), rig.encoder(form)
             with effects() as found:
                 checked.check([(_ORDERS, topic)])
-            done = [what for what in found if not what.startswith(("socket.", "_thread."))]
+            done = [what for what in found if not what.startswith(("socket.", "thread "))]
             assert not done, f"{form}: check did {'; '.join(done)}"
             checked.check([])
             checked.check([(table("others", {"id": INT8}), f"{topic}_others"), (_ORDERS, topic)])
@@ -154,7 +154,7 @@ class Packaging:
             assert first == second, f"{form}: an encoder built from a pickled context writes other bytes"
 
     def test_imports_are_light(self, rig: EncoderRig) -> None:
-        """The plugin's module loads nothing of the encoder, and the encoder loads neither pytest nor pyspark.
+        """The plugin's module loads nothing but the core, and the encoder loads neither pytest nor pyspark.
 
         Every `cdc` command imports the plugin's module, and a worker without pytest or Spark imports the encoder. When
         this fails, import in functions what few need, and name classes by "module:Class".
@@ -164,11 +164,14 @@ class Packaging:
             text.partition(":")[0] for text in (registration.target, registration.options, registration.decoder)
         )
         for plugin in _plugin_modules(origin_of("encoder", registration, PluginHost.load()).distribution):
-            found = _imported_by(plugin, (target,))
-            assert not found, f"importing the plugin's module {plugin} imports the encoder's, {target}"
+            found = _strangers_of(plugin)
+            assert not found, (
+                f"importing the plugin's module {plugin} imports {', '.join(found)}; it may import nothing but itself, "
+                "Python's own modules and cdc_core"
+            )
         for module in dict.fromkeys((options, target, decoder)):
-            found = _imported_by(module, _STRANGERS) if module else ()
-            assert not found, f"importing {module} imports {' and '.join(found)}"
+            strangers = _imported_by(module, _STRANGERS) if module else ()
+            assert not strangers, f"importing {module} imports {' and '.join(strangers)}"
 
 
 def _options_class(rig: EncoderRig) -> type[Any]:
@@ -182,6 +185,21 @@ def _plugin_modules(distribution: str | None) -> list[str]:
         return []
     found = (entry for entry in entry_points(group=GROUP) if entry.dist is not None and entry.dist.name == distribution)
     return [entry.module for entry in found]
+
+
+@cache
+def _strangers_of(module: str) -> list[str]:
+    """Return what importing *module* loads beside Python's own modules, `cdc_core` with all of its own, and itself."""
+    program = (
+        "import sys, pluggy, cdc_core; known = set(sys.modules);"
+        f"import {module}; print(*{{name for name in sys.modules if name not in known}})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{module} cannot be imported: {done.stderr}"
+    parts = module.split(".")
+    own = {".".join(parts[: n + 1]) for n in range(len(parts))}
+    loaded = set(done.stdout.split()) - own
+    return sorted(name for name in loaded if name.partition(".")[0] not in {*sys.stdlib_module_names, "cdc_core"})
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
@@ -46,7 +47,10 @@ class EncoderConformance(
 
     @pytest.fixture
     def encoder_options(self) -> Mapping[str, Any]:
-        """Options of the encoder and of the changefeed, such as where its schema registry is."""
+        """Options of the encoder and of the changefeed, such as where its schema registry is.
+
+        A registry must take any schema for any subject (compatibility NONE): tables change their shape here.
+        """
         return {}
 
     @pytest.fixture
@@ -56,8 +60,8 @@ class EncoderConformance(
 
     @pytest.fixture
     def topic(self) -> str:
-        """What the topics begin with; new for each test where something outside remembers them."""
-        return "orders"
+        """What the topics begin with, new for each test: a schema registry remembers them."""
+        return f"conformance_{secrets.token_hex(6)}"
 
     @pytest.fixture
     def samples(self) -> Sequence[Sample]:

@@ -79,8 +79,9 @@ class Values:
     ) -> None:
         """What `encode` cannot write raises EncodeError that names table, column and key of the row.
 
-        The changefeed stops there, and somebody must find that row. The row is the second of a batch whose first is a
-        delete, which has no value: when the wrong key is named, look at how rows are counted.
+        The changefeed stops there, and somebody must find that row. Before it in the batch stand deletes, which have no
+        values, and the batch may be a slice: when the wrong key is named, look at how rows are counted. The value may
+        stand in the key too.
         """
         for output in rig.outputs:
             for form in rig.forms(rows=True, output=output)[:1]:
@@ -89,7 +90,8 @@ class Values:
                     name = f"{topic}_{sample.name}"
                     if rig.refusal(form, schema, name) is None:
                         for value in _refused(rig, form, schema, sample.odd, name):
-                            _must_name(rig, form, schema, value, name)
+                            for where in (schema, _schema(sample.name, sample.type, key=True)):
+                                _must_name(rig, form, where, (sample.ordinary[0], value), name)
 
     @requires("json_null", "the format must have two ways to write nothing")
     def test_a_json_null_is_no_sql_null(self, rig: EncoderRig, topic: str) -> None:
@@ -148,16 +150,23 @@ def _refused(rig: EncoderRig, form: Form, schema: Any, values: Sequence[Any], to
     return [value for value in values if is_refused([value])] if values and is_refused(values) else []
 
 
-def _must_name(rig: EncoderRig, form: Form, schema: Any, value: Any, topic: str) -> None:
-    changes = [Change({"id": 1}, op=Op.DELETE), Change({"id": _KEY, _COLUMN: value}), Change({"id": 3})]
-    with pytest.raises(EncodeError) as refused:
-        _encode(rig, form, rows(schema, changes), topic)
-    said = str(refused.value)
-    for what, word in (("table", str(schema.name)), ("column", _COLUMN), ("key", str(_KEY))):
-        assert word in said, (
-            f"{form}: an EncodeError names table, column and key of the value that cannot be written; this one lacks "
-            f"the {what} '{word}': {said}"
-        )
+def _must_name(rig: EncoderRig, form: Form, schema: Any, values: tuple[Any, Any], topic: str) -> None:
+    good, value = values
+    changes = [
+        Change({"id": 1, _COLUMN: good}, op=Op.DELETE),
+        Change({"id": 2, _COLUMN: good}, op=Op.DELETE),
+        Change({"id": _KEY, _COLUMN: value}),
+        Change({"id": 4, _COLUMN: good}),
+    ]
+    for batch in (rows(schema, changes), rows(schema, changes).slice(1)):
+        with pytest.raises(EncodeError) as refused:
+            _encode(rig, form, batch, topic)
+        said = str(refused.value)
+        for what, word in (("table", str(schema.name)), ("column", _COLUMN), ("key", str(_KEY))):
+            assert word in said, (
+                f"{form}: an EncodeError names table, column and key of the value that cannot be written; this one "
+                f"lacks the {what} '{word}': {said}"
+            )
 
 
 def _encode(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
@@ -176,8 +185,9 @@ def _compare(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
     )
 
 
-def _schema(name: str, type_: ColumnType) -> Any:
-    return table(f"t_{name}", {"id": INT8, _COLUMN: type_})
+def _schema(name: str, type_: ColumnType, *, key: bool = False) -> Any:
+    primary_key = ("id", _COLUMN) if key else ("id",)
+    return table(f"t_{name}", {"id": INT8, _COLUMN: type_}, primary_key=primary_key)
 
 
 def _batch(schema: Any, values: Sequence[Any]) -> RowBatch:

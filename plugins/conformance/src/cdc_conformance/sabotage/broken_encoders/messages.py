@@ -15,6 +15,7 @@ __all__ = [
     "CountsSchemaObjects",
     "ForgetsTheDatabase",
     "ForgetsTheOffset",
+    "GivesTextsAsKeys",
     "HasOneTimeForAll",
     "LacksAnEnvelope",
     "NeedsAFirstRow",
@@ -31,6 +32,14 @@ class LacksAnEnvelope(ReferenceEncoder):
         super().__init__(context)
         if context.envelope.envelope == "key_only":
             raise OptionError("envelope 'key_only' is not supported yet; use 'wrapped'")
+
+
+class GivesTextsAsKeys(ReferenceEncoder):
+    """Gives keys as texts, for a client that makes bytes of them by itself."""
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        batch = super().encode(rows, topic=topic)
+        return dataclasses.replace(batch, key=batch.key.cast(pa.large_string()))
 
 
 class HasOneTimeForAll(ReferenceEncoder):
