@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 
-from cdc_core import OptionError, SinkContext
+from cdc_core import OptionError
 from cdc_core.options import MB, describe, parse_options
 
 README = Path(__file__).parents[1] / "README.md"
@@ -63,8 +61,3 @@ def test_the_options_table_of_the_readme_is_the_generated_one() -> None:
     table = "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows])
     text = README.read_text(encoding="utf-8")
     assert f"<!-- options: begin -->\n{table}\n<!-- options: end -->" in text
-
-
-def test_what_a_sink_is_built_from_survives_pickling(context: Callable[..., SinkContext]) -> None:
-    made = context({"compression": "zstd"}, encoder=None)
-    assert pickle.loads(pickle.dumps(made)) == made

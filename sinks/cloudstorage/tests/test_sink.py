@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cdc_sink_cloudstorage.names import DataFile
@@ -13,10 +12,8 @@ from cdc_core import (
     ConfigError,
     Flushed,
     RowBatch,
-    SinkContext,
     SliceInfo,
     TableName,
-    TerminalSinkError,
     Timestamp,
 )
 
@@ -166,21 +163,6 @@ def test_the_counter_starts_again_with_every_slice(
     assert [(file.step, file.counter) for file in data_files()] == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_begin_forgets_what_an_abandoned_slice_left(
-    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, keys_of: Callable[[str], list[int]]
-) -> None:
-    sink = open_sink({"file_size": "100"})
-    sink.begin(slice_of(step=0))
-    sink.emit(rows(range(10)))
-    sink.emit(rows([10]))
-    abandoned = visible()
-    sink.begin(slice_of(step=1))
-    assert sink.buffered_bytes == 0
-    sink.emit(rows([11]))
-    assert sink.flush().messages == 1
-    assert [keys_of(path) for path in visible() if path not in abandoned] == [[11]]
-
-
 def test_the_same_slice_gives_the_same_files_again(
     open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, root: Path
 ) -> None:
@@ -250,37 +232,6 @@ def test_a_resolved_file_holds_the_encoders_payload_and_may_be_written_twice(
     open_sink().emit_resolved(start)
     assert (visible(), (root / visible()[0]).read_bytes()) == once
     assert once[1] == f'{{"resolved":"{start}"}}'.encode()
-
-
-def test_a_closed_sink_refuses_everything_and_may_be_closed_again(
-    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, start: Timestamp
-) -> None:
-    sink = open_sink()
-    sink.begin(slice_of())
-    sink.emit(rows([1]))
-    sink.close()
-    sink.close()
-    calls: list[Callable[[], Any]] = [
-        lambda: sink.begin(slice_of()),
-        lambda: sink.emit(rows([1])),
-        sink.flush,
-        lambda: sink.emit_resolved(start),
-    ]
-    for call in calls:
-        with pytest.raises(TerminalSinkError, match="closed"):
-            call()
-    assert visible() == []
-
-
-def test_rows_before_begin_are_refused(open_sink: OpenSink, rows: Rows) -> None:
-    with pytest.raises(TerminalSinkError, match="before begin"):
-        open_sink().emit(rows([1]))
-
-
-def test_a_sink_does_nothing_until_it_is_used(context: Callable[..., SinkContext], root: Path) -> None:
-    sink = CloudStorageSink(context(uri="file://relative"))
-    sink.close()
-    assert not root.exists()
 
 
 def test_the_open_files_of_all_topics_together_are_bounded(

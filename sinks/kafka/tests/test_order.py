@@ -171,25 +171,6 @@ def test_a_full_queue_holds_the_writer_back_and_keeps_the_order(
         last[key] = wall
 
 
-def test_closing_waits_for_no_broker(
-    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], rows: Callable[..., RowBatch], first_slice: SliceInfo
-) -> None:
-    sink = sink_of(own_broker.bootstrap_servers)
-    sink.prepare()
-    sink.begin(first_slice)
-    sink.emit(rows([1]))
-    sink.flush()
-    own_broker.pause()
-    try:
-        sink.emit(rows(range(1000)))
-        closing = threading.Thread(target=sink.close)
-        closing.start()
-        closing.join(5)
-        assert not closing.is_alive()
-    finally:
-        own_broker.resume()
-
-
 def _unseen_in_order(walls: list[int]) -> bool:
     """Return whether each version appears for the first time after all older ones did."""
     first_seen = list(dict.fromkeys(walls))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from cdc_sink_kafka.sink import KafkaSink
 from confluent_kafka.admin import AdminClient
 
-from cdc_core import RetryableSinkError, RowBatch, SinkContext, SliceInfo, TableName, TerminalSinkError, Timestamp
+from cdc_core import RetryableSinkError, RowBatch, SinkContext, SliceInfo, TableName, Timestamp
 
 
 def test_each_row_is_a_message_and_flush_counts_them(
@@ -70,26 +69,6 @@ def test_a_deleted_row_can_be_a_tombstone(
         (b"[2]", True),
         (b"[3]", False),
     ]
-
-
-def test_a_resolved_mark_stands_in_every_partition_of_every_topic_behind_its_rows(
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    topic_prefix: str,
-    first_slice: SliceInfo,
-) -> None:
-    tables = tuple(TableName("shop", "public", name) for name in ("orders", "quiet"))
-    sink = open_sink({"topic_partitions": "3"}, tables=tables)
-    sink.begin(first_slice)
-    sink.emit(rows(range(100)))
-    sink.flush()
-    sink.emit_resolved(Timestamp(500, 2))
-    for name in ("orders", "quiet"):
-        last = {message.partition: message for message in received(topic_prefix + name)}
-        assert sorted(last) == [0, 1, 2]
-        assert {message.value for message in last.values()} == {b'{"resolved":"500.0000000002"}'}
-        assert {message.key for message in last.values()} == {None}
 
 
 def test_many_topics_are_asked_for_in_one_go(
@@ -177,17 +156,6 @@ def test_all_tables_go_to_one_topic_when_it_has_a_name(
     assert [message.key for message in received()] == [b"[1]", b"[1]", None]
 
 
-def test_what_was_not_flushed_is_given_up_at_the_next_slice(
-    open_sink: Callable[..., KafkaSink], rows: Callable[..., RowBatch], first_slice: SliceInfo
-) -> None:
-    sink = open_sink()
-    sink.begin(first_slice)
-    sink.emit(rows(range(10)))
-    sink.begin(first_slice)
-    sink.emit(rows(range(3)))
-    assert sink.flush().messages == 3
-
-
 def test_a_topic_that_is_deleted_while_running_does_not_come_back_unnoticed(
     open_sink: Callable[..., KafkaSink],
     rows: Callable[..., RowBatch],
@@ -204,39 +172,10 @@ def test_a_topic_that_is_deleted_while_running_does_not_come_back_unnoticed(
     assert topic not in admin.list_topics(timeout=20).topics
 
 
-def test_preparing_twice_changes_nothing(open_sink: Callable[..., KafkaSink]) -> None:
-    open_sink().prepare()
-    open_sink().prepare()
-
-
-def test_a_closed_sink_takes_nothing(
-    open_sink: Callable[..., KafkaSink], rows: Callable[..., RowBatch], first_slice: SliceInfo
-) -> None:
-    sink = open_sink()
-    sink.begin(first_slice)
-    sink.emit(rows([1]))
-    sink.close()
-    sink.close()
-    for call in (lambda: sink.emit(rows([1])), sink.flush, lambda: sink.emit_resolved(Timestamp(1))):
-        with pytest.raises(TerminalSinkError, match="closed"):
-            call()
-
-
-def test_a_sink_connects_to_nothing_before_it_is_used(context: Callable[..., SinkContext]) -> None:
-    sink = KafkaSink(context("nohost.invalid:9092"))
-    sink.topic(TableName("shop", "public", "orders"))
-    sink.close()
-
-
 def test_a_slice_without_rows_needs_no_broker(context: Callable[..., SinkContext], first_slice: SliceInfo) -> None:
     sink = KafkaSink(context("nohost.invalid:9092"))
     sink.begin(first_slice)
     assert sink.flush().messages == 0
-
-
-def test_what_a_sink_is_built_from_survives_pickling(context: Callable[..., SinkContext]) -> None:
-    made = context("broker:9092", {"kafka_sink_config": '{"Compression": "LZ4"}'}, encoder=None)
-    assert pickle.loads(pickle.dumps(made)) == made
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
