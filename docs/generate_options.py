@@ -15,6 +15,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from cdc_core.changefeed import ChangefeedOptions
@@ -83,7 +84,7 @@ def _named_table(found: re.Match[str]) -> str:
 
 
 def _capabilities(found: re.Match[str]) -> str:
-    declared = getattr(importlib.import_module(found[2]), found[3])
+    declared = attrgetter(found[3])(importlib.import_module(found[2]))
     lines = [f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |" for name, meaning in declared.items()]
     return "\n".join([f"{found[1]}| capability | what it means |", "|---|---|", *lines, found[4]])
 

@@ -1,0 +1,73 @@
+"""The packages that pages of the documents show, put together as a reader would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Page"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of `docs`."""
+
+    name: str
+
+    @property
+    def text(self) -> str:
+        return (_ROOT / "docs" / self.name).read_text()
+
+    def blocks(self, language: str) -> list[str]:
+        """Return the fenced blocks in *language*."""
+        return re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
+
+    def section(self, heading: str) -> str:
+        """Return the text below a heading."""
+        return self.text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+    def first_cells(self, heading: str) -> list[str]:
+        """Return the code that the first cells of the tables below a heading name."""
+        cells = re.findall(r"^\| (`.*?) \|", self.section(heading), re.MULTILINE)
+        return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+    def files(self) -> dict[str, str]:
+        """Return the Python files that the page shows, by the path that stands in their first line."""
+        found = ((re.match(r"# ((?:src|tests)/\S+)\n", text), text) for text in self.blocks("python"))
+        return {match[1]: text for match, text in found if match is not None}
+
+    def package(self, directory: Path) -> Path:
+        """Return *directory* when the page's files make a package there, installed in its directory `site`."""
+        files = self.files()
+        (project,) = (text for text in self.blocks("toml") if "build-system" in tomllib.loads(text))
+        files["pyproject.toml"] = project
+        for path, text in files.items():
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            (directory / path).write_text(text)
+        for package in (directory / "src").iterdir():
+            (package / "__init__.py").touch()
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run(
+            [*command, "--no-build-isolation", "--target", directory / "site", directory],
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        return directory
+
+    def run(self, directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a Python module with arguments where the package is installed."""
+        return subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": str(directory / "site")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )

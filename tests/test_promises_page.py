@@ -1,0 +1,25 @@
+"""The page of promises is that of the suites."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from cdc_conformance.components import SUITES, suite_for
+from cdc_conformance.promises import promises_of
+from cdc_testing.imports import ROOT
+
+
+def test_the_page_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/generate_promises.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{done.stderr}run: python docs/generate_promises.py"
+
+
+def test_every_promise_stands_on_the_page_once_and_says_what_it_means() -> None:
+    page = (ROOT / "docs" / "promises.md").read_text()
+    rows = re.findall(r"^\| .+ \| (.*) \| `(test_\w+)` \|$", page, re.MULTILINE)
+    assert sorted(test for _, test in rows) == sorted(name for kind in SUITES for name in promises_of(suite_for(kind)))
+    assert all(meaning.rstrip(".") for meaning, _ in rows)
