@@ -1,0 +1,105 @@
+"""How the suite of sinks meets an author: what must be given, what is skipped and why, and that its processes die."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from cdc_conformance.reference.sink import REFERENCE_SINK
+from cdc_conformance.rows import Change, rows
+from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.tables import AT, ORDERS, versions
+
+from cdc_core import SinkContext, SinkReader
+from cdc_core.loading import load_class
+
+pytest_plugins = ["pytester"]
+
+MODULE = """
+import dataclasses
+import pytest
+from cdc_conformance import SinkConformance
+from cdc_conformance.reference.sink import REFERENCE_SINK
+
+class TestIt(SinkConformance):
+    sink = {sink}
+    {more}
+"""
+URI = """
+    @pytest.fixture
+    def sink_uri(self, tmp_path):
+        return f"reference://{tmp_path}"
+"""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> SinkRig:
+    def read_back(context: SinkContext) -> SinkReader:
+        reader: SinkReader = load_class(REFERENCE_SINK.reader, owner="reader", base=SinkReader)(context)
+        return reader
+
+    uri = f"reference://{tmp_path}/out"
+    return SinkRig(REFERENCE_SINK, uri=uri, format="json", options={"partitions": 2}, read_back=read_back)
+
+
+def test_a_suite_without_a_place_says_what_to_override(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MODULE.format(sink="REFERENCE_SINK", more=""))
+    result = pytester.runpytest_inprocess("-k", "test_flush_counts_messages")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*override the fixture sink_uri: return the URI of a place that is new for each test*"]
+    )
+
+
+def test_without_a_reader_only_what_needs_one_is_skipped(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MODULE.format(sink="dataclasses.replace(REFERENCE_SINK, reader='')", more=URI))
+    result = pytester.runpytest_inprocess("-rs", "-k", "test_flush_counts_messages or test_unicode_comes_back")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*nothing can read back what the sink wrote: register a SinkReader*"])
+
+
+def test_a_changed_value_is_not_taken_for_the_row(rig: SinkRig) -> None:
+    rig.start(ORDERS)
+    rig.write(rows(ORDERS, [Change({"id": 1, "note": "a"})]))
+    rig.watch(ORDERS)  # and forget what was written
+    rig.expect(rows(ORDERS, [Change({"id": 1, "note": "b"})]))
+    seen = rig.read()
+    assert seen.rows == []
+    assert '"note": "a"' in seen.strange[0].text
+
+
+def test_marks_are_told_from_rows_also_those_that_were_not_expected(rig: SinkRig) -> None:
+    rig.start(ORDERS)
+    rig.write(versions([1]))
+    with rig.opened() as sink:
+        sink.emit_resolved(AT)
+    assert rig.read().marks == [(("orders", 0), AT), (("orders", 1), AT)]
+
+
+def test_a_process_dies_without_closing_and_what_it_did_before_stays(rig: SinkRig, tmp_path: Path) -> None:
+    rig.start(ORDERS)
+    first, second = versions([1]), versions([2])
+    rig.crash_after(*rig.calls(first), "flush", *rig.calls(second, step=1))
+    assert rig.read().rows == rig.rows(first)
+
+
+def test_a_call_that_fails_in_the_other_process_is_told_with_its_traceback(rig: SinkRig) -> None:
+    rig.start(ORDERS)
+    with pytest.raises(AssertionError, match=r"(?s)failed earlier \(1\).*TerminalSinkError.*before begin"):
+        rig.crash_after(versions([1]), "flush")
+
+
+def test_without_another_process_the_sink_is_left_as_it_is(tmp_path: Path) -> None:
+    rig = SinkRig(
+        dataclasses.replace(REFERENCE_SINK),
+        uri=f"reference://{tmp_path}/out",
+        format="json",
+        options={},
+        read_back=load_class(REFERENCE_SINK.reader, owner="reader"),
+        other_processes=False,
+    )
+    rig.start(ORDERS)
+    batch = versions([1, 2])
+    rig.crash_after(*rig.calls(batch), "flush")
+    assert sorted(rig.read().rows, key=str) == sorted(rig.rows(batch), key=str)
