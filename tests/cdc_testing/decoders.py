@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -33,8 +34,8 @@ KEYED = TableSchema(name=TableName("d", "public", "keyed"), version=1, columns=(
 
 
 def json_decoder(*, output: str = "messages") -> JsonDecoder:
-    """Return what reads the wrapped envelope with `updated`."""
-    return JsonDecoder(_context(output, JsonOptions()))
+    """Return what reads the wrapped envelope with `updated`; values are as JSON has them."""
+    return _QuickDecoder(_context(output, JsonOptions()))
 
 
 @contextmanager
@@ -42,6 +43,19 @@ def avro_decoder(registry_url: str) -> Iterator[Decoder]:
     """Yield what reads Avro messages as consumers do, with the schemas of the registry at *registry_url*."""
     with SchemaRegistryClient({"url": registry_url}) as client:
         yield _ConfluentDecoder(client)
+
+
+class _QuickDecoder(JsonDecoder):
+    """For the many rows of a bank: five times as fast, because it looks at no column's type."""
+
+    def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
+        read = None if key is None else tuple(json.loads(key))
+        return DecodedRow(key=read, after=None) if value is None else _row(json.loads(value), read)
+
+    def file(self, schema: TableSchema, body: bytes) -> list[DecodedRow]:
+        *lines, rest = body.split(b"\n")
+        assert not rest, f"the last line has no end: {rest[:80]!r}"
+        return [_row(json.loads(line), None) for line in lines]
 
 
 class _ConfluentDecoder(Decoder):
@@ -69,6 +83,19 @@ class _ConfluentDecoder(Decoder):
 
     def _record(self, part: bytes, which: MessageField) -> dict[str, Any]:
         return cast(dict[str, Any], self._deserialize(part, SerializationContext("any", which)))
+
+
+def _row(value: dict[str, Any], key: tuple[Any, ...] | None) -> DecodedRow:
+    in_value = tuple(value["key"]) if "key" in value else None
+    return DecodedRow(
+        key=in_value if key is None else key,
+        after=value["after"],
+        before=value.get("before"),
+        updated=Timestamp.parse(value["updated"]) if "updated" in value else None,
+        mvcc=Timestamp.parse(value["mvcc_timestamp"]) if "mvcc_timestamp" in value else None,
+        key_in_value=in_value,
+        topic_in_value=value.get("topic"),
+    )
 
 
 def _context(output: str, options: Any) -> EncoderContext:
