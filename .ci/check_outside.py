@@ -34,7 +34,7 @@ def check(outside: Outside) -> None:
         wheels = [
             outside.built(project.parent)
             for project in sorted([ROOT / "pyproject.toml", *ROOT.glob("*/*/pyproject.toml")])
-            if project.parent != ROOT / "plugins" / "template"
+            if not project.parent.name.startswith("template")
         ]
     with step("install them, with what they need"):
         venv.create(outside.directory / "venv", with_pip=True)
@@ -52,6 +52,12 @@ def check(outside: Outside) -> None:
         outside.run("python", "-m", "pytest", "-q", "cdc-sink-shelf")
     with step("cdc verify sink shelf"):
         outside.run("cdc", "verify", "sink", "shelf", "--uri", f"shelf://{outside.directory}/{{unique}}.db")
+    with step("cdc new-plugin encoder slip, and its suite"):
+        outside.run("cdc", "new-plugin", "encoder", "slip")
+        outside.run(
+            "python", "-m", "pip", "install", "--quiet", str(outside.built(outside.directory / "cdc-encoder-slip"))
+        )
+        outside.run("python", "-m", "pytest", "-q", "cdc-encoder-slip")
     with step("cdc run shelf --once, from PostgreSQL"):
         outside.run("python", "-P", str(ROOT / ".ci" / "check_outside_pipeline.py"))
     with step("uninstall it"):

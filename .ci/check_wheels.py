@@ -14,9 +14,9 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TEMPLATE = ROOT / "plugins" / "template"
+TEMPLATES = {"sink": ROOT / "plugins" / "template", "encoder": ROOT / "plugins" / "template_encoder"}
 CARRIERS = ("cdc_conformance",)
-"""Packages that carry the template; its modules have the suffix .py.txt there."""
+"""Packages that carry the templates; their modules have the suffix .py.txt there."""
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
         if path.is_file() and "__pycache__" not in path.parts
     }
     if package.name in CARRIERS:
-        expected |= set(template_in(package.name))
+        expected |= set(templates_in(package.name))
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = {Path(name).name for name in archive.namelist() if ".dist-info/" in name}
@@ -62,11 +62,12 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
             yield f"imports {module} without declaring it ({names})"
 
 
-def template_in(package: str) -> Iterator[str]:
-    """Yield the paths that the template's committed files have in the wheel of *package*."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=TEMPLATE, check=True, capture_output=True, text=True)
-    for name in listed.stdout.rstrip("\0").split("\0"):
-        yield f"{package}/template/{name}{'.txt' if name.endswith('.py') else ''}"
+def templates_in(package: str) -> Iterator[str]:
+    """Yield the paths that the templates' committed files have in the wheel of *package*."""
+    for kind, template in TEMPLATES.items():
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=template, check=True, capture_output=True, text=True)
+        for name in listed.stdout.rstrip("\0").split("\0"):
+            yield f"{package}/templates/{kind}/{name}{'.txt' if name.endswith('.py') else ''}"
 
 
 def distributions_of(project: dict[str, object]) -> Iterator[str]:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TEMPLATE = ROOT / "plugins" / "template"
-"""What `cdc new-plugin` copies: a stranger's repository, which is installed by no one here."""
-MEMBERS = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml") if path.parent != TEMPLATE)
+TEMPLATES = [ROOT / "plugins" / "template", ROOT / "plugins" / "template_encoder"]
+"""What `cdc new-plugin` copies: strangers' repositories, which are installed by no one here."""
+MEMBERS = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml") if path.parent not in TEMPLATES)
 EVERY = [ROOT, *MEMBERS]
 TOOLS = ("conformance",)
 """Members that add to pytest and to the command, and no component."""
@@ -69,7 +69,7 @@ def test_a_member_is_named_after_its_package(member: Path) -> None:
     assert project(member)["project"]["name"].replace("-", "_") == package(member).name
 
 
-@pytest.mark.parametrize("member", [*plugins(), TEMPLATE], ids=names([*plugins(), TEMPLATE]))
+@pytest.mark.parametrize("member", [*plugins(), *TEMPLATES], ids=names([*plugins(), *TEMPLATES]))
 def test_a_plugin_registers_like_a_stranger(member: Path) -> None:
     source = package(member)
     assert {"options.py", "plugin.py"} <= {path.name for path in source.iterdir()}
@@ -85,7 +85,7 @@ def test_a_library_registers_nothing_and_says_what_is_public(member: Path) -> No
     assert "__all__ = [" in (source / "__init__.py").read_text()
 
 
-@pytest.mark.parametrize("member", [*EVERY, TEMPLATE], ids=names([*EVERY, TEMPLATE]))
+@pytest.mark.parametrize("member", [*EVERY, *TEMPLATES], ids=names([*EVERY, *TEMPLATES]))
 def test_every_distribution_is_typed_and_of_one_python(member: Path) -> None:
     declared = project(member)["project"]
     assert (package(member) / "py.typed").exists()
@@ -101,14 +101,15 @@ def test_tools_are_configured_at_the_root_alone(member: Path) -> None:
     ]
 
 
-def test_the_template_is_a_stranger() -> None:
-    assert str(TEMPLATE.relative_to(ROOT)) in project(ROOT)["tool"]["uv"]["workspace"]["exclude"]
-    assert "uv" not in project(TEMPLATE)["tool"]
-    assert "cdc-sink-template" not in {distribution.name for distribution in distributions()}
+@pytest.mark.parametrize("template", TEMPLATES, ids=names(TEMPLATES))
+def test_a_template_is_a_stranger(template: Path) -> None:
+    assert str(template.relative_to(ROOT)) in project(ROOT)["tool"]["uv"]["workspace"]["exclude"]
+    assert "uv" not in project(template)["tool"]
+    assert project(template)["project"]["name"] not in {distribution.name for distribution in distributions()}
 
 
 def test_the_types_of_every_member_are_checked() -> None:
-    sources = {str(package(member).parent.relative_to(ROOT)) for member in [*MEMBERS, TEMPLATE]}
+    sources = {str(package(member).parent.relative_to(ROOT)) for member in [*MEMBERS, *TEMPLATES]}
     assert sources <= set(project(ROOT)["tool"]["mypy"]["mypy_path"])
     assert "$(wildcard */*/src)" in (ROOT / "Makefile").read_text()
 

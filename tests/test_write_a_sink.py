@@ -46,7 +46,7 @@ def run(text: str, **names: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository of a reader of the page, who has put its files in; installed in its directory `site`."""
-    repository = create(Names.of("demo"), tmp_path_factory.mktemp("reader") / "demo")
+    repository = create(Names.of("sink", "demo"), tmp_path_factory.mktemp("reader") / "demo")
     (repository / "src" / "cdc_sink_demo" / "database.py").unlink()
     for path, text in FILES.items():
         (repository / path).write_text(text)

@@ -17,7 +17,8 @@ from cdc_conformance.new_plugin import Names, create, template_files
 from cdc_core.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
-TEMPLATE = ROOT / "plugins" / "template"
+TEMPLATES = {"sink": ROOT / "plugins" / "template", "encoder": ROOT / "plugins" / "template_encoder"}
+kinds = pytest.mark.parametrize("kind", TEMPLATES)
 
 
 @pytest.fixture
@@ -32,9 +33,10 @@ def texts(directory: Path) -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(directory)), path.read_text()
 
 
-def test_it_holds_what_is_committed_of_the_template_and_nothing_else() -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=TEMPLATE, capture_output=True, text=True, check=True)
-    assert {relative for _, relative in template_files()} == set(listed.stdout.split())
+@kinds
+def test_it_holds_what_is_committed_of_the_template_and_nothing_else(kind: str) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=TEMPLATES[kind], capture_output=True, text=True, check=True)
+    assert {relative for _, relative in template_files(kind)} == set(listed.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_it_holds_what_is_committed_of_the_template_and_nothing_else() -> None:
     ],
 )
 def test_every_form_of_the_name_is_in_its_place(here: Path, name: str, package: str, cls: str, variable: str) -> None:
-    made = create(Names.of(name), here / "made")
+    made = create(Names.of("sink", name), here / "made")
     declared = tomllib.loads((made / "pyproject.toml").read_text())["project"]
     assert declared["name"] == f"cdc-sink-{name}"
     assert declared["entry-points"]["cdc_core.plugins"] == {package: f"{package}.plugin"}
@@ -55,23 +57,36 @@ def test_every_form_of_the_name_is_in_its_place(here: Path, name: str, package: 
     assert f'name="{name}"' in plugin
     assert f'target="{package}.sink:{cls}"' in plugin
     assert variable in (made / "src" / package / "pipelines.py").read_text()
+
+
+@kinds
+def test_nothing_is_left_of_the_template_s_name(here: Path, kind: str) -> None:
+    made = create(Names.of(kind, "redis-stream"), here / "made")
     for path, text in texts(made):
         assert "template" not in f"{path} {text}".lower(), path
         if path.endswith(".py"):
             ast.parse(text)
 
 
-def test_the_template_s_own_name_gives_the_template_back(here: Path) -> None:
-    made = create(Names.of("template"), here / "made")
-    assert dict(texts(made)) == {relative: source.read_text() for source, relative in template_files()}
+@kinds
+def test_the_template_s_own_name_gives_the_template_back(here: Path, kind: str) -> None:
+    made = create(Names.of(kind, "template"), here / "made")
+    assert dict(texts(made)) == {relative: source.read_text() for source, relative in template_files(kind)}
 
 
-def test_four_commands_come_next(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["new-plugin", "sink", "shelf"]) == 0
-    shown = capsys.readouterr().out
-    commands = re.findall(r"^  (\S.*)$", shown, re.MULTILINE)
-    assert commands == ["cd cdc-sink-shelf", "pip install -e '.[test,pipeline]'", "pytest", "cdc run shelf"]
-    assert (here / "cdc-sink-shelf" / "pyproject.toml").exists()
+@pytest.mark.parametrize(
+    ("kind", "commands"),
+    [
+        ("sink", ["cd cdc-sink-shelf", "pip install -e '.[test,pipeline]'", "pytest", "cdc run shelf"]),
+        ("encoder", ["cd cdc-encoder-shelf", "pip install -e '.[test]'", "pytest", "cdc verify encoder shelf"]),
+    ],
+)
+def test_four_commands_come_next(
+    here: Path, capsys: pytest.CaptureFixture[str], kind: str, commands: list[str]
+) -> None:
+    assert main(["new-plugin", kind, "shelf"]) == 0
+    assert re.findall(r"^  (\S.*)$", capsys.readouterr().out, re.MULTILINE) == commands
+    assert (here / f"cdc-{kind}-shelf" / "pyproject.toml").exists()
 
 
 def test_another_directory_may_be_named_and_may_be_there_empty(here: Path) -> None:
@@ -93,7 +108,7 @@ def test_another_directory_may_be_named_and_may_be_there_empty(here: Path) -> No
         (["sink", "shelf", "--directory", "full"], "'full' is there already and is not empty"),
         (["sink", "shelf", "--directory", "full/file"], "'full/file' is there already"),
         (["sink", "shelf", "--directory", "full/file/under"], "cannot be written"),
-        (["encoder", "shelf"], "docs/write-an-encoder.md"),
+        (["encoder", "json"], "'json' is taken: cdc-encoder-json"),
         (["rangefeed", "shelf"], "docs/write-a-rangefeed.md"),
     ],
 )
@@ -110,7 +125,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(
 
 
 def test_the_model_has_less_than_150_lines_of_code() -> None:
-    assert sum(lines_of_code(path.read_text()) for path in TEMPLATE.glob("src/*/*.py")) < 150
+    assert sum(lines_of_code(path.read_text()) for path in TEMPLATES["sink"].glob("src/*/*.py")) < 150
 
 
 def lines_of_code(text: str) -> int:
@@ -123,18 +138,17 @@ def lines_of_code(text: str) -> int:
     return sum(1 for number, line in lines if line.split("#")[0].strip() and number not in documented)
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository that was made and built, with a directory `site` that it is installed in."""
-    made = create(Names.of("shelf"), tmp_path_factory.mktemp("made") / "shelf")
+@kinds
+def test_its_suite_is_green_before_anything_is_changed(tmp_path: Path, kind: str) -> None:
+    made = create(Names.of(kind, "shelf"), tmp_path / "shelf")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*command, "--no-build-isolation", "--target", made / "site", made], check=True)
-    return made
-
-
-def test_its_suite_is_green_before_anything_is_changed(installed: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(installed / "site")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", installed]
-    done = subprocess.run(command, cwd=installed, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", made],
+        cwd=made,
+        env={**os.environ, "PYTHONPATH": str(made / "site")},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\d+ passed", done.stdout)

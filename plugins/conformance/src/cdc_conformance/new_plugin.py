@@ -19,19 +19,22 @@ __all__ = ["Names", "create", "new_plugin", "template_files"]
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 24
-_WORD = re.compile("cdc_sink_template|TEMPLATE|Template|template")
+_WORD = re.compile("cdc_(?:sink|encoder)_template|TEMPLATE|Template|template")
+_TREE = {"sink": "template", "encoder": "template_encoder"}
+"""By kind, the template's directory beside this distribution's in the tree."""
 _NOT_THE_TEMPLATE = {"__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".venv", "build", "dist"}
 """Directories that work in the template leaves behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Every form of a plugin's name. `name` is what it is registered under, and its URI scheme."""
+    """Every form of a plugin's name. `name` is what it is registered under, and a sink's URI scheme."""
 
+    kind: str
     name: str
 
     @classmethod
-    def of(cls, name: str) -> Names:
+    def of(cls, kind: str, name: str) -> Names:
         """Return the forms of *name*. Raises: ConfigError when it cannot be a distribution, a module and a scheme."""
         if not _NAME.fullmatch(name) or len(name) > _LONGEST:
             raise ConfigError(
@@ -40,11 +43,11 @@ class Names:
             )
         if keyword.iskeyword(name):
             raise ConfigError(f"'{name}' cannot name a plugin: it is a keyword of Python")
-        return cls(name)
+        return cls(kind, name)
 
     @property
     def distribution(self) -> str:
-        return f"cdc-sink-{self.name}"
+        return f"cdc-{self.kind}-{self.name}"
 
     @property
     def package(self) -> str:
@@ -60,39 +63,40 @@ class Names:
         """How environment variables begin."""
         return self.name.replace("-", "_").upper()
 
+    @property
+    def next_steps(self) -> tuple[str, ...]:
+        """The commands that come next, in the new repository and a virtual environment."""
+        if self.kind == "encoder":
+            return ("pip install -e '.[test]'", "pytest", f"cdc verify encoder {self.name}")
+        return ("pip install -e '.[test,pipeline]'", "pytest", f"cdc run {self.name}")
+
     def put_into(self, text: str) -> str:
         """Return *text* of the template with this name in the place of the template's."""
-        forms = {
-            "cdc_sink_template": self.package,
-            "TEMPLATE": self.variables,
-            "Template": self.prefix,
-            "template": self.name,
-        }
-        return _WORD.sub(lambda found: forms[found[0]], text)
+        forms = {"TEMPLATE": self.variables, "Template": self.prefix, "template": self.name}
+        return _WORD.sub(lambda found: forms.get(found[0], self.package), text)
 
 
 @click.command("new-plugin", short_help="Make a repository for a plugin of your own.")
 @click.argument("kind", type=click.Choice(["sink", "encoder", "rangefeed"]))
 @click.argument("name")
-@click.option("--directory", metavar="DIR", type=click.Path(path_type=Path), help="Where. Default: cdc-sink-NAME.")
+@click.option("--directory", metavar="DIR", type=click.Path(path_type=Path), help="Where. Default: cdc-KIND-NAME.")
 def new_plugin(kind: str, name: str, directory: Path | None) -> int:
     """Make a repository for the plugin NAME: a package that works, its conformance test, and CI.
 
-    The sink that it begins with appends messages to a table of a SQLite file; change it until it writes where yours
-    shall. Its suite is green before you begin, and says what is no longer true while you work.
+    A sink begins as one that appends messages to a table of a SQLite file, with a pipeline to run; an encoder as one
+    that writes rows as forms of the web. Change it until it does what yours shall. Its suite is green before you begin,
+    and says what is no longer true while you work.
     """
-    if kind != "sink":
-        article = "an" if kind == "encoder" else "a"
+    if kind == "rangefeed":
         raise ConfigError(
-            f"there is no repository to copy for {article} {kind}: docs/write-{article}-{kind}.md of cdc-core shows "
-            "what it needs"
+            "there is no repository to copy for a rangefeed: docs/write-a-rangefeed.md of cdc-core shows what it needs"
         )
-    names = Names.of(name)
+    names = Names.of(kind, name)
     target = create(names, Path(names.distribution) if directory is None else directory)
     click.echo(f"{names.distribution} is in {target}. What comes next, in a virtual environment:\n")
-    for command in (f"cd {shlex.quote(str(target))}", "pip install -e '.[test,pipeline]'", "pytest", f"cdc run {name}"):
+    for command in (f"cd {shlex.quote(str(target))}", *names.next_steps):
         click.echo(f"  {command}")
-    click.echo("\nThe last one says what it wants to know. docs/write-a-sink.md explains the rest.")
+    click.echo(f"\ndocs/write-{_article(kind).replace(' ', '-')}.md of cdc-core explains the rest.")
     return 0
 
 
@@ -105,7 +109,7 @@ def create(names: Names, target: Path) -> Path:
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ConfigError(f"'{target}' is there already and is not empty: choose another --directory")
-        for source, relative in template_files():
+        for source, relative in template_files(names.kind):
             path = target / names.put_into(relative)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(names.put_into(source.read_text(encoding="utf-8")), encoding="utf-8")
@@ -114,13 +118,13 @@ def create(names: Names, target: Path) -> Path:
     return target
 
 
-def template_files() -> Iterator[tuple[Path, str]]:
-    """Yield each file of the template with its path inside: shipped in the wheel, beside this package in the tree.
+def template_files(kind: str) -> Iterator[tuple[Path, str]]:
+    """Yield each file of a template with its path inside: shipped in the wheel, beside this distribution in the tree.
 
     In the wheel its modules have the suffix `.py.txt`.
     """
-    shipped = Path(__file__).parent / "template"
-    root = shipped if shipped.is_dir() else Path(__file__).parents[3] / "template"
+    shipped = Path(__file__).parent / "templates" / kind
+    root = shipped if shipped.is_dir() else Path(__file__).parents[3] / _TREE[kind]
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
         if path.is_file() and not _NOT_THE_TEMPLATE & set(relative.parts):
@@ -129,10 +133,14 @@ def template_files() -> Iterator[tuple[Path, str]]:
 
 def _refuse_taken(names: Names) -> None:
     for listed in PluginHost.load().listing():
-        if listed.kind == "sink" and names.name in (listed.name, *listed.schemes):
+        if listed.kind == names.kind and names.name in (listed.name, *listed.schemes):
             raise ConfigError(
-                f"'{names.name}' is taken: {listed.distribution} {listed.version} registers a sink of that name or URI "
-                "scheme; choose another name"
+                f"'{names.name}' is taken: {listed.distribution} {listed.version} registers {_article(names.kind)} of "
+                f"that name{' or URI scheme' if names.kind == 'sink' else ''}; choose another name"
             )
-    if names.name in pipeline_names():
+    if names.kind == "sink" and names.name in pipeline_names():
         raise ConfigError(f"'{names.name}' is taken: an installed package publishes a pipeline of that name")
+
+
+def _article(kind: str) -> str:
+    return f"an {kind}" if kind == "encoder" else f"a {kind}"
