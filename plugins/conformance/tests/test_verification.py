@@ -158,6 +158,22 @@ def test_what_must_be_changed_is_said_in_one_line(
     assert shown == ""
 
 
+def test_what_keeps_promises_from_being_asked_for_is_said_once(verify: Verify, shelf: str) -> None:
+    status, shown, _ = verify("sink", shelf, "-k", "unused_sink or stalls or flush_waits", "--capability", "stall")
+    assert status == 1
+    assert shown.count("override the fixture disturbance") == 1
+    assert "  for the same reason these could not be asked for either:\n    memory is bounded while the" in shown
+    assert "1 kept, 2 could not be asked for\n" in shown
+
+
+def test_a_source_where_no_table_can_be_made_is_refused(verify: Verify) -> None:
+    status, shown, errors = verify("rangefeed", "postgres", "--uri", "postgresql://u:sesame@127.0.0.1:1/d")
+    assert (status, shown) == (2, "")
+    assert errors.startswith("error: no table can be created at the URI of rangefeed 'postgres': connection failed")
+    assert len(errors.splitlines()) == 1
+    assert "sesame" not in errors
+
+
 def test_an_encoder_is_proved_anywhere(verify: Verify) -> None:
     status, shown, _ = verify("encoder", "json", "-k", "secrets")
     assert status == 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cdc_conformance.outcomes import Outcome, Proof
 from cdc_conformance.promises import words
 from cdc_conformance.report import Report, versions
 
-__all__ = ["failure_lines", "outcome_line", "summary_lines"]
+__all__ = ["alike", "failure_lines", "outcome_line", "summary_lines"]
 
 LABELS = {"passed": "PASS", "failed": "FAIL", "error": "ERROR", "skipped": "SKIP", "xfailed": "XFAIL"}
 _WIDTH = 100
@@ -32,6 +32,16 @@ def failure_lines(outcome: Outcome, *, again: str = "") -> Iterator[str]:
         yield from _wrapped(line)
     if again:
         yield f"  again: {again}"
+
+
+def alike(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+    """Return the broken promises, each by itself, and those that one fault kept from being asked for together."""
+    found: dict[object, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.outcome in ("failed", "error"):
+            known = outcome.name if outcome.outcome == "failed" else ("error", outcome.reason)
+            found.setdefault(known, []).append(outcome)
+    return list(found.values())
 
 
 def summary_lines(report: Report) -> Iterator[str]:

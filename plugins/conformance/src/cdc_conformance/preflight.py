@@ -57,15 +57,19 @@ def _rangefeed(given: Given, registration: RangefeedRegistration) -> None:
     owner = f"writer of {job.rangefeed.owner}"
     cls = load_class(registration.writer, owner=owner, base=SourceWriter, install_hint=registration.install_hint)
     writer: SourceWriter = cls(SourceWriterContext(uri=place.uri, options=job.rangefeed.parsed()))
-    rangefeed = job.open_rangefeed()
     try:
-        writer.create_table(table)
+        try:
+            writer.create_table(table)
+        except Exception as error:  # a writer may raise what its client raises
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise ConfigError(f"no table can be created at the URI of {job.rangefeed.owner}: {said}") from error
+        rangefeed = job.open_rangefeed()
         try:
             rangefeed.check()
         finally:
+            rangefeed.close()
             writer.drop_table(table)
     finally:
-        rangefeed.close()
         writer.close()
 
 

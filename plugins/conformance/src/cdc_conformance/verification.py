@@ -15,7 +15,7 @@ from cdc_conformance.given import UNIQUE, Given
 from cdc_conformance.installed import FILE, GIVEN
 from cdc_conformance.limits import time_limit
 from cdc_conformance.outcomes import Outcome
-from cdc_conformance.people import failure_lines, outcome_line, summary_lines
+from cdc_conformance.people import alike, failure_lines, outcome_line, summary_lines
 from cdc_conformance.promises import promises_of, words
 from cdc_conformance.report import Report
 from cdc_conformance.reporting import Reporting
@@ -133,11 +133,14 @@ class Verification:
     def pytest_sessionfinish(self) -> None:
         for problem in self._collection:
             self._say(mask(problem, self._secrets))
-        broken = [outcome for outcome in self.report.outcomes() if outcome.outcome in ("failed", "error")]
-        for outcome in broken:
+        for same in alike(self.report.outcomes()):
             self._say("")
-            for line in failure_lines(outcome, again=self._again(outcome)):
+            for line in failure_lines(same[0], again=self._again(same[0])):
                 self._say(line)
+            if same[1:]:
+                self._say("  for the same reason these could not be asked for either:")
+                for outcome in same[1:]:
+                    self._say(f"    {words(outcome.name)}")
         if self.report.outcomes():
             self._say("")
             for line in summary_lines(self.report):

@@ -148,7 +148,10 @@ class SinkConformance(
     @pytest.fixture
     def disturbance(self) -> Any:
         """What can disturb the destination, as the capabilities say."""
-        return None
+        pytest.fail(
+            "override the fixture disturbance, or declare none of 'disturbance', 'stall' and 'partial_failure'",
+            pytrace=False,
+        )
 
     @pytest.fixture
     def rig(
