@@ -32,7 +32,7 @@ def retried(
     """Return *oracle* so that it is asked again after one of the errors *on*, for *limit_s* after its first one.
 
     For an oracle that asks a database which is killed now and then. Other errors, and the last one, are raised: a
-    validator never takes an oracle's error for an answer, and what it was about to note is not noted.
+    validator never takes an oracle's error for an answer. One that was interrupted so is not to be asked any more.
     """
 
     def ask(*args: _P.args, **kwargs: _P.kwargs) -> _T:
