@@ -55,15 +55,15 @@ class ReferenceSinkSuite(SinkConformance):
 
     @pytest.fixture
     def watch_s(self) -> float:
-        return 0.05
+        return 0.15
 
     @pytest.fixture
     def settle_s(self) -> float:
-        return 0.5
+        return 1.0
 
     @pytest.fixture
     def close_limit_s(self) -> float:
-        return 0.3
+        return 2.0
 
     @pytest.fixture
     def disturbance(self, tmp_path: Path) -> DirectoryDisturbance:
