@@ -37,7 +37,7 @@ class Envelopes:
         orders = [Change({"id": n, "note": "x"}, op=Op.DELETE if n % 3 else Op.INSERT) for n in range(7)]
         for changes in (orders, orders[1:3]):
             batch = rows(_ORDERS, changes)
-            for form in rig.forms():
+            for form in rig.some():
                 _compare(rig, form, batch, topic)
                 if form.output == "messages":
                     _check_tombstones(rig, form, batch, topic)
@@ -52,7 +52,7 @@ class Envelopes:
         after = RowBatch.struct(schema.after_type, [kept.field(0), kept.field(1)], mask=pa.array([False, True, False]))
         columns = {name: batch.column(name) for name in batch.batch.schema.names} | {"after": after}
         hidden = RowBatch.of(schema, **{**columns, "op": pa.array([Op.INSERT, Op.DELETE, Op.INSERT], pa.uint8())})
-        for form in rig.forms(rows=True):
+        for form in rig.some(rows=True):
             _compare(rig, form, hidden, topic)
 
     def test_diff_carries_the_row_before(self, rig: EncoderRig, topic: str) -> None:
@@ -107,7 +107,7 @@ class Envelopes:
 
 
 def _compare_all(rig: EncoderRig, flags: tuple[str, ...], batch: RowBatch, topic: str) -> None:
-    for form in rig.forms(*flags):
+    for form in rig.some(*flags):
         _compare(rig, form, batch, topic)
 
 

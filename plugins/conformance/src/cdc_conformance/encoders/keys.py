@@ -49,7 +49,7 @@ class Keys:
         key = {"city": "é", "id": 7}
         changes = [Change({**key, "note": str(n)}, op=op) for n, op in enumerate(Op)]
         other = Change({"city": "b", "id": 7, "note": None})
-        for form in rig.forms(output="messages"):
+        for form in rig.some(output="messages"):
             encoder = rig.encoder(form)
             batches = [rows(schema, changes), rows(schema, [other, *changes[::-1]]).slice(1), rows(schema, changes[:1])]
             found = {key for batch in batches for key, _ in pairs_of(encoder.encode(batch, topic=topic))}
@@ -62,7 +62,7 @@ class Keys:
         Else one row replaces another in a compacted topic. When this fails, look for a separator that values may
         contain, and for values that are cut or rounded.
         """
-        for form in rig.forms(output="messages")[:1]:
+        for form in rig.some(output="messages")[:1]:
             for sample in samples:
                 schema = table(f"by_{sample.name}", {"k": sample.type}, primary_key=("k",))
                 if sample.topic != "nested" and rig.refusal(form, schema, f"{topic}_{sample.name}") is None:
@@ -77,7 +77,7 @@ class Keys:
         for primary_key in (("c", "a"), ("a", "c"), ("b", "c", "a")):
             schema = table("orders", {"a": INT8, "b": TEXT, "c": INT8}, primary_key=primary_key)
             batch = rows(schema, changes)
-            for form in rig.forms(output="messages"):
+            for form in rig.some(output="messages"):
                 found = rig.understood(form, schema, pairs_of(rig.encoder(form).encode(batch, topic=topic)))
                 for row, one in enumerate(batch.column("key")):
                     said = key_difference(schema, tuple(plain_value(one).values()), found[row].key)
@@ -95,7 +95,7 @@ class Keys:
                 [{"a": _INT4, "b": TEXT}, {"a": _INT4, "b": TEXT, "c": TEXT}, {"a": INT8, "b": TEXT}, {"z": TEXT}], 1
             )
         ]
-        for form in rig.forms(output="messages"):
+        for form in rig.some(output="messages"):
             one_for_all = rig.encoder(form)
             for encoders in ([one_for_all] * len(versions), [rig.encoder(form) for _ in versions]):
                 found = {

@@ -74,7 +74,8 @@ class Packaging:
         The user sees this message before anything runs, and must know what to leave out. The refused column is the
         second of three.
         """
-        for form in rig.forms():
+        forms = [form for output in rig.outputs for form in rig.forms(output=output)[:1]]
+        for form in forms:
             for sample in samples:
                 schema = table("checked", {"id": INT8, "peculiar": sample.type, "last": TEXT})
                 error = rig.refusal(form, schema, f"{topic}_{sample.name}")
@@ -169,9 +170,9 @@ class Packaging:
                 f"importing the plugin's module {plugin} imports {', '.join(found)}; it may import nothing but itself, "
                 "Python's own modules and cdc_core"
             )
-        for module in dict.fromkeys((options, target, decoder)):
-            strangers = _imported_by(module, _STRANGERS) if module else ()
-            assert not strangers, f"importing {module} imports {' and '.join(strangers)}"
+        modules = tuple(dict.fromkeys(module for module in (options, target, decoder) if module))
+        strangers = _imported_by(modules, _STRANGERS)
+        assert not strangers, f"importing {' and '.join(modules)} imports {' and '.join(strangers)}"
 
 
 def _options_class(rig: EncoderRig) -> type[Any]:
@@ -203,9 +204,9 @@ def _strangers_of(module: str) -> list[str]:
 
 
 @cache
-def _imported_by(module: str, watched: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which of *watched* a new Python has loaded when it imported *module*."""
-    program = f"import sys, {module}; print(*[name for name in {watched!r} if name in sys.modules])"
+def _imported_by(modules: tuple[str, ...], watched: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of *watched* a new Python has loaded when it imported *modules*."""
+    program = f"import sys, {', '.join(modules)}; print(*[name for name in {watched!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{module} cannot be imported: {done.stderr}"
+    assert done.returncode == 0, f"{' or '.join(modules)} cannot be imported: {done.stderr}"
     return tuple(done.stdout.split())

@@ -20,7 +20,7 @@ class Resolved:
 
         A mark that says more than it may promises rows that are still to come.
         """
-        for form in rig.forms():
+        for form in rig.some():
             for time in _TIMES:
                 found = rig.decoder(form).resolved(rig.encoder(form).encode_resolved(topic, time))
                 assert found == time, f"{form}: the mark of {time} reads as {found}"
@@ -46,7 +46,7 @@ class Resolved:
 
         Between two encoders the id that a schema registry gives may differ, as long as the first has seen no rows.
         """
-        for form in rig.forms():
+        for form in rig.some():
             batch = rows(table("orders", {"id": INT8}), [Change({"id": 1})])
             if form.output == "messages":
                 rig.encoder(form).encode(batch, topic=topic)

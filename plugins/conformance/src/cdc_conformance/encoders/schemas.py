@@ -35,7 +35,7 @@ class Schemas:
         first = _batch(_FIRST, 1)
         for change, columns in _CHANGES.items():
             second = _batch(columns, 2)
-            for form in rig.forms(rows=True):
+            for form in rig.some(rows=True):
                 encoder = rig.encoder(form)
                 decoder = rig.decoder(form)
                 for what, batch in (("before", first), ("after", second), ("before, again", first)):

@@ -19,6 +19,7 @@ __all__ = [
     "HasOneTimeForAll",
     "LacksAnEnvelope",
     "NeedsAFirstRow",
+    "PutsColumnsInAnyOrder",
     "SortsTransactions",
     "UsesItsBufferAgain",
     "WritesIntoTheBatch",
@@ -97,6 +98,14 @@ class CountsSchemaObjects(ReferenceEncoder):
             met.append(rows.schema)
         number = next(number for number, schema in enumerate(met) if schema is rows.schema)
         return None if value is None else {**value, "version": number}
+
+
+class PutsColumnsInAnyOrder(ReferenceEncoder):
+    """Goes over the columns in the order of a set, which hashes decide, and each process has its own."""
+
+    def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
+        image = super().image(rows, index, name)
+        return None if image is None else {column: image[column] for column in set(image)}
 
 
 class ForgetsTheDatabase(ReferenceEncoder):
