@@ -33,7 +33,7 @@ class Cluster(Writes):
         op = fields.pop("op")
         if op != "tick":
             self._statements += 1
-            self.now += _STATEMENT_NS + self._random().randrange(_STATEMENT_NS)
+            self.now += _STATEMENT_NS + (self._statements * 2_654_435_761 + self._seed * 97_531) % _STATEMENT_NS
         outcome = getattr(self, f"_on_{op}")(**fields)
         self.events += 1
         return outcome
