@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from cdc_conformance import RangefeedConformance
 from cdc_testing.pages import Page
 
 from cdc_core import Rangefeed, RangefeedContext, RangefeedRegistration
@@ -35,6 +36,10 @@ def test_every_method_of_a_rangefeed_is_explained() -> None:
     public = [name for name in vars(Rangefeed) if not name.startswith("_") and callable(getattr(Rangefeed, name))]
     for name in ["__init__", *public]:
         assert f"**`{name}(" in PAGE.section("The methods"), name
+
+
+def test_every_fixture_that_is_named_is_one() -> None:
+    assert PAGE.no_fixtures(RangefeedConformance) == {"pytest", "id", "n", "note"}
 
 
 def test_every_field_of_context_and_registration_is_explained() -> None:

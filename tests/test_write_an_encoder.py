@@ -7,6 +7,7 @@ import dataclasses
 import tomllib
 from pathlib import Path
 
+from cdc_conformance import EncoderConformance
 from cdc_conformance.new_plugin import Names, create
 from cdc_testing.pages import Page
 
@@ -59,6 +60,10 @@ def test_every_field_of_a_registration_is_explained() -> None:
 
 def test_every_kind_of_column_is_explained() -> None:
     assert sorted(name for name in PAGE.first_cells("Rows")[1:]) == sorted(kind.name for kind in Kind)
+
+
+def test_every_fixture_that_is_named_is_one() -> None:
+    assert PAGE.no_fixtures(EncoderConformance) == {"pytest"}
 
 
 def test_every_envelope_that_is_explained_is_one() -> None:

@@ -38,6 +38,12 @@ class Page:
         cells = re.findall(r"^\| (`.*?) \|", self.section(heading), re.MULTILINE)
         return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 
+    def no_fixtures(self, suite: type) -> set[str]:
+        """Return the names in the section on the suite that *suite* has no fixture of; capabilities are left out."""
+        text = self.section("The suite").partition("<!-- capabilities")[0]
+        named = set(re.findall(r"`([a-z_]+)`", text))
+        return {name for name in named if not hasattr(suite, name)}
+
     def files(self) -> dict[str, str]:
         """Return the Python files that the page shows, by the path that stands in their first line."""
         found = ((re.match(r"# ((?:src|tests)/\S+)\n", text), text) for text in self.blocks("python"))
