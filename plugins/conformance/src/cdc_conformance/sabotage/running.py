@@ -61,19 +61,25 @@ class _Share:
                 "limit_s": limit_s,
                 "events": str(events),
             }
-            process = subprocess.run(
-                [sys.executable, "-m", "cdc_conformance.sabotage.worker"],
-                input=json.dumps(order),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-                env={name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")},
-            )
+            output = Path(directory) / "output"
+            with output.open("w") as out:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "cdc_conformance.sabotage.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    env={name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")},
+                )
+            assert process.stdin is not None
+            with process, process.stdin as line:  # it ends with this process: it sees the line's other end close
+                line.write(f"{json.dumps(order)}\n".encode())
+                line.flush()
+                process.wait()
+            said = output.read_text(errors="replace")
             begun, last = self._take(events)
         if process.returncode in (0, 1) and begun == len(self.cases) and not last:
             return begun, ""
-        return max(begun - 1, 0), _death(process.returncode, last, process.stdout)
+        return max(begun - 1, 0), _death(process.returncode, last, said)
 
     def _take(self, events: Path) -> tuple[int, str]:
         """Note what the process wrote; return how many cases it began, and the test it was in when it ended."""

@@ -1,8 +1,8 @@
 """A process that runs suites against saboteurs: `python -m cdc_conformance.sabotage.worker`.
 
-Reads {"homes": {kind: module}, "cases": [[kind, promise], …], "limit_s": …, "events": path} from standard input and
-appends one JSON line to `events` when a test begins and one when it has ended, so that whoever started it knows where
-it was when it died.
+Reads {"homes": {kind: module}, "cases": [[kind, promise], …], "limit_s": …, "events": path} in one line from standard
+input, and ends when that ends. Appends one JSON line to `events` when a test begins and one when it has ended, so that
+whoever started it knows where it was when it died.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
@@ -77,7 +78,8 @@ class Events:
 def main() -> int:
     """Run what standard input says; return pytest's exit status."""
     faulthandler.enable()
-    order = json.load(sys.stdin)
+    order = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with, args=(os.dup(0),), daemon=True).start()
     with (
         open(order["events"], "a", encoding="utf-8") as file,
         tempfile.TemporaryDirectory(dir=_fast_directory()) as temporary,
@@ -112,6 +114,12 @@ class Suites:
         classes = [of_kind[case.kind].suite_for(case, f"Test{number}") for number, case in enumerate(cases)]
         module: ModuleType = module_of(*classes)
         return SuiteModule.of(parent, module)
+
+
+def _end_with(starter: int) -> None:
+    """End this process when whoever started it has ended."""
+    if not os.read(starter, 1):
+        os._exit(1)
 
 
 def _fast_directory() -> Path | None:
