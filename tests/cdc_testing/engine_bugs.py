@@ -45,6 +45,8 @@ class Bug:
     sinks: tuple[str, ...] = ("file", "kafka")
     faults: tuple[str, ...] = ()
     """Points of `nemesis_faults` of which it needs one."""
+    killed: bool | None = None
+    """Whether a process must die there; else one that fails may do, or must when this is False."""
 
 
 _installed = ""
@@ -312,11 +314,13 @@ BUGS = {
         mistake="a repeated slice has its rows in another order",
         put=_retry_reorders,
         faults=("read-late", "emit", "flush", "flushed"),
+        killed=True,
     ),
     "retry-skips": Bug(
         mistake="a repeated slice goes on behind what was read, not delivered",
         put=_retry_skips,
         faults=("read-late", "emit", "flush"),
+        killed=True,
     ),
     "only-the-newest": Bug(
         mistake="of several versions of a row in a batch only the last goes on", put=_only_the_newest
@@ -326,11 +330,13 @@ BUGS = {
         put=_saved_without_all_slices,
         sources=("simulated",),
         faults=("read", "read-late", "emit", "flush"),
+        killed=False,
     ),
     "unfinished-slice-counts": Bug(
         mistake="a slice whose reader died in the middle is taken for complete",
         put=_unfinished_slice_counts,
         faults=("read", "read-late"),
+        killed=True,
     ),
     "starts-at-the-planned-end": Bug(
         mistake="after a crash a run begins where the broken step was to end",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,8 @@ class NemesisRig:
     postgres: Callable[[], EmbeddedPostgres]
     """Returns the running server, the same one each time."""
     kafka: Callable[[], Kafka]
+    sinks: Mapping[str, str] = field(default_factory=dict)
+    """URIs of further sinks by the name that scripts call them; `{unique}` in them is new for each run."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def play(self, script: Script, *, bug: str = "") -> Outcome:
@@ -52,17 +54,27 @@ class NemesisRig:
         shutil.rmtree(directory, ignore_errors=True)
         prefix = f"n{secrets.token_hex(4)}_" if script.sink == "kafka" else ""
         with self._database(script, directory) as database:
-            sink = f"file://{directory / 'files'}"
-            if script.sink == "kafka":
-                sink = f"kafka://{self.kafka().bootstrap_servers}"
             outcome = run_script(
-                script, database, sink=sink, directory=directory / "run", spark=self.spark, bug=bug, topic_prefix=prefix
+                script,
+                database,
+                sink=self._sink(script.sink, directory),
+                directory=directory / "run",
+                spark=self.spark,
+                bug=bug,
+                topic_prefix=prefix,
             )
         if script.sink == "kafka":
             delete_topics(self.kafka().bootstrap_servers, prefix)
         if not outcome.failures:
             shutil.rmtree(directory)
         return outcome
+
+    def _sink(self, name: str, directory: Path) -> str:
+        if name in self.sinks:
+            return self.sinks[name].replace("{unique}", secrets.token_hex(6))
+        if name == "kafka":
+            return f"kafka://{self.kafka().bootstrap_servers}"
+        return f"file://{directory / 'files'}"
 
     @contextmanager
     def _database(self, script: Script, directory: Path) -> Iterator[NemesisDatabase]:
@@ -80,7 +92,8 @@ def scripts_for(bug: str, places: Sequence[Place], *, first: int) -> Iterator[Sc
     for seed in itertools.count(first):
         for source, sink in fit:
             script = script_of(seed, source=source, sink=sink)
-            there = {event.point for event in script.events if isinstance(event, Fault)}
+            faults = [event for event in script.events if isinstance(event, Fault)]
+            there = {fault.point for fault in faults if wanted.killed in (None, fault.killed)}
             if not wanted.faults or there & set(wanted.faults):
                 yield script
         if not fit:

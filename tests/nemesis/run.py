@@ -33,12 +33,12 @@ MOST_SCRIPTS = 12
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    places = [place for place in PLACES if options.source in (None, place[0]) and options.sink in (None, place[1])]
+    places = _places(options)
     deadline = time.monotonic() + options.minutes * 60
     directory = options.directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    with _rig(directory) as rig:
+    with _rig(directory, options.sink_uri) as rig:
         if options.bug == "all":
             return find_bugs(rig, list(BUGS), places, first=options.seed, deadline=deadline)
         if options.bug and options.seeds > 1:
@@ -117,7 +117,7 @@ def _total(done: Sequence[Outcome]) -> str:
 
 
 @contextmanager
-def _rig(directory: Path) -> Iterator[NemesisRig]:
+def _rig(directory: Path, sink_uri: str | None) -> Iterator[NemesisRig]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     with ExitStack() as stack:
         spark = KeptSpark()
@@ -127,7 +127,19 @@ def _rig(directory: Path) -> Iterator[NemesisRig]:
             spark,
             postgres=_once(lambda: stack.enter_context(EmbeddedPostgres(settings={"fsync": "off"}))),
             kafka=_once(lambda: stack.enter_context(KafkaBroker())),
+            sinks={} if sink_uri is None else {_scheme(sink_uri): sink_uri},
         )
+
+
+def _places(options: argparse.Namespace) -> list[Place]:
+    places = list(PLACES)
+    if options.sink_uri is not None:
+        places = [(source, _scheme(options.sink_uri)) for source in sorted({place[0] for place in PLACES})]
+    return [place for place in places if options.source in (None, place[0]) and options.sink in (None, place[1])]
+
+
+def _scheme(uri: str) -> str:
+    return uri.partition("://")[0]
 
 
 T = TypeVar("T")
@@ -152,6 +164,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bug", default="", choices=["", "all", *BUGS], help="a mistake to put into the engine")
     parser.add_argument("--source", choices=sorted({place[0] for place in PLACES}), help="only this source")
     parser.add_argument("--sink", choices=sorted({place[1] for place in PLACES}), help="only this sink")
+    parser.add_argument("--sink-uri", help="a sink of any installed plugin with a reader; {unique} is new for each run")
     parser.add_argument(
         "--directory", type=Path, default=Path(tempfile.gettempdir()) / "cdc-nemesis", help="where failed runs stay"
     )

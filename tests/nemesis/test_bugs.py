@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 from cdc_testing.engine_bugs import BUGS, install
+from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
 from cdc_core.spark import coordinator, runner, source, writer
 
@@ -28,3 +31,13 @@ def test_a_bug_is_there_until_it_is_taken_out(bug: str) -> None:
     finally:
         install("")
     assert [dict(vars(place)) for place in PLACES] == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "bug",
+    ["resolved-before-flush", "resolved-at-the-maximum", "release-before-save", "saved-without-all-slices"],
+)
+def test_a_bug_is_found(rig: NemesisRig, bug: str) -> None:
+    scripts = islice(scripts_for(bug, [("simulated", "file")], first=1), 3)
+    assert any(rig.play(script, bug=bug).failures for script in scripts), BUGS[bug].mistake

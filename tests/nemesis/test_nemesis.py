@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from cdc_testing.nemesis import Outcome
-from cdc_testing.nemesis_rig import PLACES
+from cdc_testing.nemesis_rig import PLACES, NemesisRig, command
+from cdc_testing.nemesis_script import script_of
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("source", "sink"), PLACES)
-def test_the_engine_keeps_its_promises_whatever_happens(play: Callable[..., Outcome], source: str, sink: str) -> None:
-    outcome = play(11, source, sink)
-    assert outcome.failures == []
+def test_the_engine_keeps_its_promises_whatever_happens(rig: NemesisRig, source: str, sink: str) -> None:
+    outcome = rig.play(script_of(11, source=source, sink=sink))
+    assert outcome.failures == [], f"{outcome.log_path} has the events; again: {command(outcome.script)}"
     assert outcome.rows > 0
     assert outcome.marks > 0
