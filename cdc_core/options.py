@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeVar
 
 from cdc_core.errors import OptionError
-from cdc_core.masking import secret_texts, uri_secrets
+from cdc_core.masking import is_secret_name, secret_texts, uri_secrets
 
 __all__ = [
     "MB",
@@ -243,7 +243,18 @@ def _parse_table(value: Any) -> dict[str, Any]:
             raise ValueError(f"must be a table of names and values, or a JSON object ({error})") from None
     if not isinstance(value, Mapping):
         raise ValueError("must be a table of names and values")
-    return dict(value)
+    return _Table(value)
+
+
+class _Table(dict[str, Any]):
+    """The value of a dict option. Its `repr` shows nothing that stands under a name that looks secret."""
+
+    def __repr__(self) -> str:
+        shown = {
+            name: "***" if is_secret_name(name) else _Table(value) if isinstance(value, Mapping) else value
+            for name, value in self.items()
+        }
+        return repr(shown)
 
 
 def _parse_bool(value: Any) -> bool:

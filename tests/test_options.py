@@ -1,5 +1,6 @@
 """Declared options: parsing, errors, documentation, secrets."""
 
+import pickle
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -131,6 +132,14 @@ def test_an_entry_of_an_option_that_is_no_table_is_unknown() -> None:
 def test_secrets_in_a_table_are_found_by_their_names() -> None:
     parsed = parse_options(Sample, {"path": "p", "headers": '{"sasl.password": "hush", "b": "c"}'}, owner="sink 's'")
     assert secret_values(parsed) == ["hush"]
+
+
+def test_secrets_in_a_table_do_not_show() -> None:
+    headers = {"a": 1, "tls": {"key": "public", "key.password": "hush"}, "sasl.password": "hush"}
+    parsed = parse_options(Sample, {"path": "p", "headers": headers}, owner="sink 's'")
+    assert "headers={'a': 1, 'tls': {'key': 'public', 'key.password': '***'}, 'sasl.password': '***'}" in repr(parsed)
+    assert parsed.headers == headers
+    assert pickle.loads(pickle.dumps(parsed)) == parsed
 
 
 def test_an_unknown_option_suggests_the_nearest() -> None:
