@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,6 +48,7 @@ class TestKafka(SinkConformance):
         """A broker that does not answer in two seconds is down: that much patience tests have."""
         for module in ("admin", "partitions"):
             monkeypatch.setattr(f"cdc_sink_kafka.{module}._LIMIT_S", 2.0)
+        monkeypatch.setattr("cdc_sink_kafka.admin._CHECK_LIMIT_S", 2.0)
 
     @pytest.fixture
     def sink_uri(self, own_broker: KafkaBroker) -> str:
@@ -73,6 +74,18 @@ class TestKafka(SinkConformance):
     @pytest.fixture
     def unreachable_uri(self) -> str:
         return "kafka://127.0.0.1:9"
+
+    @pytest.fixture
+    def secret_options(self) -> Sequence[Mapping[str, str]]:
+        """Passwords that are really used: others are refused before anything is connected to."""
+        login = {"sasl_enabled": "true", "sasl_user": "alice", "sasl_password": "{secret}"}
+        token = {"sasl_client_id": "id", "sasl_client_secret": "{secret}", "sasl_token_url": "http://127.0.0.1:9/token"}
+        return [
+            {**login, "sasl_mechanism": "scram-sha-256"},
+            {"sasl_enabled": "true", "sasl_mechanism": "oauthbearer", **token},
+            {"tls_enabled": "true", "client_key": "{secret}", "client_cert": "none"},
+            {"librdkafka.ssl.key.password": "{secret}"},
+        ]
 
     @pytest.fixture
     def row_limit_bytes(self) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -13,10 +13,12 @@ from cdc_conformance.promises import requires
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_conformance.sinks.watching import failure_of
-from cdc_core import CdcError
+from cdc_core import CdcError, Sink
 from cdc_core.job import Job
 
 __all__ = ["Secrecy"]
+
+SecretOptions = Sequence[Mapping[str, str]]
 
 _SECRET = "hunter2-Zm9vYmFy"
 
@@ -24,10 +26,10 @@ _SECRET = "hunter2-Zm9vYmFy"
 class Secrecy:
     """Promises about secrets: the password of a URI, and every option declared `secret=True`."""
 
-    def test_secrets_do_not_show_in_repr(self, rig: SinkRig) -> None:
+    def test_secrets_do_not_show_in_repr(self, rig: SinkRig, secret_options: SecretOptions) -> None:
         """`repr` and `str` of job, sink, context and options show no secret: they end up in logs and Spark's pages."""
         rig.watch(ORDERS)
-        for job in _jobs(rig, rig.uri):
+        for job in _jobs(rig, rig.uri, secret_options):
             with contextlib.suppress(CdcError):
                 sink = job.open_sink()
                 for thing in (job, sink, sink.context, sink.context.options):
@@ -35,24 +37,33 @@ class Secrecy:
                     assert _SECRET not in shown, f"a secret shows in repr or str of {type(thing).__name__}: {shown}"
 
     @requires("unreachable", "there must be something to complain of")
-    def test_secrets_do_not_show_in_errors(self, rig: SinkRig, unreachable_uri: str) -> None:
-        """What `check` and `prepare` raise at a destination that cannot be used names no secret, nor do its causes."""
+    def test_secrets_do_not_show_in_errors(
+        self, rig: SinkRig, unreachable_uri: str, secret_options: SecretOptions
+    ) -> None:
+        """What is raised over options, or by `check` and `prepare` in vain, names no secret, nor do its causes."""
         rig.watch(ORDERS)
-        for job in _jobs(rig, unreachable_uri):
-            with contextlib.suppress(CdcError):
-                sink = job.open_sink()
-                for call in (sink.check, sink.prepare):
-                    error: BaseException | None = failure_of(call)
-                    while error is not None:
-                        assert _SECRET not in str(error), f"a secret shows in {type(error).__name__}: {error}"
-                        error = error.__cause__ or error.__context__
-                sink.close()
+        for make in _attempts(rig, unreachable_uri, secret_options):
+            sinks: list[Sink] = []
+            calls = [
+                lambda: sinks.append(make().open_sink()),  # noqa: B023 (called at once)
+                lambda: [sink.check() for sink in sinks],  # noqa: B023
+                lambda: [sink.prepare() for sink in sinks],  # noqa: B023
+            ]
+            for call in calls:
+                error: BaseException | None = failure_of(call)
+                while error is not None:
+                    assert _SECRET not in str(error), f"a secret shows in {type(error).__name__}: {error}"
+                    error = error.__cause__ or error.__context__
+            for sink in sinks:
+                failure_of(sink.close)
 
-    def test_secrets_are_not_logged(self, rig: SinkRig, caplog: pytest.LogCaptureFixture) -> None:
+    def test_secrets_are_not_logged(
+        self, rig: SinkRig, secret_options: SecretOptions, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """No log record of a sink's life holds a secret, not even at DEBUG."""
         rig.watch(ORDERS)
         with caplog.at_level(logging.DEBUG):
-            for job in _jobs(rig, rig.uri):
+            for job in _jobs(rig, rig.uri, secret_options):
                 sink = None
                 with contextlib.suppress(CdcError):
                     sink = job.open_sink()
@@ -66,13 +77,18 @@ class Secrecy:
         assert not found, f"a secret shows in a log record of {found[0].name}: {found[0].getMessage()}"
 
 
-def _jobs(rig: SinkRig, uri: str) -> Iterator[Job]:
-    """Yield the changefeed with a password in its URI, and with each of the sink's secret options."""
+def _jobs(rig: SinkRig, uri: str, secret_options: SecretOptions) -> Iterator[Job]:
+    """Yield the changefeed with each secret that makes one."""
+    for make in _attempts(rig, uri, secret_options):
+        with contextlib.suppress(CdcError):
+            yield make()
+
+
+def _attempts(rig: SinkRig, uri: str, secret_options: SecretOptions) -> Iterator[Callable[[], Job]]:
+    """Yield what makes the changefeed with a password in its URI, and with each set of secret options."""
     scheme, _, rest = uri.partition("://")
     if "@" not in rest.partition("/")[0]:
-        with contextlib.suppress(CdcError):
-            yield rig.job(uri=f"{scheme}://someone:{_SECRET}@{rest}")
-    for field in dataclasses.fields(rig.options_class()):
-        if field.metadata.get("secret"):
-            with contextlib.suppress(CdcError):
-                yield rig.job(uri=uri, parameters={field.name: _SECRET})
+        yield partial(rig.job, uri=f"{scheme}://someone:{_SECRET}@{rest}")
+    for options in secret_options:
+        parameters = {name: value.replace("{secret}", _SECRET) for name, value in options.items()}
+        yield partial(rig.job, uri=uri, parameters=parameters)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -114,6 +115,12 @@ class SinkConformance(
     def unreachable_uri(self) -> str:
         """URI of a destination that cannot be used, for the capability unreachable."""
         pytest.fail("override the fixture unreachable_uri, or do not declare 'unreachable'", pytrace=False)
+
+    @pytest.fixture
+    def secret_options(self, rig: SinkRig) -> Sequence[Mapping[str, str]]:
+        """Options with secrets, `{secret}` in their place: by default each option declared secret, alone."""
+        options = dataclasses.fields(rig.options_class())
+        return [{option.name: "{secret}"} for option in options if option.metadata.get("secret")]
 
     @pytest.fixture
     def memory_bound_bytes(self) -> int:
