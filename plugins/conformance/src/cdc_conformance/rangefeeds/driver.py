@@ -23,6 +23,9 @@ __all__ = ["Feed", "Plan", "Reading", "Step"]
 
 _PAUSE_S = 0.005
 """Between two questions to a rangefeed that has nothing to do."""
+_LEAST_ASKED = 30
+"""So often at the least it is asked before it counts as stuck: a busy machine is no broken promise."""
+_MOST_STEPS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,19 +228,25 @@ class Feed:
         raise AssertionError
 
     def patiently(self, what: str) -> Iterator[None]:
-        """Yield until the caller breaks off; fail, saying *what* is the matter, when that takes too long."""
+        """Yield until the caller breaks off; fail, saying *what* is the matter, when that takes too long.
+
+        Too long is when no step came for a while, or very many did.
+        """
+        begun, known, asked = len(self.steps), len(self.steps), 0
         deadline = time.monotonic() + self.patience_s
         pause = threading.Event()
         while True:
-            steps = len(self.steps)
             yield
-            if time.monotonic() > deadline:
-                pytest.fail(
-                    f"{what} after {self.patience_s:g} s and {len(self.steps)} steps; saved is "
-                    f"{None if self.saved is None else self.saved.token}"
-                )
-            if len(self.steps) == steps:
+            asked += 1
+            if len(self.steps) > known:
+                known, asked, deadline = len(self.steps), 0, time.monotonic() + self.patience_s
+            elif asked >= _LEAST_ASKED and time.monotonic() > deadline:
+                break
+            else:
                 pause.wait(_PAUSE_S)
+            if known - begun > _MOST_STEPS:
+                break
+        pytest.fail(f"{what} after {known - begun} steps; saved is {None if self.saved is None else self.saved.token}")
 
     # what is saved
 

@@ -123,6 +123,7 @@ class Marks(RangefeedSuite):
         for _ in range(3):
             feed.step()
         workload.run(5)
+        workload.settle()
         feed.restart()
         feed.catch_up()
         frontier = Frontier([span for span, _ in feed.saves[0].frontier])
@@ -195,6 +196,7 @@ class Marks(RangefeedSuite):
         feed.scan()
         workload.run(30)
         workload.settle()
+        workload.put(workload.tables[0], 91)
         until = feed.driver.now()
         feed.steps_until(lambda: feed.resolved >= until, what=f"{until} is not resolved")
         found = newest(feed.changes)

@@ -88,4 +88,4 @@ class SimulatedSuite(RangefeedConformance):
 
     @pytest.fixture
     def patience_s(self) -> float:
-        return 2.0
+        return 0.5
