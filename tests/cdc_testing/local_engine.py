@@ -50,10 +50,19 @@ def _host() -> PluginHost:
     return PluginHost.load()
 
 
-def job_of(source: str, sink: str, *tables: str, options: Mapping[str, Any] | None = None, name: str = "t") -> Job:
+def job_of(
+    source: str,
+    sink: str,
+    *tables: str,
+    options: Mapping[str, Any] | None = None,
+    name: str = "t",
+    format_: str = "json",
+) -> Job:
     """Return a job of installed plugins with nothing to wait for between steps. Raises: ConfigError."""
     defaults = {"updated": True, "resolved": True, "min_checkpoint_frequency": 0}
-    changefeed = Changefeed(name=name, source=source, sink=sink, tables=tables, options={**defaults, **(options or {})})
+    changefeed = Changefeed(
+        name=name, source=source, sink=sink, tables=tables, format=format_, options={**defaults, **(options or {})}
+    )
     return resolve(changefeed, _host())
 
 
