@@ -52,12 +52,12 @@ def check(outside: Outside) -> None:
         outside.run("python", "-m", "pytest", "-q", "cdc-sink-shelf")
     with step("cdc verify sink shelf"):
         outside.run("cdc", "verify", "sink", "shelf", "--uri", f"shelf://{outside.directory}/{{unique}}.db")
-    with step("cdc new-plugin encoder slip, and its suite"):
-        outside.run("cdc", "new-plugin", "encoder", "slip")
-        outside.run(
-            "python", "-m", "pip", "install", "--quiet", str(outside.built(outside.directory / "cdc-encoder-slip"))
-        )
-        outside.run("python", "-m", "pytest", "-q", "cdc-encoder-slip")
+    for kind, name in (("encoder", "slip"), ("rangefeed", "well")):
+        with step(f"cdc new-plugin {kind} {name}, and its suite"):
+            outside.run("cdc", "new-plugin", kind, name)
+            wheel = outside.built(outside.directory / f"cdc-{kind}-{name}")
+            outside.run("python", "-m", "pip", "install", "--quiet", str(wheel))
+            outside.run("python", "-m", "pytest", "-q", f"cdc-{kind}-{name}")
     with step("cdc run shelf --once, from PostgreSQL"):
         outside.run("python", "-P", str(ROOT / ".ci" / "check_outside_pipeline.py"))
     with step("uninstall it"):

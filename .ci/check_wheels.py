@@ -14,7 +14,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TEMPLATES = {"sink": ROOT / "plugins" / "template", "encoder": ROOT / "plugins" / "template_encoder"}
+TEMPLATES = {"sink": "template", "encoder": "template_encoder", "rangefeed": "template_rangefeed"}
 CARRIERS = ("cdc_conformance",)
 """Packages that carry the templates; their modules have the suffix .py.txt there."""
 
@@ -65,7 +65,8 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
 def templates_in(package: str) -> Iterator[str]:
     """Yield the paths that the templates' committed files have in the wheel of *package*."""
     for kind, template in TEMPLATES.items():
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=template, check=True, capture_output=True, text=True)
+        command = ["git", "ls-files", "-z"]
+        listed = subprocess.run(command, cwd=ROOT / "plugins" / template, check=True, capture_output=True, text=True)
         for name in listed.stdout.rstrip("\0").split("\0"):
             yield f"{package}/templates/{kind}/{name}{'.txt' if name.endswith('.py') else ''}"
 

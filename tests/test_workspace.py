@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TEMPLATES = [ROOT / "plugins" / "template", ROOT / "plugins" / "template_encoder"]
+TEMPLATES = [ROOT / "plugins" / name for name in ("template", "template_encoder", "template_rangefeed")]
 """What `cdc new-plugin` copies: strangers' repositories, which are installed by no one here."""
 MEMBERS = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml") if path.parent not in TEMPLATES)
 EVERY = [ROOT, *MEMBERS]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_TREE = {"sink": "template", "encoder": "template_encoder"}
+_TREE = {"sink": "template", "encoder": "template_encoder", "rangefeed": "template_rangefeed"}
 _LEFT_BEHIND = {"__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".venv", "build", "dist"}
 
 

@@ -17,7 +17,11 @@ from cdc_conformance.new_plugin import Names, create, template_files
 from cdc_core.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
-TEMPLATES = {"sink": ROOT / "plugins" / "template", "encoder": ROOT / "plugins" / "template_encoder"}
+TEMPLATES = {
+    "sink": ROOT / "plugins" / "template",
+    "encoder": ROOT / "plugins" / "template_encoder",
+    "rangefeed": ROOT / "plugins" / "template_rangefeed",
+}
 kinds = pytest.mark.parametrize("kind", TEMPLATES)
 
 
@@ -79,6 +83,13 @@ def test_the_template_s_own_name_gives_the_template_back(here: Path, kind: str) 
     [
         ("sink", ["cd cdc-sink-shelf", "pip install -e '.[test,pipeline]'", "pytest", "cdc run shelf"]),
         ("encoder", ["cd cdc-encoder-shelf", "pip install -e '.[test]'", "pytest", "cdc verify encoder shelf"]),
+        (
+            "rangefeed",
+            [
+                *("cd cdc-rangefeed-shelf", "pip install -e '.[test]'", "pytest"),
+                "cdc verify rangefeed shelf --uri 'shelf://…'",
+            ],
+        ),
     ],
 )
 def test_four_commands_come_next(
@@ -109,7 +120,7 @@ def test_another_directory_may_be_named_and_may_be_there_empty(here: Path) -> No
         (["sink", "shelf", "--directory", "full/file"], "'full/file' is there already"),
         (["sink", "shelf", "--directory", "full/file/under"], "cannot be written"),
         (["encoder", "json"], "'json' is taken: cdc-encoder-json"),
-        (["rangefeed", "shelf"], "docs/write-a-rangefeed.md"),
+        (["rangefeed", "postgresql"], "'postgresql' is taken: cdc-rangefeed-postgres"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(

@@ -19,8 +19,8 @@ __all__ = ["Names", "create", "new_plugin", "template_files"]
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 24
-_WORD = re.compile("cdc_(?:sink|encoder)_template|TEMPLATE|Template|template")
-_TREE = {"sink": "template", "encoder": "template_encoder"}
+_WORD = re.compile("cdc_(?:sink|encoder|rangefeed)_template|TEMPLATE|Template|template")
+_TREE = {"sink": "template", "encoder": "template_encoder", "rangefeed": "template_rangefeed"}
 """By kind, the template's directory beside this distribution's in the tree."""
 _NOT_THE_TEMPLATE = {"__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".venv", "build", "dist"}
 """Directories that work in the template leaves behind."""
@@ -28,7 +28,7 @@ _NOT_THE_TEMPLATE = {"__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Every form of a plugin's name. `name` is what it is registered under, and a sink's URI scheme."""
+    """Every form of a plugin's name. `name` is what it is registered under, and its URI scheme if it has one."""
 
     kind: str
     name: str
@@ -66,9 +66,10 @@ class Names:
     @property
     def next_steps(self) -> tuple[str, ...]:
         """The commands that come next, in the new repository and a virtual environment."""
-        if self.kind == "encoder":
-            return ("pip install -e '.[test]'", "pytest", f"cdc verify encoder {self.name}")
-        return ("pip install -e '.[test,pipeline]'", "pytest", f"cdc run {self.name}")
+        if self.kind == "sink":
+            return ("pip install -e '.[test,pipeline]'", "pytest", f"cdc run {self.name}")
+        where = f" --uri '{self.name}://…'" if self.kind == "rangefeed" else ""
+        return ("pip install -e '.[test]'", "pytest", f"cdc verify {self.kind} {self.name}{where}")
 
     def put_into(self, text: str) -> str:
         """Return *text* of the template with this name in the place of the template's."""
@@ -84,13 +85,9 @@ def new_plugin(kind: str, name: str, directory: Path | None) -> int:
     """Make a repository for the plugin NAME: a package that works, its conformance test, and CI.
 
     A sink begins as one that appends messages to a table of a SQLite file, with a pipeline to run; an encoder as one
-    that writes rows as forms of the web. Change it until it does what yours shall. Its suite is green before you begin,
-    and says what is no longer true while you work.
+    that writes rows as forms of the web; a rangefeed as one that reads a journal, a file of transactions. Change it
+    until it does what yours shall. Its suite is green before you begin, and says what is no longer true while you work.
     """
-    if kind == "rangefeed":
-        raise ConfigError(
-            "there is no repository to copy for a rangefeed: docs/write-a-rangefeed.md of cdc-core shows what it needs"
-        )
     names = Names.of(kind, name)
     target = create(names, Path(names.distribution) if directory is None else directory)
     click.echo(f"{names.distribution} is in {target}. What comes next, in a virtual environment:\n")
@@ -136,7 +133,7 @@ def _refuse_taken(names: Names) -> None:
         if listed.kind == names.kind and names.name in (listed.name, *listed.schemes):
             raise ConfigError(
                 f"'{names.name}' is taken: {listed.distribution} {listed.version} registers {_article(names.kind)} of "
-                f"that name{' or URI scheme' if names.kind == 'sink' else ''}; choose another name"
+                f"that name{'' if names.kind == 'encoder' else ' or URI scheme'}; choose another name"
             )
     if names.kind == "sink" and names.name in pipeline_names():
         raise ConfigError(f"'{names.name}' is taken: an installed package publishes a pipeline of that name")

@@ -1,0 +1,1 @@
+"""Journals as a source. Nothing here is public but what `plugin` registers."""

@@ -1,0 +1,36 @@
+"""The source keeps the promises of rangefeeds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from cdc_conformance import RangefeedConformance
+
+
+class TestTemplate(RangefeedConformance):
+    rangefeed = "template"
+
+    @pytest.fixture
+    def rangefeed_uri(self, tmp_path: Path) -> str:
+        (tmp_path / "journal").touch()
+        return f"template://{tmp_path}/journal"
+
+    @pytest.fixture
+    def rangefeed_options(self) -> Mapping[str, str]:
+        return {"idle_interval": "10ms", "batch_bytes": "8kB"}
+
+    @pytest.fixture
+    def capabilities(self) -> frozenset[str]:
+        return frozenset({"before_images", "unreachable"})
+
+    @pytest.fixture
+    def unreachable_uri(self, tmp_path: Path) -> str:
+        return f"template://{tmp_path}/nowhere"
+
+    @pytest.fixture
+    def large_slice_bytes(self) -> int:
+        return 60_000
+
+    @pytest.fixture
+    def many_rows(self) -> int:
+        return 80
