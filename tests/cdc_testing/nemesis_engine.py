@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from cdc_testing.engine_bugs import install
+from cdc_testing.engine_bugs import installed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.nemesis_faults import FaultyRangefeed, FaultySink, FaultyStore
 from pyspark.sql import SparkSession
@@ -73,8 +73,7 @@ def nemesis_spark(spark: KeptSpark, *, bug: str) -> Iterator[None]:
 
         patch.setattr(runner, "open_session", open_session)
         stack.callback(as_before)
-        stack.callback(install, "")
-        install(bug)
+        stack.enter_context(installed(bug))
         yield
 
 
@@ -106,9 +105,9 @@ def _fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
-def _install_bug(config: RunConfig) -> None:
-    """Make this process, which may have served another run before, have the bug of this run."""
-    install((control_of(config.state_dir) / BUG).read_text())
+def _with_bug(config: RunConfig) -> AbstractContextManager[None]:
+    """Let this process, which will serve other runs too, have the bug of this one inside the block."""
+    return installed((control_of(config.state_dir) / BUG).read_text())
 
 
 class NemesisSource(RangefeedSource):
@@ -123,23 +122,23 @@ class NemesisSink(ChangefeedSink):
 
 class _Reader(RangefeedReader):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        _install_bug(self._config)
-        return super().latestOffset(start, limit)
+        with _with_bug(self._config):
+            return super().latestOffset(start, limit)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        _install_bug(self._config)
-        return super().partitions(start, end)
+        with _with_bug(self._config):
+            return super().partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        _install_bug(self._config)
-        yield from super().read(partition)
+        with _with_bug(self._config):
+            yield from super().read(partition)
 
 
 class _Writer(SinkWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        _install_bug(self._config)
-        return super().write(iterator)
+        with _with_bug(self._config):
+            return super().write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        _install_bug(self._config)
-        super().commit(messages, batchId)
+        with _with_bug(self._config):
+            super().commit(messages, batchId)

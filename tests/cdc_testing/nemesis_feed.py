@@ -49,6 +49,8 @@ class NemesisFeed:
         self._ended = threading.Event()
         self._ended.set()
         self._error: BaseException | None = None
+        self._told_to_stop = False
+        self._interrupted = False
         self._rangefeed: Rangefeed | None = None
         self._store = ProgressStore(store_url(self.state_dir))
 
@@ -61,7 +63,10 @@ class NemesisFeed:
         return job.with_run(feed_id="", epoch=0, table_names=names)
 
     def serve(self, act: Callable[[], None]) -> None:
-        """Do *act* in a thread, and run the changefeed here whenever that asks for it. Raises: what *act* raises."""
+        """Do *act* in a thread, and run the changefeed here whenever that asks for it.
+
+        Raises: what *act* raises; KeyboardInterrupt when a run was stopped, but not by *act*.
+        """
         failures: list[BaseException] = []
 
         def acting() -> None:
@@ -86,6 +91,8 @@ class NemesisFeed:
             if self._rangefeed is not None:
                 self._rangefeed.close()
             self._store.close()
+        if self._interrupted:
+            raise KeyboardInterrupt
         if failures:
             raise failures[0]
 
@@ -145,8 +152,10 @@ class NemesisFeed:
     def _run(self, job: Job) -> None:
         from cdc_core.spark.runner import run
 
+        self._told_to_stop = False
         try:
             run(job, store=self._store, state_dir=self.state_dir, once=False, status=self._show)
+            self._interrupted = not self._told_to_stop
         except BaseException as error:
             self._error = error
         finally:
@@ -156,6 +165,7 @@ class NemesisFeed:
         self.phase = status.phase
 
     def _signal(self, *, twice: bool) -> None:
+        self._told_to_stop = True
         for _ in range(1 + twice):
             signal.raise_signal(signal.SIGTERM)
             threading.Event().wait(_POLL_S)  # two that come together are one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from cdc_testing.engine_bugs import BUGS, install
+from cdc_testing.engine_bugs import BUGS, installed
 from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
 from cdc_core.spark import coordinator, runner, source, writer
@@ -25,11 +25,8 @@ PLACES = (
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_there_until_it_is_taken_out(bug: str) -> None:
     before = [dict(vars(place)) for place in PLACES]
-    install(bug)
-    try:
+    with installed(bug):
         assert [dict(vars(place)) for place in PLACES] != before
-    finally:
-        install("")
     assert [dict(vars(place)) for place in PLACES] == before
 
 
