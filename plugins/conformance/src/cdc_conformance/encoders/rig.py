@@ -119,7 +119,7 @@ class EncoderRig:
         """Return the same as `forms`; skips the test when there is none, so that nothing seems proved."""
         found = self.forms(*flags, rows=rows, output=output)
         if not found:
-            form = f"{output or 'form'}{' that show rows' if rows else ''}{' with ' if flags else ''}{', '.join(flags)}"
+            form = f"{output or 'envelopes'}{' that show rows' if rows else ''}{' with ' if flags else ''}{', '.join(flags)}"
             pytest.skip(f"encoder '{self.registration.name}' writes no {form}, as it is proved here")
         return found
 
