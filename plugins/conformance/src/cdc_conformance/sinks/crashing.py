@@ -6,6 +6,7 @@ One process stays ready and forks for each crash, because starting an interprete
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import os
 import pickle
@@ -16,7 +17,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from cdc_core import RowBatch, Sink, SliceInfo, Timestamp
 from cdc_core.job import Job
@@ -35,7 +36,7 @@ def run_and_die(job: Job, calls: Sequence[Call]) -> None:
     Raises: AssertionError with the traceback of a call that raised.
     """
     plain = [_Rows(bytes(call.to_ipc())) if isinstance(call, RowBatch) else call for call in calls]
-    status, text = _nursery().run(pickle.dumps((job, plain)))
+    status, text = _nursery().run(pickle.dumps((sys.path, pickle.dumps((job, plain)))))
     assert status == 0, f"the process that was to die after its last call failed earlier ({status}): {text}"
 
 
@@ -72,7 +73,9 @@ class _Nursery:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         _send(self._process.stdin, request)
-        status, text = pickle.loads(_receive(self._process.stdout))
+        answer = _receive(self._process.stdout)
+        assert answer, "the process that lets others die has died itself; its standard error says why"
+        status, text = pickle.loads(answer)
         return status, text
 
     def _end(self) -> None:
@@ -88,23 +91,26 @@ def _serve() -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not talk to the other side
     while request := _receive(requests):
-        job, plain = pickle.loads(request)
-        for component in (job.encoder, job.sink):
-            importlib.import_module(component.target.partition(":")[0])
+        sys.path[:], work = pickle.loads(request)
+        with contextlib.suppress(Exception):  # the child will say what is wrong
+            job, _ = pickle.loads(work)
+            for component in (job.encoder, job.sink):
+                importlib.import_module(component.target.partition(":")[0])
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _live_and_die(job, plain, writing)
+            _live_and_die(work, writing)
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
             text = pipe.read().decode()
         _send(answers, pickle.dumps((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text)))
 
 
-def _live_and_die(job: Job, plain: Sequence[Any], complaints: int) -> None:
+def _live_and_die(work: bytes, complaints: int) -> None:
     signal.alarm(_LIMIT_S)
     try:
+        job, plain = pickle.loads(work)
         calls = [RowBatch.from_ipc(call.ipc) if isinstance(call, _Rows) else call for call in plain]
         make_calls(job.open_sink(), calls)
     except BaseException:  # the parent tells of it
