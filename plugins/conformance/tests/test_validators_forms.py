@@ -51,6 +51,23 @@ def test_a_scanned_row_may_be_one_that_the_log_brought() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "again", "found"),
+    [
+        (row("a", 1, {"v": 1}, before={"v": 0}), row("a", 1, {"v": 1}), None),
+        (row("a", 1, {"v": 1}), row("a", 1, {"v": 1}, before={"v": 0}), None),
+        (row("a", 1, {"v": 1}, before={"v": 0}), row("a", 1, {"v": 1}, before={"v": 9}), '{"v": 9}, expected {"v": 0}'),
+        (row("a", 1, before={"v": 0}), row("a", 1), 'no row, expected {"v": 0}'),
+    ],
+    ids=["scanned again", "logged again", "other before", "delete"],
+)
+def test_a_repeat_says_the_same_unless_it_is_scanned(first: SeenRow, again: SeenRow, found: str | None) -> None:
+    failures = [] if found is None else [f'topic t key ["a"] updated 1.0000000000: came again with before {found}']
+    assert feed(BeforeAfterValidator(), first, again) == failures
+    assert feed(BeforeAfterValidator(), first, mark(1), first) == []
+    assert len(feed(BeforeAfterValidator(), first, mark(1), again)) == 1
+
+
 def test_a_nan_is_the_same_as_another_and_a_missing_column_is_null() -> None:
     first = row("a", 1, {"v": float("nan"), "new": None})
     assert feed(BeforeAfterValidator(), first, row("a", 2, {"v": 1}, before={"v": math.nan})) == []
