@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cdc_conformance.simulated import (
+    SimulatedDatabase,
+    StatementError,
+    TransactionAbortedError,
+    UnavailableError,
+    WriteConflictError,
+)
+from cdc_conformance.simulated.keys import key_of
+
+from cdc_core import Span, Timestamp
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> SimulatedDatabase:
+    db = SimulatedDatabase.create(tmp_path / "db", seed=2)
+    db.create_table("t")
+    return db
+
+
+def leaseholder(db: SimulatedDatabase, id_: int) -> int:
+    return db.cluster.range_of("sim.public.t", key_of(id_)).leaseholder
+
+
+def resolved(db: SimulatedDatabase, id_: int) -> Timestamp:
+    key = key_of(id_)
+    return db.cluster.resolved("sim.public.t").of(Span("sim.public.t", key, key + b"\x00"))
+
+
+def test_a_transaction_shows_all_of_its_writes_at_one_timestamp_or_none(db: SimulatedDatabase) -> None:
+    db.put("t", id=1, n=1, note="kept")
+    with db.transaction() as txn:
+        txn.put("t", id=1, n=2)
+        txn.put("t", id=2, n=2)
+        assert db.rows("t") == {1: {"id": 1, "n": 1, "note": "kept"}}
+    committed = db.now
+    assert db.as_of(committed).rows("t") == {
+        1: {"id": 1, "n": 2, "note": "kept"},
+        2: {"id": 2, "n": 2, "note": None},
+    }
+    assert db.as_of(committed.prev()).rows("t") == {1: {"id": 1, "n": 1, "note": "kept"}}
+
+
+def test_a_transaction_whose_block_raises_is_rolled_back(db: SimulatedDatabase) -> None:
+    def fail() -> None:
+        with db.transaction() as txn:
+            txn.put("t", id=1, n=1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert db.rows("t") == {}
+    assert not db.cluster.transactions
+
+
+def test_nothing_is_written_at_or_below_what_was_read_by_a_node_whose_clock_is_slow(db: SimulatedDatabase) -> None:
+    txn = db.begin(node=1)
+    txn.put("t", id=1, n=1)
+    read = db.as_of(db.put("t", id=2, n=2, node=3))
+    db.set_skew(1, -10_000)
+    assert db.put("t", id=3, n=3, node=1) > read.timestamp
+    assert txn.commit() > read.timestamp
+    assert set(read.rows("t")) == {2}
+
+
+def test_a_row_that_an_open_transaction_wrote_cannot_be_written_by_another(db: SimulatedDatabase) -> None:
+    txn = db.begin("first")
+    txn.put("t", id=1, n=1)
+    with pytest.raises(WriteConflictError, match="'first', which is open"):
+        db.put("t", id=1, n=2)
+    txn.abort()
+    db.put("t", id=1, n=2)
+    with pytest.raises(TransactionAbortedError):
+        txn.commit()
+
+
+def test_a_pushed_transaction_commits_later_than_what_pushed_it(db: SimulatedDatabase) -> None:
+    txn = db.begin()
+    txn.put("t", id=1, n=1)
+    read = db.as_of(db.now)
+    pushed = txn.push()
+    assert txn.commit() >= pushed > read.timestamp
+    assert read.rows("t") == {}
+
+
+def test_what_is_open_holds_back_what_is_resolved_and_writes_come_above_it(db: SimulatedDatabase) -> None:
+    txn = db.begin(node=1)
+    txn.put("t", id=1, n=1)
+    db.tick(times=20)
+    held = resolved(db, 1)
+    committed = txn.commit()
+    assert committed > held
+    db.tick()
+    assert resolved(db, 1) > committed
+    db.set_skew(1, -5_000)
+    assert db.put("t", id=2, n=1, node=1) > resolved(db, 2)
+
+
+def test_intents_that_are_resolved_later_hold_back_their_range_although_readers_see_the_rows(
+    db: SimulatedDatabase,
+) -> None:
+    db.split("t", at=10)
+    txn = db.begin()
+    txn.put("t", id=1, n=1)
+    txn.put("t", id=10, n=1)
+    committed = txn.commit(later=True)
+    assert set(db.rows("t")) == set(db.as_of(committed).rows("t")) == {1, 10}
+    assert list(db.cluster.tables["sim.public.t"].changes(Span("sim.public.t"), after=Timestamp(), upto=db.now)) == [
+        (committed, 1)
+    ]
+    assert resolved(db, 10) < committed
+    db.settle()
+    assert set(db.rows("t")) == {1, 10}
+    assert not db.cluster.transactions
+
+
+def test_a_lease_moves_when_its_node_has_been_dead_for_long_enough(db: SimulatedDatabase) -> None:
+    holder = leaseholder(db, 1)
+    db.crash(holder)
+    before = resolved(db, 1)
+    db.tick()
+    assert leaseholder(db, 1) == holder
+    assert resolved(db, 1) == before, "nobody closes timestamps meanwhile"
+    db.tick(times=10)
+    assert leaseholder(db, 1) != holder
+    assert resolved(db, 1) > before
+
+
+def test_a_writer_waits_until_another_node_has_the_lease(db: SimulatedDatabase) -> None:
+    holder = leaseholder(db, 1)
+    db.crash(holder)
+    before = db.cluster.now
+    db.put("t", id=1, n=1)
+    assert leaseholder(db, 1) != holder
+    assert db.cluster.now - before > 400_000_000
+
+
+def test_a_range_without_most_of_its_replicas_takes_no_writes(db: SimulatedDatabase) -> None:
+    db.crash(1)
+    db.crash(2)
+    with pytest.raises(UnavailableError, match="lost most of its replicas"):
+        db.put("t", id=1, n=1)
+    db.restart(1)
+    db.put("t", id=1, n=1)
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_what_a_dead_coordinator_left_open_is_cleaned_up(db: SimulatedDatabase, comes_back: bool) -> None:
+    txn = db.begin(node=3)
+    txn.put("t", id=1, n=1)
+    db.crash(3)
+    with pytest.raises(TransactionAbortedError, match="node 3, is down"):
+        txn.commit()
+    if comes_back:
+        db.restart(3)
+    else:
+        db.tick(times=10)
+    assert not db.cluster.transactions
+    db.put("t", id=1, n=2)
+    assert db.rows("t")[1]["n"] == 2
+
+
+def test_a_commit_survives_the_death_of_its_coordinator(db: SimulatedDatabase) -> None:
+    db.split("t", at=10)
+    txn = db.begin(node=3)
+    txn.put("t", id=1, n=1)
+    txn.put("t", id=10, n=1)
+    txn.commit(later=True)
+    db.crash(3)
+    assert set(db.rows("t")) == {1, 10}
+    db.tick(times=10)
+    assert set(db.rows("t")) == {1, 10}
+    assert not db.cluster.transactions
+
+
+def slow_clock(db: SimulatedDatabase) -> None:
+    db.set_skew(1, -10_000)
+
+
+def merged(db: SimulatedDatabase) -> None:
+    db.merge("t", at=5)
+
+
+def split(db: SimulatedDatabase) -> None:
+    db.split("t", at=7)
+
+
+def moved(db: SimulatedDatabase) -> None:
+    db.transfer_lease("t", at=5, to=next(node for node in (1, 2, 3) if node != leaseholder(db, 5)))
+
+
+@pytest.mark.parametrize("change", [merged, split, moved, slow_clock])
+def test_nothing_is_written_below_what_was_closed_whatever_becomes_of_the_range(
+    db: SimulatedDatabase, change: Callable[[SimulatedDatabase], None]
+) -> None:
+    db.split("t", at=5)
+    db.set_lag("t", at=0, ms=60_000)
+    db.set_lag("t", at=5, ms=0)
+    db.tick(times=5)
+    slow_clock(db)
+    before = resolved(db, 8)
+    change(db)
+    assert db.put("t", id=8, n=1, node=1) > before
+    assert resolved(db, 8) >= before
+
+
+def test_history_can_be_read_as_of_any_timestamp_until_it_is_collected(db: SimulatedDatabase) -> None:
+    committed = [db.put("t", id=1, n=n) for n in range(4)]
+    deleted = db.delete("t", 1)
+    assert [db.as_of(at).rows("t")[1]["n"] for at in committed] == [0, 1, 2, 3]
+    assert db.as_of(deleted).rows("t") == {}
+    db.protect("somebody", committed[2])
+    db.settle()
+    snapshot = db.as_of(committed[1])
+    assert db.collect_garbage() == committed[2]
+    assert db.as_of(committed[2]).rows("t")[1]["n"] == 2
+    for read in (lambda: db.as_of(committed[1]), lambda: snapshot.rows("t")):
+        with pytest.raises(StatementError, match="history begins at"):
+            read()
+    with pytest.raises(StatementError, match="is gone"):
+        db.protect("late", committed[0])
+    assert db.collect_garbage(force=True) == deleted
+    assert db.rows("t") == {}
+
+
+def test_the_future_cannot_be_read(db: SimulatedDatabase) -> None:
+    with pytest.raises(StatementError, match="later than all clocks"):
+        db.as_of(Timestamp(db.now.wall + 10**12))
+
+
+def test_a_column_of_the_name_of_a_dropped_one_begins_empty(db: SimulatedDatabase) -> None:
+    before = db.put("t", id=1, n=1, note="old")
+    db.drop_column("t", "note")
+    assert db.rows("t") == {1: {"id": 1, "n": 1}}
+    db.add_column("t", "note")
+    assert db.rows("t") == {1: {"id": 1, "n": 1, "note": None}}
+    assert db.as_of(before).rows("t") == {1: {"id": 1, "n": 1, "note": "old"}}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": 1}, "'n' of row 1 must not be null"),
+        ({"id": 1, "n": 1, "m": 2}, "has no column 'm'; it has id, n, note"),
+        ({"id": 1, "n": "1"}, "column 'n' cannot hold '1'"),
+        ({"id": 1, "n": True}, "column 'n' cannot hold True"),
+        ({"id": 1, "n": 2**63}, "column 'n' cannot hold"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_refused(db: SimulatedDatabase, row: dict[str, int], message: str) -> None:
+    with pytest.raises(StatementError, match=message):
+        db.put("t", **row)
+    assert db.rows("t") == {}
+
+
+def test_tables_may_have_other_columns(db: SimulatedDatabase) -> None:
+    db.create_table("s.u", [("id", "int"), ("x", "float"), ("ok", "bool")])
+    db.put("s.u", id=-(2**63), x=1.5, ok=True)
+    assert db.rows("s.u") == {-(2**63): {"id": -(2**63), "x": 1.5, "ok": True}}
+    with pytest.raises(StatementError, match=r"no table public\.u"):
+        db.rows("u")
+
+
+def test_settle_says_what_holds_it_back(db: SimulatedDatabase) -> None:
+    txn = db.begin("slow")
+    txn.put("t", id=1, n=1)
+    db.put("t", id=2, n=1)
+    with pytest.raises(StatementError, match="held back by: slow"):
+        db.settle()
+
+
+def test_a_line_that_its_writer_did_not_finish_never_happened(db: SimulatedDatabase) -> None:
+    db.put("t", id=1, n=1)
+    with (db.directory / "events.jsonl").open("a") as file:
+        file.write('{"op": "put", "table": "t", "id": 2, "s')
+    other = SimulatedDatabase(db.directory)
+    assert set(other.rows("t")) == {1}
+    other.put("t", id=3, n=3)
+    assert set(db.rows("t")) == set(SimulatedDatabase(db.directory).rows("t")) == {1, 3}
+
+
+def write(directory: Path, first: int) -> None:
+    db = SimulatedDatabase(directory)
+    for id_ in range(first, first + 20):
+        db.put("t", id=id_, n=id_)
+
+
+def test_several_processes_may_write_at_once(db: SimulatedDatabase) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=write, args=(db.directory, 100 * number)) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    assert set(db.rows("t")) == {100 * number + id_ for number in range(3) for id_ in range(20)}
+
+
+def test_no_database_is_made_by_looking_for_one(tmp_path: Path) -> None:
+    db = SimulatedDatabase(tmp_path / "nothing")
+    with pytest.raises(StatementError, match="no simulated database in"):
+        db.put("t", id=1, n=1)
+    with pytest.raises(StatementError, match="no simulated database in"):
+        db.rows("t")
+    assert not (tmp_path / "nothing").exists()
