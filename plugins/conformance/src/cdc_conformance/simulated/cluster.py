@@ -14,7 +14,7 @@ from cdc_conformance.simulated.transactions import Status
 from cdc_conformance.simulated.writes import LEASE_NS, Writes
 from cdc_core import Frontier, Span, Timestamp
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "table_name"]
 
 _STATEMENT_NS = 1_000_000
 

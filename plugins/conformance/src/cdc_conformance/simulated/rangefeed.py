@@ -35,6 +35,7 @@ from cdc_core import (
     Timestamp,
     Token,
 )
+from cdc_core.masking import masked_uri
 
 __all__ = ["LogSlice", "ScanSlice", "SimulatedRangefeed", "directory_of"]
 
@@ -60,7 +61,7 @@ def directory_of(uri: str) -> Path:
     """Return where the database of this URI lives. Raises: ConfigError."""
     parts = urlsplit(uri)
     if parts.netloc or not parts.path.startswith("/"):
-        raise ConfigError(f"'{uri}' names no simulated database; write simulated:///path/of/its/directory")
+        raise ConfigError(f"'{masked_uri(uri)}' names no simulated database; write simulated:///path/of/its/directory")
     return Path(unquote(parts.path))
 
 
