@@ -119,8 +119,9 @@ class EncoderRig:
         """Return the same as `forms`; skips the test when there is none, so that nothing seems proved."""
         found = self.forms(*flags, rows=rows, output=output)
         if not found:
-            form = f"{output or 'envelopes'}{' that show rows' if rows else ''}{' with ' if flags else ''}{', '.join(flags)}"
-            pytest.skip(f"encoder '{self.registration.name}' writes no {form}, as it is proved here")
+            asked = f"{output or 'envelopes'}{' that show rows' if rows else ''}"
+            asked += f" with {', '.join(flags)}" if flags else ""
+            pytest.skip(f"encoder '{self.registration.name}' writes no {asked}, as it is proved here")
         return found
 
     def full_forms(self, *, output: str | None = None) -> list[Form]:
