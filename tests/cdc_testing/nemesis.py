@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -124,12 +125,12 @@ class _Player:
 
     def play(self) -> None:
         for number, event in enumerate(self._script.events):
-            log.info("%d %s", number, event)
+            log.info("%d %s", number, _shown(event))
             self._do(event)
             failures = self._consumer.failures()
             if failures:
-                raise TroubleError("; ".join(failures[:5]))
-        self._outcome.failures += self._consumer.final_failures()
+                raise TroubleError("; ".join(map(_shown, failures[:5])))
+        self._outcome.failures += map(_shown, self._consumer.final_failures())
 
     def close(self) -> None:
         self._outcome.rows, self._outcome.marks = self._consumer.rows, self._consumer.marks
@@ -177,7 +178,7 @@ class _Player:
         try:
             statement()
         except StatementError as error:
-            log.info("refused: %s", error)
+            log.info("refused: %.300s", error)
             return False
         return True
 
@@ -218,6 +219,11 @@ class _Player:
         target = self._database.settled(self.feed.now)
         self.feed.until(f"resolved {target}", lambda: self.feed.high_water() >= target)
         self._consumer.look()
+
+
+def _shown(what: object) -> str:
+    """Return *what* as text in which large values are short."""
+    return re.sub(r"x{99,}", "xxx…", str(what))
 
 
 @contextmanager

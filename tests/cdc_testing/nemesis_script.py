@@ -31,6 +31,8 @@ __all__ = ["Script", "script_of"]
 KEYS = 4
 """Few on purpose: many versions of each."""
 COLUMNS = 4
+LARGE = 100_000
+"""Characters of a large value."""
 SETUP_TRANSACTIONS = 6
 MOST_PAUSES = 3
 MOST_FAULTS = 4
@@ -54,7 +56,7 @@ def script_of(seed: int, *, source: str, sink: str, events: int = 60) -> Script:
     chance = random.Random(f"{seed} {source} {sink}")
     tables = ("foo",) if chance.random() < 0.5 else ("foo", "bar")
     format_ = "avro" if sink == "file" and chance.random() < 0.4 else "json"
-    options = _options(chance, sink, format_)
+    options = _options(chance, source, sink, format_)
     return Script(
         seed=seed,
         source=source,
@@ -66,7 +68,7 @@ def script_of(seed: int, *, source: str, sink: str, events: int = 60) -> Script:
     )
 
 
-def _options(chance: random.Random, sink: str, format_: str) -> dict[str, Any]:
+def _options(chance: random.Random, source: str, sink: str, format_: str) -> dict[str, Any]:
     options: dict[str, Any] = {
         "updated": True,
         "retry_backoff": "50ms",
@@ -76,6 +78,9 @@ def _options(chance: random.Random, sink: str, format_: str) -> dict[str, Any]:
     }
     for name in ("diff", "mvcc_timestamp", "full_table_name"):
         options[name] = chance.random() < 0.5
+    if source == "simulated":
+        options["batch_rows"] = chance.choice([1, 2, 1000])
+        options["scan_chunk_rows"] = chance.choice([1, 2, 100])
     if sink == "file":
         options["partition_format"] = chance.choice(["daily", "hourly", "flat"])
         options["file_size"] = chance.choice(["1", "200B", "1KB", "16MB"])
@@ -124,6 +129,8 @@ class _Writer:
         self._open = False
         self._down: list[int] = []
         self._running = False
+        self._large = False
+        """Whether rows are larger than the buffers between processes: else what a killed one wrote is never seen."""
         self._pauses = 0
         self._faults = 0
 
@@ -209,8 +216,10 @@ class _Writer:
     def _fault(self) -> None:
         """A fault among transactions that make the engine come to it."""
         self._events.append(Fault(self._chance.choice(sorted(POINTS)), killed=self._chance.random() < 0.6))
+        self._large = self._chance.random() < 0.5
         for _ in range(self._chance.randint(1, 3)):
             self._transact()
+        self._large = False
         self._events.append(AwaitFault())
         if self._simulated:  # what history the fault needs must still be there
             self._disturb_with("collect_garbage")
@@ -266,7 +275,10 @@ class _Writer:
         if self._chance.random() < 0.15:
             return Write(table, key, None)
         self._n += 1
-        values: dict[str, Any] = {"n": self._n, "note": self._chance.choice([None, "", f"note {self._n}", "é" * 40])}
+        note = self._chance.choice([None, "", f"note {self._n}", "é" * 40])
+        if self._large or self._chance.random() < 0.02:
+            note = "x" * LARGE
+        values: dict[str, Any] = {"n": self._n, "note": note}
         for column in self._columns[table]:
             if self._chance.random() < 0.5:
                 values[column] = f"x{self._n}"
