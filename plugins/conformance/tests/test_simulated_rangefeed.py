@@ -155,6 +155,13 @@ def test_a_dropped_table_ends_the_changefeed(db: SimulatedDatabase) -> None:
         feed.step()
 
 
+def test_the_clock_is_never_behind_the_marks_of_an_idle_database(db: SimulatedDatabase) -> None:
+    feed = Follower(db)
+    for _ in range(20):
+        feed.step()
+    assert db.now < feed.frontier.latest <= feed.open().now()
+
+
 @pytest.mark.parametrize(
     ("uri", "table", "message"),
     [

@@ -111,7 +111,10 @@ class SimulatedRangefeed(Rangefeed):
         return saved
 
     def now(self) -> Timestamp:
-        return self._cluster.high
+        cluster = self._cluster
+        # An idle database closes timestamps above all that has happened in it; marks must not be ahead of its clock.
+        closed = [cluster.resolved(name).latest for name in self._names if name in cluster.tables]
+        return max([cluster.high, *closed])
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:  # noqa: ARG002
         position = Position.from_token(start)
