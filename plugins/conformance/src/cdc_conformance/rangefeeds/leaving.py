@@ -55,7 +55,7 @@ class Leaving(RangefeedSuite):
         feed = run()
         more = ""
         for _ in feed.patiently(f"after close() there is still open: {more}"):
-            more = Resources.now().more_than(before)
+            more = before.more()
             if not more:
                 break
 

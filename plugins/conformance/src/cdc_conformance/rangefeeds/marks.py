@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc_conformance.promises import requires
-from cdc_conformance.rangefeeds.changes import Change, newest
+from cdc_conformance.rangefeeds.changes import newest
 from cdc_conformance.rangefeeds.cuts import torn
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
@@ -139,7 +139,9 @@ class Marks(RangefeedSuite):
                 if mark.resolved:
                     frontier.forward(mark.span, mark.timestamp)
 
-    def test_nothing_is_resolved_before_the_scan_is_complete(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_nothing_is_resolved_before_the_scan_is_complete(
+        self, workload: Workload, open_feed: OpenFeed, many_rows: int
+    ) -> None:
         """While any table is still being scanned, the tables together are not resolved at all.
 
         A resolved timestamp says that what a consumer has is the source at that time, and it lacks rows still. Look at
@@ -147,8 +149,7 @@ class Marks(RangefeedSuite):
         """
         first, second = workload.tables
         workload.fill(first, 3)
-        for begin in range(1, 201, 50):
-            workload.fill(second, 50, first=begin, note="x" * 200)
+        workload.fill(second, many_rows // 2, note="x" * 200)
         feed = open_feed(bytes_=16_000)
         feed.start()
         for _ in feed.patiently("the initial scan is not complete"):
@@ -166,23 +167,36 @@ class Marks(RangefeedSuite):
         They hold each transaction whole or not at all, also when a step ends in the midst of a backlog: a consumer that
         applies rows up to a resolved timestamp sees a state that the database could have been in.
         """
+        first, second = workload.tables
         feed = open_feed(rows=30)
         feed.start()
         feed.scan()
-        seen: list[tuple[Timestamp, list[Change]]] = []
-        for _ in range(3):
-            workload.run(25)
-            workload.settle()
-            workload.settle()
-            until = feed.driver.now()
-            for _ in feed.patiently(f"a backlog of 25 commits is not resolved up to {until}"):
-                feed.step()
-                if not seen or feed.resolved > seen[-1][0]:
-                    seen.append((feed.resolved, list(feed.changes)))
-                if feed.resolved >= until:
-                    break
-        for resolved, changes in seen:
-            wrong = torn(newest(changes, until=resolved), workload.history)
+        for begin in range(100, 130, 5):
+            workload.fill(first, 5, first=begin)
+        for begin in range(100, 160, 5):  # the other table rests meanwhile
+            workload.fill(second, 5, first=begin)
+        for number in range(20):
+            transaction = workload.begin()
+            for table, most in ((first, 7), (second, 5)):
+                transaction.put(table, number % most)
+                transaction.put(table, number % most + 10)
+            if number % 3 == 2:
+                transaction.delete(second, (number - 1) % 5)
+            transaction.commit()
+        until = feed.driver.now()
+        seen: list[tuple[Timestamp, int]] = []
+        for _ in feed.patiently(f"a backlog is not resolved up to {until}"):
+            feed.step()
+            if not seen or feed.resolved > seen[-1][0]:
+                seen.append((feed.resolved, len(feed.changes)))
+            if feed.resolved >= until:
+                break
+        feed.catch_up()
+        for resolved, count in seen:
+            state, later = newest(feed.changes[:count], until=resolved), newest(feed.changes, until=resolved)
+            missing = sorted(key for key, change in later.items() if state.get(key) != change)
+            assert not missing, f"{resolved} was resolved, but this came only afterwards: {later[missing[0]]}"
+            wrong = torn(state, workload.history)
             assert wrong is None, f"what had arrived when {resolved} was resolved is no state of the source: {wrong}"
 
     def test_resolving_now_means_that_all_is_there(self, workload: Workload, open_feed: OpenFeed) -> None:
@@ -242,14 +256,13 @@ class Marks(RangefeedSuite):
         )
 
     @requires("multiple_slices", "the rows of a step must be divided")
-    def test_no_key_is_in_two_slices_of_a_step(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_no_key_is_in_two_slices_of_a_step(self, workload: Workload, open_feed: OpenFeed, many_rows: int) -> None:
         """Slices of a step are read at the same time, so a key has its rows in one of them only.
 
         In two, their order at the sink would be chance.
         """
         table = workload.tables[0]
-        for begin in range(1, 401, 100):
-            workload.fill(table, 100, first=begin, note="x" * 200)
+        workload.fill(table, many_rows, note="x" * 100)
         feed = open_feed(parallelism=4)
         feed.start()
         feed.scan()
@@ -258,7 +271,7 @@ class Marks(RangefeedSuite):
             workload.settle()
             feed.catch_up()
         several = max(len(step.readings) for step in feed.steps)
-        assert several > 1, "a scan of 400 rows for 4 tasks was never divided into slices"
+        assert several > 1, f"a scan of {many_rows} rows for 4 tasks was never divided into slices"
         for step in feed.steps:
             home: dict[object, int] = {}
             for change in step.changes:

@@ -20,12 +20,19 @@ class Resources:
 
     @classmethod
     def now(cls) -> Resources:
-        gc.collect()
         return cls(psutil.Process().num_fds(), frozenset(threading.enumerate()))
 
-    def more_than(self, earlier: Resources) -> str:
-        """Return what there is more than *earlier*, for people; an empty text when there is nothing."""
-        found = [f"thread {thread.name}" for thread in self.threads - earlier.threads if thread.is_alive()]
-        if self.files > earlier.files:
-            found.append(f"{self.files - earlier.files} files or sockets")
+    def more(self) -> str:
+        """Return what there is more by now, for people; an empty text when there is nothing."""
+        found = self._more()
+        if found:
+            gc.collect()
+            found = self._more()
+        return found
+
+    def _more(self) -> str:
+        now = Resources.now()
+        found = [f"thread {thread.name}" for thread in now.threads - self.threads if thread.is_alive()]
+        if now.files > self.files:
+            found.append(f"{now.files - self.files} files or sockets")
         return ", ".join(found)

@@ -22,7 +22,9 @@ class CrashError(Exception):
 
 
 class Restarting(RangefeedSuite):
-    def test_a_restart_after_any_step_loses_nothing(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_a_restart_after_any_step_loses_nothing(
+        self, workload: Workload, open_feed: OpenFeed, many_rows: int
+    ) -> None:
         """Runs are killed after one step or two, or in the third before it was saved, through the scan of a large and
         a small table and on into the log; in the end the consumer has every row in its newest version.
 
@@ -30,15 +32,15 @@ class Restarting(RangefeedSuite):
         """
         small, large = workload.tables
         workload.fill(small, 3)
-        for first in range(1, 201, 50):
-            workload.fill(large, 50, first=first, note="x" * 200)
+        size = many_rows // 3
+        workload.fill(large, size, note="x" * 200)
         feed = open_feed(bytes_=16_000)
         feed.start()
         for run in range(60):
             if not feed.scanning and run > 8:
                 break
             for turn in range(run % 3 + 1):
-                workload.put(large, (run * 3 + turn) * 17 % 200 + 1)
+                workload.put(large, (run * 3 + turn) * 17 % size + 1)
                 workload.put(small, run % 5 + 1)
                 step = feed.execute(feed.next_plan())
                 if turn < 2:

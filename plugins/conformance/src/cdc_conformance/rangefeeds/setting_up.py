@@ -30,7 +30,7 @@ class SettingUp(RangefeedSuite):
         job.open_rangefeed().close()  # whatever is imported for it
         before = Resources.now()
         instances = [job.open_rangefeed() for _ in range(3)]
-        more = Resources.now().more_than(before)
+        more = before.more()
         for instance in instances:
             instance.close()
         assert not more, f"the constructor left open: {more}"

@@ -124,26 +124,29 @@ class MarksWholeTables(Editor):
 
 
 class ResolvesQuietTablesAhead(Editor):
-    """Marks a table without rows in a step as far as the source has got, though the step ends earlier."""
+    """Marks a table that rests, in a step with rows of others, as far as the source has got and not the step."""
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         cluster = self._cluster
-        ahead = {name: str(cluster.resolved(name).high_water) for name in self._names}
         found = super().slices(start, end, after=after)
-        return tagged(found, ahead) if isinstance(found[0].payload, LogSlice) else found
+        pieces = [piece for slice_ in found if isinstance(slice_.payload, LogSlice) for piece in slice_.payload.pieces]
+        busy = {
+            piece.span.table
+            for piece in pieces
+            if any(cluster.tables[piece.span.table].changes(piece.span, after=piece.after, upto=piece.upto))
+        }
+        ahead = {name: str(cluster.resolved(name).high_water) for name in self._names if busy and name not in busy}
+        return tagged(found, ahead) if pieces else found
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
         if not isinstance(slice_.payload, Tagged):
             yield from super().read(slice_)
             return
-        items = list(super().read(replace(slice_, payload=slice_.payload.payload)))
-        busy = {item.schema.name.full for item in items if isinstance(item, RowBatch)}
-        for item in items:
-            if isinstance(item, Mark) and item.span.table not in busy:
-                ahead = Timestamp.parse(slice_.payload.tag[item.span.table])
-                yield replace(item, timestamp=max(item.timestamp, ahead))
-            else:
-                yield item
+        ahead = slice_.payload.tag
+        for item in super().read(replace(slice_, payload=slice_.payload.payload)):
+            if isinstance(item, Mark) and item.span.table in ahead:
+                item = replace(item, timestamp=max(item.timestamp, Timestamp.parse(ahead[item.span.table])))
+            yield item
 
 
 class ClockBeforeTheLastCommit(Editor):
