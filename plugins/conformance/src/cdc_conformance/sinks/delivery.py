@@ -26,6 +26,25 @@ class Delivery:
         ]
         assert counts == [5, 2, 0], f"5 rows, 2 rows and then none were flushed, but flush counted {counts}"
 
+    def test_many_rows_come_back(self, readable: SinkRig) -> None:
+        """Many rows in batches of very different sizes all arrive, in order: one row, many, some more.
+
+        Requests, files and chunks of a sink's own have borders; look at what happens to the rest behind the last one.
+        """
+        rig = readable
+        rig.start(ORDERS)
+        sizes, batches, at = (1, 299, 1100, 17), [], 0
+        for size in sizes:
+            batches.append(versions((number % 300 for number in range(at, at + size)), at=at))
+            at += size
+        flushed = rig.write(*batches)
+        assert flushed.messages == sum(sizes), f"{sum(sizes)} rows were emitted, but flush counted {flushed}"
+        seen = rig.read()
+        missing = seen.missing(rig.rows(*batches))
+        assert not missing, f"every row of a large slice must arrive, but {missing}"
+        wrong = seen.out_of_order()
+        assert not wrong, f"the rows of a large slice must arrive in order, but {wrong}"
+
     def test_several_tables_share_a_slice(self, readable: SinkRig) -> None:
         """Rows of several tables, mixed in one slice, arrive each at its own table's topic."""
         rig = readable

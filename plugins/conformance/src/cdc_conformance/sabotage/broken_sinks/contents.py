@@ -26,9 +26,11 @@ __all__ = [
     "ReversesBatches",
     "SkipsNulls",
     "SpeaksAscii",
+    "WaitsForAFullRequest",
 ]
 
 _CUT = 65_535
+_REQUEST = 500
 
 
 class LosesDigits(ReferenceSink):
@@ -91,6 +93,16 @@ class NeverStartsCounting(ReferenceSink):
         flushed = super().flush()
         self.total += flushed.messages
         return dataclasses.replace(flushed, messages=self.total)
+
+
+class WaitsForAFullRequest(ReferenceSink):
+    """Sends requests of five hundred rows, and forgets the last one, which is never full."""
+
+    def write(self) -> None:
+        whole = len(self.buffer) // _REQUEST * _REQUEST
+        if whole:
+            self.buffer = self.buffer[:whole]
+        super().write()
 
 
 class KeepsTheFirstTopic(ReferenceSink):
