@@ -19,7 +19,7 @@ class TestJsonWithEveryOption(EncoderConformance):
 
     @pytest.fixture
     def capabilities(self) -> frozenset[str]:
-        return frozenset({"json_null"})
+        return frozenset({"json_null", "service"})
 
     @pytest.fixture
     def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:
@@ -30,5 +30,5 @@ class TestJsonWithEveryOption(EncoderConformance):
         return frozenset({"messages"})  # files have no place for the ids of schemas
 
     @pytest.fixture
-    def topic(self, topic_prefix: str) -> str:
-        return topic_prefix
+    def unreachable_options(self) -> Mapping[str, Any]:
+        return {"confluent_schema_registry": "http://127.0.0.1:9"}

@@ -22,7 +22,7 @@ __all__ = ["Resources"]
 
 _ORDERS = table("orders", {"id": INT8, "note": TEXT})
 _MULTIPLE, _SLACK_BYTES = 16, 48 * 1024 * 1024
-_KEPT_BYTES = 96 * 1024
+_KEPT_BYTES = 160 * 1024
 
 
 class Resources:

@@ -19,6 +19,7 @@ from cdc_conformance.encoders.resources import Resources
 from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.encoders.samples import SAMPLES, Sample
 from cdc_conformance.encoders.schemas import Schemas
+from cdc_conformance.encoders.services import Services
 from cdc_conformance.encoders.values import Values
 from cdc_conformance.promises import Conformance
 from cdc_core import EncoderRegistration
@@ -27,7 +28,17 @@ __all__ = ["EncoderConformance"]
 
 
 class EncoderConformance(
-    Values, Messages, Envelopes, Keys, Schemas, Resolved, Files, Packaging, Resources, Conformance
+    Values,
+    Messages,
+    Envelopes,
+    Keys,
+    Schemas,
+    Resolved,
+    Files,
+    Packaging,
+    Services,
+    Resources,
+    Conformance,
 ):
     """Every promise of an encoder.
 
@@ -43,6 +54,7 @@ class EncoderConformance(
     """The name of an installed encoder, or a registration."""
     known_capabilities: ClassVar[Mapping[str, str]] = {
         "json_null": "a JSON null in a json column reads differently from an SQL NULL",
+        "service": "rows need a service, such as a schema registry; `unreachable_options` name one that is away",
     }
 
     @pytest.fixture
@@ -71,6 +83,11 @@ class EncoderConformance(
     @pytest.fixture
     def secret_options(self) -> Mapping[str, Any]:
         """A value with the word `sesame` for each secret option; without any, texts of the form of a URL."""
+        return {}
+
+    @pytest.fixture
+    def unreachable_options(self) -> Mapping[str, Any]:
+        """Options by which the service that the encoder needs is where nobody answers, such as 127.0.0.1:9."""
         return {}
 
     @pytest.fixture

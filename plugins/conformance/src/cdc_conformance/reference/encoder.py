@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_core import (
+    CdcError,
     Column,
     ColumnType,
+    ConfigError,
     DecodedRow,
     Decoder,
     EncodeError,
@@ -26,6 +29,7 @@ from cdc_core import (
     MessageBatch,
     Op,
     OptionError,
+    RetryableError,
     RowBatch,
     TableSchema,
     Timestamp,
@@ -45,6 +49,7 @@ class ReferenceEncoderOptions:
     """Options of the reference encoder."""
 
     ascii_only: bool = option(True, doc="Whether to escape all characters beyond ASCII.")
+    service: str = option("", doc="HOST:PORT that must take a connection before anything is written; empty for none.")
     password: str | None = option(None, doc="Shown to nobody, and asked for by nothing.", secret=True)
 
 
@@ -61,10 +66,12 @@ class ReferenceEncoder(Encoder):
         if wanted and envelope.envelope in _TOMBSTONES:
             raise OptionError(f"envelope '{envelope.envelope}' has no place for '{wanted[0]}'; use 'wrapped' or 'bare'")
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: ARG002 (there is none that it refuses)
         """Accept every table."""
+        self.reach(ConfigError)
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        self.reach(RetryableError)
         keys, values = [], []
         for index in range(len(rows)):
             key = self.key(rows, index)
@@ -79,7 +86,17 @@ class ReferenceEncoder(Encoder):
         )
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002 (the same for all topics)
+        self.reach(RetryableError)
         return as_bytes({"resolved": str(timestamp)})
+
+    def reach(self, away: type[CdcError]) -> None:
+        """Return when the service that is needed is there. Raises: *away* when it is not."""
+        host, _, port = self.options.service.partition(":")
+        if host:
+            try:
+                socket.create_connection((host, int(port)), timeout=5).close()
+            except OSError as error:
+                raise away(f"the service at {self.options.service} is out of reach: {error}; start it") from error
 
     def key(self, rows: RowBatch, index: int) -> list[Any]:
         """Return the key of a row, in key order."""

@@ -11,7 +11,7 @@ from cdc_conformance.encoders.suite import EncoderConformance
 from cdc_conformance.reference.encoder import REFERENCE_ENCODER
 from cdc_core import EncoderRegistration
 
-__all__ = ["SABOTEURS", "SUITE"]
+__all__ = ["SABOTEURS", "SUITE", "ReferenceEncoderSuite"]
 
 
 class ReferenceEncoderSuite(EncoderConformance):
@@ -22,6 +22,10 @@ class ReferenceEncoderSuite(EncoderConformance):
     @pytest.fixture
     def capabilities(self) -> Collection[str]:
         return self.known_capabilities.keys()
+
+    @pytest.fixture
+    def unreachable_options(self) -> Mapping[str, str]:
+        return {"service": "127.0.0.1:9"}
 
 
 def _by(where: str, *, options: str = "", decoder: str = "") -> EncoderRegistration:
@@ -85,6 +89,7 @@ SABOTEURS: Mapping[str, EncoderRegistration] = {
     "test_secrets_are_not_shown": _by("packaging:ShowsItsPassword"),
     "test_what_encoders_are_built_from_survives_pickle": _by("packaging:WorksOutItsOptions", options="Options"),
     "test_imports_are_light": _by("tested_inside:BringsItsTests"),
+    "test_a_service_out_of_reach_is_waited_for": _by("packaging:GivesUpAtOnce"),
     "test_memory_is_a_multiple_of_the_batch": _by("packaging:CopiesForEachRow"),
     "test_nothing_is_kept_of_what_was_encoded": _by("packaging:RemembersValues"),
     "test_no_thread_or_descriptor_is_left_behind": _by("packaging:OpensAFileForEachMark"),

@@ -9,12 +9,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_conformance.reference.encoder import ReferenceEncoder, ReferenceEncoderOptions
-from cdc_core import ConfigError, EncoderContext, Kind, MessageBatch, RowBatch, TableSchema, Timestamp
+from cdc_core import (
+    ConfigError,
+    EncoderContext,
+    Kind,
+    MessageBatch,
+    RetryableError,
+    RowBatch,
+    TableSchema,
+    TerminalError,
+    Timestamp,
+)
 from cdc_core.options import option
 
 __all__ = [
     "AcceptsAnyOption",
     "CopiesForEachRow",
+    "GivesUpAtOnce",
     "LooksUpItsHost",
     "NumbersCheckedTables",
     "OpensAFileForEachMark",
@@ -101,6 +112,16 @@ class WorksOutItsOptions(ReferenceEncoder):
 
 
 WorksOutItsOptionsOptions = WorksOutItsOptions.Options
+
+
+class GivesUpAtOnce(ReferenceEncoder):
+    """Takes a service that is away for a moment for one that is gone for good."""
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        try:
+            return super().encode(rows, topic=topic)
+        except RetryableError as error:
+            raise TerminalError(str(error)) from error
 
 
 class CopiesForEachRow(ReferenceEncoder):
