@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import multiprocessing
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -285,21 +286,20 @@ def test_a_line_that_its_writer_did_not_finish_never_happened(db: SimulatedDatab
     assert set(db.rows("t")) == set(SimulatedDatabase(db.directory).rows("t")) == {1, 3}
 
 
-def write(directory: Path, first: int) -> None:
-    db = SimulatedDatabase(directory)
-    for id_ in range(first, first + 20):
-        db.put("t", id=id_, n=id_)
+WRITER = """
+import sys
+from cdc_conformance.simulated import SimulatedDatabase
+db = SimulatedDatabase(sys.argv[1])
+for id_ in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
+    db.put("t", id=id_, n=id_)
+"""
 
 
 def test_several_processes_may_write_at_once(db: SimulatedDatabase) -> None:
-    context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=write, args=(db.directory, 100 * number)) for number in range(3)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0, 0]
-    assert set(db.rows("t")) == {100 * number + id_ for number in range(3) for id_ in range(20)}
+    commands = [[sys.executable, "-c", WRITER, str(db.directory), str(first)] for first in (0, 100, 200)]
+    writers = [subprocess.Popen(command) for command in commands]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert set(db.rows("t")) == {first + id_ for first in (0, 100, 200) for id_ in range(20)}
 
 
 def test_no_database_is_made_by_looking_for_one(tmp_path: Path) -> None:
