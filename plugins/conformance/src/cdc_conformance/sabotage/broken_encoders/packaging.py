@@ -53,6 +53,7 @@ class NumbersCheckedTables(ReferenceEncoder):
         self.numbers: dict[str, int] = {}
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        super().check(tables)
         for schema, _ in tables:
             self.numbers.setdefault(schema.name.full, len(self.numbers))
 
@@ -66,6 +67,7 @@ class RefusesWithoutNames(ReferenceEncoder):
     """Refuses intervals, and lets the user guess where there is one."""
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        super().check(tables)
         for schema, _ in tables:
             if any(column.type.kind is Kind.INTERVAL for column in schema.columns):
                 raise ConfigError(f"table {schema.name} has a type that is not supported; leave it out")
