@@ -22,9 +22,10 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
 from cdc_core.span import Span
 from cdc_core.spark import coordinator, runner, source, writer
+from cdc_core.spark.aggregator import ReaderDiedError
 from cdc_core.spark.aggregator import read_slice as honest_read
 from cdc_core.spark.aggregator import write_slice as honest_write
-from cdc_core.spark.packing import BEGIN, END, note
+from cdc_core.spark.packing import BEGIN, END
 from cdc_core.spark.reports import SliceReport, mark_from_json
 from cdc_core.spark.reports import complete_step as honest_completion
 from cdc_core.timestamp import Timestamp
@@ -204,28 +205,12 @@ def _saved_without_all_slices(patch: Patch) -> None:
 
 
 def _unfinished_slice_counts(patch: Patch) -> None:
-    def read_slice(
-        rangefeed: Rangefeed, slice_: Slice, info: SliceInfo, *, slices: int, end: Token
-    ) -> Iterator[pa.RecordBatch]:
-        for batch in honest_read(rangefeed, slice_, info, slices=slices, end=end):
-            kind, value = _note(batch)
-            yield note(BEGIN, {**value, "slices": slices, "end": end}) if kind == BEGIN else batch
-
     def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
-        return honest_write(sink, finished(batches))
+        try:
+            return honest_write(sink, batches)
+        except ReaderDiedError:
+            return None
 
-    def finished(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begun: dict[str, Any] = {}
-        ended = False
-        for batch in batches:
-            kind, value = _note(batch)
-            begun = value if kind == BEGIN else begun
-            ended = ended or kind == END
-            yield batch
-        if begun and not ended:
-            yield note(END, {"slices": begun["slices"], "end": begun["end"], "marks": []})
-
-    patch(source, "read_slice", read_slice)
     patch(writer, "write_slice", write_slice)
 
 
@@ -338,7 +323,7 @@ BUGS = {
         killed=False,
     ),
     "unfinished-slice-counts": Bug(
-        mistake="a slice whose reader died in the middle is taken for complete",
+        mistake="a slice whose reader died is taken for one without rows",
         put=_unfinished_slice_counts,
         faults=("read", "read-late"),
         killed=True,
