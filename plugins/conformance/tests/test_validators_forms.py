@@ -191,6 +191,9 @@ def test_of_what_was_there_at_the_start_only_the_last_version_arrives_or_a_later
     assert feed(CompletenessValidator(commits, started=2), row("a", 2, {"n": 2})) == [
         'topic t key ["a"]: version {"n": 3}, 3 of 3, never arrived'
     ]
+    assert feed(CompletenessValidator(commits, started=1), row("a", 3, {"n": 3})) == [
+        'topic t key ["a"]: version {"n": 2}, 2 of 3, never arrived'
+    ]
     assert feed(CompletenessValidator(commits[:2], started=2)) == [
         'topic t key ["a"]: version {"n": 2}, 2 of 2, never arrived'
     ]
@@ -202,6 +205,14 @@ def test_versions_in_another_order_of_time_are_found() -> None:
     assert feed(CompletenessValidator(commits, column="n"), *rows) == [
         'topic t key ["a"]: versions 1, 2, 3 arrived, expected 1, 2, 1, 3'
     ]
+    rows = [row("a", number, {"n": n}) for number, n in enumerate((2, 1, 1, 3))]
+    assert feed(CompletenessValidator([commits[0], commits[1], commits[3]], column="n"), *rows) == [
+        'topic t key ["a"]: versions 2, 1, 3 arrived, expected 1, 2, 3'
+    ]
+
+
+def test_a_version_is_the_same_with_a_column_that_is_null() -> None:
+    assert feed(CompletenessValidator([[("t", ("a",), {"n": 1})]]), row("a", 1, {"n": 1, "new": None})) == []
 
 
 def test_the_end_is_compared_whole_where_versions_are_counted() -> None:
