@@ -104,7 +104,7 @@ class ForgetsTheScan(Editor):
 
     def start(self, saved: Token | None, save: Save) -> Token:
         token = super().start(saved, save)
-        return token if saved is None else {**token, "scan": None}
+        return token if saved is None or is_intent(saved) else {**token, "scan": None}
 
 
 class ScansAsOfTheRestart(Editor):

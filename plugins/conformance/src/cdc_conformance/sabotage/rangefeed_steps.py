@@ -290,8 +290,7 @@ class PlansOn(Editor):
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         begin, self._ended = self._ended or start, end
-        found = super().slices(begin, end, after=after)
-        return found or super().slices(start, end, after=after)
+        return super().slices(begin, end, after=after)
 
 
 def _has_rows(rangefeed: Editor) -> bool:
