@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +49,7 @@ def registration_of(cls: type, kind: str) -> Registration:
     component = getattr(cls, kind, None)
     if isinstance(component, KINDS[kind]):
         return component
-    host = PluginHost.load()
+    host = _installed(tuple(sys.path))
     if not component:
         known = sorted({listed.name for listed in host.listing() if listed.kind == kind})
         raise ConfigError(
@@ -65,6 +67,12 @@ def registration_of(cls: type, kind: str) -> Registration:
         raise UnknownPluginError(f"{cls.__name__}: {error}") from None
     except ConfigError as error:
         raise type(error)(f"{cls.__name__}: {error}") from None
+
+
+@functools.cache
+def _installed(_path: tuple[str, ...]) -> PluginHost:
+    """Return the installed plugins; every test asks, and what is installed depends on the path alone."""
+    return PluginHost.load()
 
 
 def origin_of(kind: str, registration: Registration, host: PluginHost) -> Origin:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc_conformance.components import registration_of
 from cdc_conformance.promises import promises_of, suite_of
 from cdc_core.errors import PluginLoadError
 from cdc_core.loading import load_class
@@ -58,9 +59,11 @@ class Kind:
 
     def saboteur(self, case: Case) -> tuple[str, str]:
         """Return the saboteur's class name and what it stands for, the first paragraph of its docstring."""
+        if not case.promise:
+            return registration_of(self.suite, self.name).target.partition(":")[2], ""
         registration = self.saboteurs.get(case.promise)
         if registration is None:
-            return ("-", "") if case.promise else (getattr(self.suite, self.name).target.partition(":")[2], "")
+            return "-", ""
         try:
             cls = load_class(registration.target, owner=f"saboteur of {case.promise}")
         except PluginLoadError as error:
