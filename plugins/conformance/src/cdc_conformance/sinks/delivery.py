@@ -33,10 +33,8 @@ class Delivery:
         """
         rig = readable
         rig.start(ORDERS)
-        sizes, batches, at = (1, 299, 1100, 17), [], 0
-        for size in sizes:
-            batches.append(versions((number % 300 for number in range(at, at + size)), at=at))
-            at += size
+        sizes = (1, 299, 1100, 17)
+        batches = [versions(range(size), at=2000 * number) for number, size in enumerate(sizes)]
         flushed = rig.write(*batches)
         assert flushed.messages == sum(sizes), f"{sum(sizes)} rows were emitted, but flush counted {flushed}"
         seen = rig.read()
