@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,11 +78,13 @@ def run_script(
         with nemesis_spark(spark, bug=bug):
             player = _Player(script, database, outcome, bug=bug, sink=sink, directory=directory, prefix=topic_prefix)
             try:
-                player.feed.serve(player.play)
+                with closing(player):
+                    player.feed.serve(player.play)
             except TroubleError as error:
                 outcome.failures.append(str(error))
-            finally:
-                player.close()
+            except Exception as error:  # whatever it is, it has a seed, and others are still to be played
+                log.exception("the run broke")
+                outcome.failures.append(_shown(f"{type(error).__name__}: {error}"))
         for failure in outcome.failures:
             log.error("FAILURE %s", failure)
     outcome.seconds = time.monotonic() - started
