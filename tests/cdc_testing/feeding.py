@@ -1,8 +1,7 @@
-"""The engine's turn without Spark: drives a rangefeed step by step in this process and checks its contract."""
+"""Changefeeds of PostgreSQL tables without Spark, driven by the conformance kit, checked at every step."""
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections import defaultdict
@@ -11,10 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cdc_conformance.rangefeeds.driver import Feed as Run
+from cdc_conformance.rangefeeds.driver import Reading
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 
-from cdc_core import Mark, Op, RangefeedContext, RowBatch, Slice, StepLimit, Timestamp, Token
+from cdc_core import Op, RangefeedContext, RowBatch, Slice, StepLimit, Timestamp, Token
+from cdc_core.progress import Progress
 
 __all__ = ["Change", "Feed", "feed_of"]
 
@@ -37,83 +39,87 @@ class Change:
 
 
 class Feed:
-    """A changefeed in the state that its last saved step left it in.
+    """A changefeed in the state that its last saved step left it in, and what a consumer has of it.
 
-    `restart` behaves as kill -9 and a new run: nothing but the saved token and `latest` survives. Every step is checked
-    against the contract of `Rangefeed`; the order of each key over all steps too.
+    Every step is checked against the contract of `Rangefeed`; the order of each key over all steps too.
     """
 
     def __init__(self, context: RangefeedContext, limit: StepLimit) -> None:
         self.context = context
-        self.limit = limit
-        self.saved: Token | None = None
-        self.latest = Timestamp()
+        self._run = Run(lambda: PostgresRangefeed(self.context), limit=limit, tables=(), patience_s=30.0)
         self.resolved: dict[str, Timestamp] = defaultdict(Timestamp)
         self.changes: list[Change] = []
         self.steps = 0
-        self.keep_changes = True
         self.state: dict[str, dict[Key, dict[str, Any]]] = defaultdict(dict)
         self._newest: dict[tuple[str, Key], Timestamp] = {}
-        self._open()
+        self.start, self.restart, self.close = self._run.start, self._run.restart, self._run.close
 
-    def _open(self) -> None:
-        self.driver, self.planner, self.reader, self.coordinator = (PostgresRangefeed(self.context) for _ in range(4))
+    @property
+    def driver(self) -> PostgresRangefeed:
+        return self._instance(self._run.driver)
 
-    def close(self) -> None:
-        for rangefeed in (self.driver, self.planner, self.reader, self.coordinator):
-            rangefeed.close()
+    @property
+    def planner(self) -> PostgresRangefeed:
+        return self._instance(self._run.planner)
 
-    def save(self, token: Token) -> None:
-        self.saved = json.loads(json.dumps(token))
+    @property
+    def reader(self) -> PostgresRangefeed:
+        return self._instance(self._run.executor)
 
-    def start(self) -> Token:
-        """What the driver does when a run starts."""
-        self.driver.check()
-        token = self.driver.start(self.saved, self.save)
-        self.save(token)
-        return token
+    @property
+    def coordinator(self) -> PostgresRangefeed:
+        return self._instance(self._run.coordinator)
 
-    def restart(self) -> Token:
-        self.close()
-        self._open()
-        return self.start()
+    @property
+    def limit(self) -> StepLimit:
+        return self._run.limit
+
+    @limit.setter
+    def limit(self, limit: StepLimit) -> None:
+        self._run.limit = limit
+
+    @property
+    def saved(self) -> Token | None:
+        """The token that was saved last, be it an intent."""
+        return None if self._run.saved is None else self._run.saved.token
+
+    @saved.setter
+    def saved(self, token: Token | None) -> None:
+        self._run.saved = None if token is None else Progress(token=token)
 
     @property
     def token(self) -> Token:
-        assert self.saved is not None
-        return self.saved
+        return self._run.progress.token
+
+    @property
+    def latest(self) -> Timestamp:
+        return self._run.progress.latest
 
     def plan(self) -> tuple[Token, Sequence[Slice]] | None:
         """Plan a step; None when there is nothing to do yet."""
-        end = self.planner.advance(self.token, after=self.latest, limit=self.limit)
-        if end == self.token:
-            return None
-        slices = self.planner.slices(self.token, end, after=self.latest)
-        assert slices, "a step has at least one slice"
-        return json.loads(json.dumps(end)), slices
+        plan = self._run.plan()
+        return None if plan is None else (plan.end, plan.slices)
 
     def step(self) -> list[Change] | None:
         """Run one step to its end; None when there was nothing to do."""
-        planned = self.plan()
-        if planned is None:
+        plan = self._run.plan()
+        if plan is None:
             return None
-        end, slices = planned
-        changes: list[Change] = []
-        marks: list[Mark] = []
-        for slice_ in slices:
-            found, marked = self._read(slice_)
-            changes += found
-            marks += marked
-        self._check_marks(changes, marks)
-        self.save(end)
-        self.steps += 1
-        for mark in marks:
-            self.latest = max(self.latest, mark.timestamp)
+        assert plan.slices, "a step has at least one slice"
+        latest = self.latest
+        step = self._run.execute(plan)
+        changes = [change for reading in step.readings for change in self._checked(reading)]
+        greatest = max(mark.timestamp for mark in step.marks)
+        for change in changes:
+            assert change.updated <= greatest, "no row above its mark"
+            assert change.updated > latest or (change.op is Op.SCAN and change.updated >= latest)
+        for mark in step.marks:
             if mark.resolved:
                 assert mark.timestamp >= self.resolved[mark.span.table], "resolved never moves back"
                 self.resolved[mark.span.table] = mark.timestamp
         self._apply(changes)
-        self.coordinator.release(end)
+        self.steps += 1
+        self._run.finish(step)
         return changes
 
     def steps_until(self, done: Callable[[], bool], *, limit_s: float = 30.0) -> None:
@@ -137,19 +143,19 @@ class Feed:
         """Return the table `schema.table` as a consumer has it, by key."""
         return self.state[table]
 
-    def _read(self, slice_: Slice) -> tuple[list[Change], list[Mark]]:
-        changes: list[Change] = []
-        marks: list[Mark] = []
-        for item in self.reader.read(slice_):
-            if isinstance(item, Mark):
-                marks.append(item)
-                continue
-            assert not marks, "rows come before marks"
-            changes += self._changes(item)
-        assert marks, "every slice has a mark"
+    def _checked(self, reading: Reading) -> list[Change]:
+        kinds = [isinstance(item, RowBatch) for item in reading.items]
+        assert reading.marks, "every slice has a mark"
+        assert kinds == sorted(kinds, reverse=True), "rows come before marks"
+        changes = [change for batch in reading.batches for change in self._changes(batch)]
         for change in changes:
-            assert change.updated >= slice_.lower, "no row below the slice's lower bound"
-        return changes, marks
+            assert change.updated >= reading.slice.lower, "no row below the slice's lower bound"
+        return changes
+
+    @staticmethod
+    def _instance(rangefeed: object) -> PostgresRangefeed:
+        assert isinstance(rangefeed, PostgresRangefeed)
+        return rangefeed
 
     def _changes(self, rows: RowBatch) -> Iterator[Change]:
         for row in rows.batch.to_pylist():
@@ -166,12 +172,6 @@ class Feed:
                 step=self.steps,
             )
 
-    def _check_marks(self, changes: Sequence[Change], marks: Sequence[Mark]) -> None:
-        greatest = max(mark.timestamp for mark in marks)
-        for change in changes:
-            assert change.updated <= greatest, "no row above its mark"
-            assert change.updated > self.latest or (change.op is Op.SCAN and change.updated >= self.latest)
-
     def _apply(self, changes: Sequence[Change]) -> None:
         for change in changes:
             entry = (change.table, change.key)
@@ -182,8 +182,7 @@ class Feed:
                 self.state[change.table].pop(change.key, None)
             else:
                 self.state[change.table][change.key] = change.after
-        if self.keep_changes:
-            self.changes += changes
+        self.changes += changes
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from cdc_rangefeed_postgres.position import parse_lsn
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
-from cdc_core import Mark, Op, RowBatch, StepLimit, TerminalRangefeedError, Timestamp
+from cdc_core import Op, RowBatch, StepLimit, TerminalRangefeedError, Timestamp
 
 
 def test_changes_arrive_in_commit_order_with_their_operations(database: str, sql: Sql) -> None:
@@ -122,15 +122,6 @@ def test_a_truncate_is_terminal(database: str, sql: Sql) -> None:
             feed.catch_up()
 
 
-def test_a_dropped_table_is_terminal(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        sql.execute("DROP TABLE t")
-        with pytest.raises(TerminalRangefeedError, match=r"table public\.t was dropped"):
-            feed.steps_until(lambda: False)
-
-
 def test_a_step_of_the_log_keeps_its_limit_and_cuts_no_transaction(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
     with feed_of(database, "t", bytes_=200_000, initial_scan=False) as feed:
@@ -176,21 +167,6 @@ def test_a_step_has_the_transactions_whose_commit_record_begins_before_its_end(
         assert [change.key for change in feed.changes] == [(1,), (2,)]
 
 
-def test_a_limit_on_rows_bounds_a_step_of_the_log(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t", rows=200, initial_scan=False) as feed:
-        feed.start()
-        feed.catch_up()
-        for key in range(1000):
-            sql.execute("INSERT INTO t VALUES (%s)", [key])
-        feed.catch_up()
-        counts: dict[int, int] = {}
-        for change in feed.changes:
-            counts[change.step] = counts.get(change.step, 0) + 1
-        assert sum(counts.values()) == 1000
-        assert max(counts.values()) <= 200
-
-
 def test_one_huge_transaction_streams_in_bounded_memory(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
     with feed_of(database, "t", bytes_=1 << 30, initial_scan=False) as feed:
@@ -211,24 +187,6 @@ def test_one_huge_transaction_streams_in_bounded_memory(database: str, sql: Sql)
         assert rows == 200_000
         assert greatest < 8 << 20
         assert resident_bytes() - before < 120 << 20, "of 200 MB"
-
-
-def test_the_same_slice_gives_the_same_rows_again(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
-    sql.execute("INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        for _ in range(3):
-            sql.execute("UPDATE t SET pad = pad || 'y' WHERE id % 2 = 0")
-            planned = feed.plan()
-            assert planned is not None
-            for slice_ in planned[1]:
-                once, twice = (
-                    [item if isinstance(item, Mark) else item.batch for item in feed.reader.read(slice_)]
-                    for _ in range(2)
-                )
-                assert once == twice
-            feed.step()
 
 
 def test_versions_of_one_transaction_and_what_it_rolled_back_leave_only_the_last(database: str, sql: Sql) -> None:

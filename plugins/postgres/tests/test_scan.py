@@ -198,39 +198,6 @@ def test_a_step_of_the_scan_keeps_its_limit_and_has_a_slice_for_each_task(databa
         assert max(by_step.values()) < 450_000
 
 
-def test_a_limit_on_rows_bounds_a_step_of_the_scan(database: str, sql: Sql) -> None:
-    fill(sql, 5000, pad=10)
-    sql.execute("ANALYZE t")
-    with feed_of(database, "t", rows=1000) as feed:
-        feed.start()
-        feed.scan()
-        counts: dict[int, int] = {}
-        for change in feed.changes:
-            counts[change.step] = counts.get(change.step, 0) + 1
-        assert len(counts) >= 5
-        assert max(counts.values()) <= 1200
-
-
-def test_scanned_rows_carry_their_own_commit_time_as_mvcc(database: str, sql: Sql) -> None:
-    fill(sql, 10)
-    with feed_of(database, "t", mvcc=True) as feed:
-        feed.start()
-        feed.scan()
-        (mvcc,) = {change.mvcc for change in feed.changes}
-        assert mvcc is not None
-        assert mvcc < feed.changes[0].updated
-
-
-def test_without_an_initial_scan_only_what_follows_the_start_is_read(database: str, sql: Sql) -> None:
-    fill(sql, 10)
-    with feed_of(database, "t", initial_scan=False) as feed:
-        feed.start()
-        assert feed.driver.scan_progress(feed.token) is None
-        sql.execute("UPDATE t SET n = 1 WHERE id = 3")
-        feed.catch_up()
-        assert [change.key for change in feed.changes] == [(3,)]
-
-
 def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with feed_of(database, "t") as feed:

@@ -79,13 +79,6 @@ def test_a_crash_while_starting_leaves_no_orphan_behind(
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
 
 
-def test_nothing_is_created_when_the_intent_cannot_be_saved(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        with pytest.raises(CrashError):
-            feed.driver.start(None, crash)
-        assert slots(sql) == publications(sql) == []
-
-
 def test_a_slot_that_cannot_be_created_in_time_names_the_transaction_and_is_not_left(database: str, sql: Sql) -> None:
     with (
         feed_of(database, "t", options={"snapshot_wait": 0.3}) as feed,

@@ -39,7 +39,9 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
           JOIN pg_namespace ln ON ln.oid = l.relnamespace WHERE t.isleaf) END,
        (SELECT json_agg(json_build_array(e.enumtypid::bigint, e.enumlabel) ORDER BY e.enumtypid, e.enumsortorder)
         FROM pg_enum e WHERE e.enumtypid IN (SELECT a.atttypid FROM pg_attribute a
-                                             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
+                                             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)),
+       -- a column that was altered and altered back looks as before, but rows in between had another shape
+       (SELECT json_agg(a.xmin::text ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 """
 _BY_OID = _TABLES + "WHERE c.oid = ANY(%(oids)s::oid[]) ORDER BY n.nspname, c.relname"
@@ -187,6 +189,7 @@ def _table(
     indexes: list[list[Any]] | None,
     leaves: list[list[Any]] | None,
     _labels: object,
+    _altered: object,
 ) -> Table:
     return Table(
         oid=oid,

@@ -230,6 +230,7 @@ class Planner:
 
     def _scan_step(self, connection: Connection, start: Position, scan: Scan, limit: StepLimit) -> Position:
         assert self._catalog is not None
+        self._rounds.use()
         bytes_ = min(limit.bytes, self._options.scan_chunk_size * self._context.parallelism)
         left = take(scan, self._rounds.densities, rows=limit.rows, bytes_=bytes_)
         versions = Versions.of_catalog(connection, self._catalog, start.tables)

@@ -33,6 +33,7 @@ class Rounds:
         self._round_s: float = context.options.scan_round
         self._maker = SnapshotMaker(server, f"{slot.name[:46]}_r", limit_s=context.options.snapshot_wait)
         self._held: Exported | None = None
+        self._used = False
         self._seen: tuple[str, Found] = ("", {})
         self._asked: tuple[str, Found] = ("", {})
 
@@ -51,8 +52,15 @@ class Rounds:
         return self._held is not None and self._held.id == snapshot.id and self._held.alive
 
     def over(self) -> bool:
-        """Whether the held snapshot has served for as long as a round may last."""
-        return self._held is None or time.monotonic() - self._held.since >= self._round_s
+        """Whether the held snapshot has served for as long as a round may last; one that served for nothing has not.
+
+        Otherwise a log that takes longer to follow than a round lasts would keep the scan from ever going on.
+        """
+        return self._held is None or (self._used and time.monotonic() - self._held.since >= self._round_s)
+
+    def use(self) -> None:
+        """Note that a step of the scan is read under the held snapshot."""
+        self._used = True
 
     def still_fit(self, connection: Connection, scan: Scan, catalog: Catalog) -> bool:
         """Whether what is left of *scan* can be read under the held snapshot: nothing was altered or rewritten."""
@@ -87,7 +95,7 @@ class Rounds:
             made.close()
             return None
         self.drop()
-        self._held, self._seen = made, self._asked
+        self._held, self._seen, self._used = made, self._asked, False
         found = self._seen[1]
         snapshot = Snapshot(id=made.id, at=Timestamp(made.clock_us * 1000 + 999), lsn=made.lsn)
         following = replace(_reconciled(scan, found), round=scan.round + 1, snapshot=snapshot)

@@ -68,7 +68,9 @@ class PostgresWriter(SourceWriter):
         """Return a connection that is in no transaction, for one user at a time."""
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            with suppress(psycopg.OperationalError):  # the server may have ended it meanwhile
+                connection.execute("SELECT 1")
+                connection.rollback()
                 return connection
         connection = psycopg.connect(self.context.uri, application_name="cdc writer", prepare_threshold=None)
         self._all.append(connection)
