@@ -106,12 +106,16 @@ def _kafka_sink_config(chance: random.Random) -> dict[str, Any]:
     return config
 
 
-def _step_options(chance: random.Random) -> dict[str, Any]:
-    """Return options that may differ from one run of a changefeed to the next."""
-    return {
-        "max_step_rows": chance.choice([2, 5, 100, 4_000_000]),
-        "max_step_bytes": chance.choice(["10KB", "1MB", "128MB"]),
-    }
+def _step_options(chance: random.Random, *, simulated: bool) -> dict[str, Any]:
+    """Return options that may differ from one run of a changefeed to the next.
+
+    PostgreSQL's log is cut by its bytes, of which rows are few: limits as small as others could take make no headway.
+    """
+    if simulated:
+        rows, size = chance.choice([2, 5, 100, 4_000_000]), chance.choice(["1KB", "10KB", "128MB"])
+    else:
+        rows, size = chance.choice([100, 1000, 4_000_000]), chance.choice(["100KB", "1MB", "128MB"])
+    return {"max_step_rows": rows, "max_step_bytes": size}
 
 
 class _Writer:
@@ -205,7 +209,7 @@ class _Writer:
         self._locked = set()
 
     def _resume(self) -> None:
-        self._events.append(Resume(_step_options(self._chance)))
+        self._events.append(Resume(_step_options(self._chance, simulated=self._simulated)))
         self._running = True
 
     def _pause(self) -> None:
