@@ -61,8 +61,8 @@ class Editor(SimulatedRangefeed):
     @property
     def _database(self) -> SimulatedDatabase:
         # Instances of one process share their view of the database: seventy suites replay it otherwise again and again.
-        directory = directory_of(self.context.uri)
         if self._opened is None:
+            directory = directory_of(self.context.uri)
             self._opened = _views.setdefault(directory, SimulatedDatabase(directory))
         return self._opened
 

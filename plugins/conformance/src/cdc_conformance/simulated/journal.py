@@ -30,6 +30,8 @@ class Journal:
     def unread(self) -> Iterator[dict[str, Any]]:
         """Yield the events that were appended since the last call; a line that is not finished is not there yet."""
         try:
+            if os.stat(self._path).st_size <= self._offset:  # by far the most frequent case
+                return
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read()
