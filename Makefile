@@ -10,7 +10,7 @@ PACKAGES := cdc_core $(wildcard */*/src)
 # a process that dies (a test that hangs ends its own) ends all.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-.PHONY: demo demo-kafka test nemesis bench lint java maven clean
+.PHONY: demo demo-kafka test sabotage nemesis bench lint java maven clean
 
 demo: $(READY) java
 	$(PYTHON) -m cdc_core demo postgres --directory build/demo
@@ -20,6 +20,10 @@ demo-kafka: $(READY) maven
 
 test: $(READY) maven
 	$(PYTHON) -m pytest $(TWO_AT_A_TIME)
+
+# Every promise of the conformance kit broken once: each saboteur must fail its own test and no other.
+sabotage: $(READY)
+	$(PYTHON) -m cdc_conformance.sabotage
 
 # Seeded histories through the engine, none begun after so many minutes; then the same with mistakes put into the engine,
 # each of which must be found. BUG=NAME plays the seeds with one mistake only.
