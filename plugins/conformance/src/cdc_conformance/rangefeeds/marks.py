@@ -171,10 +171,10 @@ class Marks(RangefeedSuite):
         feed = open_feed(rows=30)
         feed.start()
         feed.scan()
-        for begin in range(100, 130, 5):
-            workload.fill(first, 5, first=begin)
-        for begin in range(100, 160, 5):  # the other table rests meanwhile
-            workload.fill(second, 5, first=begin)
+        for begin in range(100, 128, 4):
+            workload.fill(first, 4, first=begin)
+        for begin in range(100, 160, 4):  # the other table rests meanwhile
+            workload.fill(second, 4, first=begin)
         for number in range(20):
             transaction = workload.begin()
             for table, most in ((first, 7), (second, 5)):
@@ -234,7 +234,7 @@ class Marks(RangefeedSuite):
         feed.start()
         feed.scan()
         feed.catch_up()
-        for _ in range(2):
+        for _ in range(3):
             known = feed.resolved
             _idle_until(feed, known)
 

@@ -157,12 +157,20 @@ class ClockBeforeTheLastCommit(Editor):
 
 
 class ResolvesCommitsOnly(Editor):
-    """Sees nothing to do when nothing was committed."""
+    """Sees nothing more to do a little while after the last commit."""
+
+    _idle = (Timestamp(), 0)
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        position = Position.from_token(start)
-        if position.scan is None and position.frontier.high_water >= self._cluster.high and _has_rows(self):
-            return start
+        position, high = Position.from_token(start), self._cluster.high
+        at, times = self._idle
+        if position.scan is None and position.frontier.high_water >= high and _has_rows(self):
+            if at == high and times >= 2:
+                return start
+            end = super().advance(start, after=after, limit=limit)
+            if end != start:
+                self._idle = (high, times + 1 if at == high else 1)
+            return end
         return super().advance(start, after=after, limit=limit)
 
 
