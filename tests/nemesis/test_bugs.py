@@ -33,7 +33,14 @@ def test_a_bug_is_there_until_it_is_taken_out(bug: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "bug",
-    ["resolved-before-flush", "resolved-at-the-maximum", "release-before-save", "saved-without-all-slices"],
+    [
+        "report-before-flush",
+        "resolved-at-the-maximum",
+        "resolved-before-flush",
+        "retry-skips",
+        "only-the-newest",
+        "whole-table-for-one-range",
+    ],
 )
 def test_a_bug_is_found(rig: NemesisRig, bug: str) -> None:
     scripts = islice(scripts_for(bug, [("simulated", "file")], first=1), 3)
