@@ -66,7 +66,8 @@ class _Nursery:
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", f"from {__name__} import _serve; _serve()"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        others = {**os.environ, "PYTHONHASHSEED": "random"}  # as on another machine: `hash()` of a text is not ours
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=others)
         atexit.register(self._end)
 
     def run(self, request: bytes) -> tuple[int, str]:

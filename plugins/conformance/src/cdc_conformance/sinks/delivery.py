@@ -26,6 +26,22 @@ class Delivery:
         ]
         assert counts == [5, 2, 0], f"5 rows, 2 rows and then none were flushed, but flush counted {counts}"
 
+    def test_flush_counts_bytes(self, rig: SinkRig) -> None:
+        """`Flushed.bytes` is what went out since the flush before: more for more rows, and nothing for none.
+
+        Throughput is shown by it. Count what is sent, after compression, and begin again with each `flush`.
+        """
+        rig.start(ORDERS)
+        sink = rig.open()
+        many = versions(range(2000))
+        counts = [
+            rig.write_to(sink, versions([1])).bytes,
+            rig.write_to(sink, many, step=1).bytes,
+            sink.flush().bytes,
+        ]
+        assert 0 < counts[0] < counts[1], f"1 row and then 2000 rows were flushed, but flush counted {counts[:2]} bytes"
+        assert counts[2] == 0, f"nothing was emitted since the flush before, but flush counted {counts[2]} bytes"
+
     def test_many_rows_come_back(self, readable: SinkRig) -> None:
         """Many rows in batches of very different sizes all arrive, in order: one row, many, some more.
 
@@ -75,23 +91,25 @@ class Delivery:
         """Two sinks of a run write two slices of a step at the same time; all rows of both arrive.
 
         Executors do that all the time, in one process or in many. Names that two slices share, positions remembered
-        from `begin`, and truncated files lose rows here.
+        from `begin`, truncated files and buffers of the class or the module lose rows here.
         """
         rig = readable
         rig.start(ORDERS)
         shares = versions(range(6)), versions(range(6, 12))
-        sinks = rig.open(), rig.open()
-        for index, (sink, share) in enumerate(zip(sinks, shares, strict=True)):
-            rig.begin(sink, share, index=index)
-        for part in range(2):
-            for sink, share in zip(sinks, shares, strict=True):
-                sink.emit(share.slice(part * 3, 3))
-        for sink in sinks:
-            sink.flush()
-        for sink in sinks:
-            rig.close(sink)
+        first, second = rig.open(), rig.open()
+        rig.begin(first, shares[0])
+        first.emit(shares[0].slice(0, 3))
+        rig.begin(second, shares[1], index=1)
+        second.emit(shares[1].slice(0, 3))
+        first.emit(shares[0].slice(3))
+        counts = [first.flush().messages]
+        rig.close(first)
+        second.emit(shares[1].slice(3))
+        counts.append(second.flush().messages)
+        rig.close(second)
         missing = rig.read().missing(rig.rows(*shares))
         assert not missing, f"two sinks wrote slices of one step at the same time, and {missing}"
+        assert counts == [6, 6], f"two sinks were given 6 rows each at the same time, but they flushed {counts}"
 
     def test_begin_forgets_what_was_not_flushed(self, readable: SinkRig) -> None:
         """Rows of a slice that was not flushed are none of the next slice: they are neither counted nor behind its own.

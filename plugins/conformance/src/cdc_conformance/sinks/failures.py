@@ -6,6 +6,7 @@ from typing import Any
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rows import Change, rows
+from cdc_conformance.sinks.refusing import REFUSED, Refusing
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_conformance.sinks.watching import failure_of
@@ -77,6 +78,44 @@ class Failures:
             rig.write(second, epoch=2)
         missing = rig.read().missing(rig.rows(first, second))
         assert not missing, f"the destination restarted between two slices, and {missing}"
+
+    @requires("disturbance", "the destination must fail")
+    def test_an_outage_in_a_slice_loses_and_reorders_nothing(self, readable: SinkRig, disturbance: Any) -> None:
+        """The destination is away for one batch of a slice and back before the next one, in the same sink.
+
+        A call that raises ends the slice, and a new sink repeats it. Where none does, every row is there, in order.
+        Look for retries that let later rows go first, and for a failed request that nobody sends again.
+        """
+        rig = readable
+        rig.start(ORDERS)
+        batches = [versions(range(6), at=100 * number) for number in range(3)]
+        sink = rig.open()
+        rig.begin(sink, *batches)
+        sink.emit(batches[0])
+        with disturbance.broken():
+            error = failure_of(lambda: sink.emit(batches[1]))
+        error = error or failure_of(lambda: (sink.emit(batches[2]), sink.flush()))
+        failure_of(lambda: rig.close(sink))
+        if error is not None:
+            assert isinstance(error, RetryableError), f"an outage must be worth a retry, but it raised {error!r}"
+            rig.write(*batches, epoch=2)
+        seen = rig.read()
+        missing = seen.missing(rig.rows(*batches))
+        assert not missing, f"the destination was away for the second of three batches, and {missing}"
+        wrong = seen.out_of_order()
+        assert not wrong, f"the destination was away for the second of three batches, and then {wrong}"
+
+    def test_a_row_that_cannot_be_encoded_ends_the_slice(self, rig: SinkRig) -> None:
+        """What the encoder raises for a row leaves `emit` or `flush` as a CdcError that is not retryable.
+
+        A sink that catches it and goes on drops the row in silence. Let the EncodeError through: it names the row.
+        """
+        rig.start(ORDERS)
+        sink = rig.open(around=Refusing)
+        error = failure_of(lambda: rig.write_to(sink, versions([1, 2]), versions([REFUSED, 3], at=100)))
+        assert isinstance(error, CdcError), f"a row could not be encoded, so emit or flush must raise, not {error!r}"
+        assert not isinstance(error, RetryableError), f"it does not help to try that row again: {error!r}"
+        assert str(REFUSED) in str(error), f"the error must name the key of the row, as the encoder's did, not: {error}"
 
     @requires("disturbance", "the destination must fail")
     def test_errors_are_of_the_frameworks_tree(self, rig: SinkRig, disturbance: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from cdc_conformance.rows import Change, rows
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.seen import Row
-from cdc_conformance.sinks.tables import ORDERS, versions
+from cdc_conformance.sinks.tables import AT, ORDERS, versions
+from cdc_core import Timestamp
 
 __all__ = ["Order"]
 
@@ -14,10 +15,18 @@ class Order:
     """Promises about the versions of a key."""
 
     def test_versions_of_a_key_stay_in_order_in_a_slice(self, readable: SinkRig) -> None:
-        """Versions of one key in one batch arrive in that order, whatever other keys lie between."""
+        """Versions of one key in one batch arrive in that order, whatever other keys lie between.
+
+        Every version counts, also one with the values of an earlier version, and one that differs in nothing of its
+        time but the logical counter, as those of a large transaction do. Look at what rows are sorted or told apart by.
+        """
         rig = readable
         rig.start(ORDERS)
-        batch = rows(ORDERS, [Change({"id": number % 5, "note": f"{number}"}) for number in range(40)])
+        changes = [
+            Change({"id": number % 5, "note": f"{number // 5 % 2}"}, updated=Timestamp(AT.wall + number // 10, number))
+            for number in range(40)
+        ]
+        batch = rows(ORDERS, changes)
         rig.write(batch)
         _in_order(rig, rig.rows(batch))
 
@@ -38,15 +47,16 @@ class Order:
         """All versions of a key go to one partition, in whichever slice, sink or run: elsewhere there is no order.
 
         Partitions are chosen by a hash of the key's bytes that is the same in every process; Python's `hash()` of text
-        is not.
+        and bytes is not.
         """
         rig = readable
         rig.start(ORDERS)
-        batches = [versions(range(12), at=100 * step) for step in range(4)]
+        batches = [versions(range(12), at=100 * step) for step in range(5)]
         with rig.opened() as sink:
             for step, batch in enumerate(batches[:3]):
                 rig.write_to(sink, batch, step=step)
-        rig.write(batches[3], epoch=2)
+        rig.crash_after(*rig.calls(batches[3], step=3), "flush")
+        rig.write(batches[4], epoch=2)
         places: dict[object, set[object]] = {}
         for message in rig.read().messages:
             if message.row is not None:

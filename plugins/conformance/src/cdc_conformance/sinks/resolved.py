@@ -41,10 +41,15 @@ class Resolved:
         """
         rig = readable
         rig.start(ORDERS, USERS)
-        rig.resolve(AT)
         with rig.reader() as reader:
             endpoints = set(reader.endpoints())
-        assert endpoints, "the reader must name the endpoints of a prepared destination"
+        named = {topic for topic, _ in endpoints}
+        unnamed = set() if None in named else {rig.topic(schema) for schema in (ORDERS, USERS)} - named
+        assert not unnamed, (
+            f"the reader must name the endpoints of every topic of a prepared destination, before anything is written "
+            f"there, but it names {endpoints or 'none'}"
+        )
+        rig.resolve(AT)
         bare = endpoints - {place for place, mark in rig.read().marks if mark == AT}
         assert not bare, f"emit_resolved returned, but of {len(endpoints)} endpoints these lack the mark: {bare}"
 

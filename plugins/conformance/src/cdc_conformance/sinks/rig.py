@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from cdc_conformance.sinks.hosting import SOURCE, host_of
 from cdc_conformance.sinks.matching import Matcher
 from cdc_conformance.sinks.seen import Row, Seen, rows_of
 from cdc_core import (
+    Encoder,
     EncoderRegistration,
     Flushed,
     RowBatch,
@@ -111,9 +113,14 @@ class SinkRig:
         self.schemas = tuple({schema.name: schema for schema in schemas}.values())
         self._matcher = None
 
-    def open(self, *, epoch: int = 1) -> Sink:
-        """Return a new sink of run *epoch*, which may be closed or abandoned."""
-        sink = self.job(epoch=epoch).open_sink()
+    def open(self, *, epoch: int = 1, around: Callable[[Encoder], Encoder] | None = None) -> Sink:
+        """Return a new sink of run *epoch*, to be closed or abandoned; *around* stands between it and its encoder."""
+        job = self.job(epoch=epoch)
+        if around is None:
+            sink = job.open_sink()
+        else:
+            context = self.context(epoch=epoch)
+            sink = job.sink.load(Sink)(dataclasses.replace(context, encoder=around(context.encoder)))
         self._open.append(sink)
         return sink
 

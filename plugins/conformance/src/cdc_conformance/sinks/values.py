@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from cdc_conformance.rows import EVERY_KIND, Change, rows, sample, table
+import pytest
+
+from cdc_conformance.rows import EVERY_KIND, TEXT, Change, rows, sample, table
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import ORDERS
-from cdc_core import Op, RowBatch
+from cdc_conformance.sinks.watching import failure_of
+from cdc_core import CdcError, Op, RowBatch
 
 __all__ = ["Values"]
 
 _KINDS = table("kinds", EVERY_KIND)
+_KEYED = table("keyed", {"id": TEXT, "note": TEXT})
 
 
 class Values:
@@ -35,8 +39,25 @@ class Values:
     def test_unicode_comes_back(self, readable: SinkRig) -> None:
         """Text of any alphabet, also outside the basic plane, is delivered in the same characters, in keys too."""
         texts = ("Grüße", "Ελλάδα", "中文", "\u202eعربى", "🐘👩\u200d🚀", "e\u0301", "\u2028\u0085\ufeff")
-        batch = rows(ORDERS, [Change({"id": number, "note": text}) for number, text in enumerate(texts)])
+        batch = rows(_KEYED, [Change({"id": text, "note": text}) for text in texts])
         _writes_exactly(readable, batch, "a text outside ASCII was changed")
+
+    def test_keys_come_back_whole(self, readable: SinkRig) -> None:
+        """Keys with separators, line ends and blanks, and long ones arrive as they were.
+
+        A consumer tells rows apart by their keys, so a key that is cut or replaced is another row. One that is too long
+        for the destination may be refused by a CdcError. Look for keys that become names, columns or headers.
+        """
+        odd = ("", " ", "a b", "a,b", "a/b", "a.b", "a\nb", "a\\b", '"', "%2F", "a", "A")
+        batch = rows(_KEYED, [Change({"id": key, "note": "odd"}) for key in odd])
+        _writes_exactly(readable, batch, "a key was changed")
+        long = rows(_KEYED, [Change({"id": f"{'k' * 300}{end}", "note": "long"}) for end in "ab"])
+        error = failure_of(lambda: readable.write(long, step=1))
+        if error is None:
+            missing = readable.read().missing(readable.rows(long))
+            assert not missing, f"two keys of 301 characters were taken, so they must be read back whole, but {missing}"
+        else:
+            assert isinstance(error, CdcError), f"a key that is too long must be refused by a CdcError, not {error!r}"
 
     def test_deletes_come_back(self, readable: SinkRig) -> None:
         """The deletion of a row is delivered. A consumer that never learns of it keeps the row for ever."""
@@ -44,6 +65,34 @@ class Values:
             ORDERS, [Change({"id": 1, "note": "a"}), Change({"id": 2, "note": "b"}), Change({"id": 1}, op=Op.DELETE)]
         )
         _writes_exactly(readable, batch, "a deletion did not arrive")
+
+    def test_scanned_and_updated_rows_come_back(self, readable: SinkRig) -> None:
+        """Rows of the initial scan and updates are delivered like inserted rows: what was done is the encoder's affair.
+
+        Look for a table of operations that lacks one.
+        """
+        changes = [Change({"id": number, "note": op.name}, op=op) for number, op in enumerate((Op.SCAN, Op.UPDATE))]
+        _writes_exactly(readable, rows(ORDERS, changes), "a scanned or updated row did not arrive")
+
+    def test_tombstones_come_back(self, readable: SinkRig) -> None:
+        """In an envelope without a place for deletions a deleted row is a key whose value is None; it is delivered.
+
+        Compaction and consumers delete by it. None is not empty: look for `if value`, and for what stands for None.
+        """
+        rig = readable
+        takes = rig.registration.envelopes
+        if rig.registration.output == "files":
+            pytest.skip("the sink takes files, in which there are no tombstones")
+        for envelope in ("row", "key_only"):
+            rig.options |= {"envelope": envelope, "updated": False}
+            if (takes is None or envelope in takes) and failure_of(rig.job) is None:
+                break
+        else:
+            pytest.skip("sink and encoder, with the options given here, go together in no envelope with tombstones")
+        changes = [
+            Change({"id": number, "note": "a"}, op=Op.DELETE if number % 2 else Op.INSERT) for number in range(6)
+        ]
+        _writes_exactly(rig, rows(ORDERS, changes), "a tombstone did not arrive as a key without a value")
 
     def test_large_values_come_back(self, readable: SinkRig, large_value_bytes: int) -> None:
         """A value of `large_value_bytes` arrives whole. What a destination cannot take must be refused, not cut."""

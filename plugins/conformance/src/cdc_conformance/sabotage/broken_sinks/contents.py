@@ -13,9 +13,12 @@ from cdc_conformance.reference.sink import ReferenceSink
 from cdc_core import Flushed, Op, RowBatch, SliceInfo, TableName, TableSchema
 
 __all__ = [
+    "CountsNoBytes",
+    "CutsKeys",
     "CutsValues",
     "DropsDeletes",
     "DropsNewColumns",
+    "DropsScans",
     "ForgetsNothing",
     "KeepsItsPlace",
     "KeepsTheFirstTopic",
@@ -25,6 +28,7 @@ __all__ = [
     "PutsNewestFirst",
     "ReversesBatches",
     "SkipsNulls",
+    "SkipsTombstones",
     "SpeaksAscii",
     "WaitsForAFullRequest",
 ]
@@ -63,7 +67,8 @@ class SpeaksAscii(ReferenceSink):
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
         ascii_only = [
-            dataclasses.replace(line, value=(line.value or b"").decode().encode("ascii", "replace")) for line in lines
+            dataclasses.replace(line, value=line.value and line.value.decode().encode("ascii", "replace"))
+            for line in lines
         ]
         return super().append(topic, partition, ascii_only)
 
@@ -72,16 +77,45 @@ class DropsDeletes(ReferenceSink):
     """Has nothing to write where a row has no values."""
 
     def emit(self, rows: RowBatch) -> None:
-        super().emit(_taken(rows, [op != Op.DELETE for op in rows.column("op").to_pylist()]))
+        tombstones = self.context.encoder.context.envelope.envelope in ("row", "key_only")
+        super().emit(_taken(rows, [tombstones or op != Op.DELETE for op in rows.column("op").to_pylist()]))
 
 
 class CutsValues(ReferenceSink):
     """Has a column of 64 KB for values."""
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
-        return super().append(
-            topic, partition, [dataclasses.replace(line, value=(line.value or b"")[:_CUT]) for line in lines]
-        )
+        cut = [dataclasses.replace(line, value=line.value and line.value[:_CUT]) for line in lines]
+        return super().append(topic, partition, cut)
+
+
+class CutsKeys(ReferenceSink):
+    """Has a column of 255 characters for keys."""
+
+    def append(self, topic: str, partition: int, lines: list[Line]) -> int:
+        cut = [dataclasses.replace(line, key=None if line.key is None else line.key[:255]) for line in lines]
+        return super().append(topic, partition, cut)
+
+
+class DropsScans(ReferenceSink):
+    """Knows inserts, updates and deletes, and no other operation."""
+
+    def emit(self, rows: RowBatch) -> None:
+        super().emit(_taken(rows, [op != Op.SCAN for op in rows.column("op").to_pylist()]))
+
+
+class SkipsTombstones(ReferenceSink):
+    """Takes a message without a value for one that says nothing."""
+
+    def append(self, topic: str, partition: int, lines: list[Line]) -> int:
+        return super().append(topic, partition, [line for line in lines if line.value])
+
+
+class CountsNoBytes(ReferenceSink):
+    """Counts messages alone."""
+
+    def flush(self) -> Flushed:
+        return dataclasses.replace(super().flush(), bytes=0)
 
 
 class NeverStartsCounting(ReferenceSink):

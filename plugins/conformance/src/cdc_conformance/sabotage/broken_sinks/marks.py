@@ -31,7 +31,7 @@ class KeepsRowsForLater(ReferenceSink):
         self.require_open()
         self.partitions.probe()
         self.late = [*getattr(self, "late", []), *self.buffer]
-        flushed = Flushed(messages=len(self.buffer))
+        flushed = Flushed(messages=len(self.buffer), bytes=sum(len(line.value or b"") for *_, line in self.buffer))
         self.forget()
         return flushed
 

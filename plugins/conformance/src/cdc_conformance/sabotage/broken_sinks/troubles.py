@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, ClassVar
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 from cdc_conformance.reference.partitions import Line, encoded
 from cdc_conformance.reference.sink import ReferenceSink
 from cdc_core import (
+    EncodeError,
     Flushed,
     RetryableSinkError,
     RowBatch,
@@ -30,6 +33,8 @@ __all__ = [
     "KeepsFilesOpen",
     "RaisesWhatItGets",
     "RemembersFailures",
+    "SendsAgainLater",
+    "SkipsWhatIsRefused",
     "StopsAtTheFirstRefusal",
     "TellsEverything",
 ]
@@ -43,6 +48,37 @@ class GivesUpForAnOutage(ReferenceSink):
             return super().flush()
         except RetryableSinkError as error:
             raise TerminalSinkError(str(error)) from error
+
+
+class SendsAgainLater(ReferenceSink):
+    """Sends each batch at once, and one that failed once more at the end, behind those that came after it."""
+
+    late: Sequence[tuple[str, int, Line]] = ()
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.late = ()
+
+    def emit(self, rows: RowBatch) -> None:
+        super().emit(rows)
+        sent = self.buffer
+        try:
+            self.write()
+        except RetryableSinkError:
+            self.late, self.buffer = [*self.late, *sent], []
+            self._latest.clear()
+
+    def flush(self) -> Flushed:
+        self.buffer, self.late = [*self.buffer, *self.late], ()
+        return super().flush()
+
+
+class SkipsWhatIsRefused(ReferenceSink):
+    """Goes on without a batch that the encoder cannot write."""
+
+    def emit(self, rows: RowBatch) -> None:
+        with contextlib.suppress(EncodeError):
+            super().emit(rows)
 
 
 class RemembersFailures(ReferenceSink):
