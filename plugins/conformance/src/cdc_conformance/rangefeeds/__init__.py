@@ -13,6 +13,7 @@ from cdc_conformance.rangefeeds.releasing import Releasing
 from cdc_conformance.rangefeeds.restarting import Restarting
 from cdc_conformance.rangefeeds.scanning import Scanning
 from cdc_conformance.rangefeeds.setting_up import SettingUp
+from cdc_conformance.rangefeeds.suite import RangefeedSuite
 
 __all__ = ["CAPABILITIES", "RangefeedConformance"]
 
@@ -35,3 +36,4 @@ class RangefeedConformance(
 
     kind = "rangefeed"
     known_capabilities = CAPABILITIES
+    reserved = RangefeedSuite.reserved | {"registration", "workload", "make_job", "open_feed"}

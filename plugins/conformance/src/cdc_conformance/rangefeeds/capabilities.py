@@ -11,6 +11,7 @@ CAPABILITIES: Mapping[str, str] = {
     "mvcc": "It knows when each row was committed, also of rows of the initial scan.",
     "schema_changes": "It follows a table to which columns are added and from which they are taken away.",
     "multiple_slices": "It divides an initial scan into several slices that are read at the same time.",
+    "forgets": "After `forget` it lacks all history that was released, so that `release` is seen to let it go.",
     "inspection": "The fixture `created` tells what the changefeed has created on the source.",
     "unreachable": "The fixture `unreachable_uri` names a source that nobody answers at.",
     "disturbance": "The source can be cut off and come back: `with disturbance.broken():`.",

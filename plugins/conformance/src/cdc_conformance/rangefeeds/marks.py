@@ -61,8 +61,9 @@ class Marks(RangefeedSuite):
     def test_rows_are_above_the_marks_of_earlier_steps(self, workload: Workload, open_feed: OpenFeed) -> None:
         """A row's `updated` is above every mark that an earlier step gave its span; that of a scanned row may equal it.
 
-        A resolved mark is a word given to consumers: nothing at or below it comes any more. Look at commits that happen
-        while a step's end and its clock are being read.
+        A resolved mark is a word given to consumers: nothing at or below it comes any more. So `Slice.lower`, by which
+        sinks name files, is above what earlier steps have resolved for all tables together; the engine stops where it
+        is not. Look at commits that happen while a step's end and its clock are being read.
         """
         first = workload.tables[0]
         workload.fill(first, 20)
@@ -79,15 +80,23 @@ class Marks(RangefeedSuite):
                 feed.finish(feed.execute(plan))
         workload.settle()
         feed.catch_up()
-        reached = Frontier([span for span, _ in feed.saves[0].frontier])
+        reached, resolved = (Frontier([span for span, _ in feed.saves[0].frontier]) for _ in range(2))
         spans = {schema.name.table: Span(schema.name.full) for schema in feed.driver.schemas()}
         for step in feed.steps:
             for change in step.changes:
                 mark = reached.of(spans[change.table.rpartition(".")[2].strip('"')])
                 late = change.updated < mark or (change.updated == mark and change.op is not Op.SCAN)
                 assert not late, f"a row is not above {mark}, which an earlier step had marked: {change}"
+            for reading in step.readings:
+                lower, known = reading.slice.lower, resolved.high_water
+                assert lower > known, (
+                    f"a slice of step {step.number} says that its rows begin at {lower}, not above {known}, which "
+                    "earlier steps had resolved for all tables"
+                )
             for mark_ in step.marks:
                 reached.forward(mark_.span, mark_.timestamp)
+                if mark_.resolved:
+                    resolved.forward(mark_.span, mark_.timestamp)
 
     def test_no_row_is_below_its_slices_lower_bound(self, workload: Workload, open_feed: OpenFeed) -> None:
         """No row of a slice has `updated` below `Slice.lower`.

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from cdc_conformance.promises import requires
 from cdc_conformance.rangefeeds.changes import versions
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
-from cdc_core import HistoryLostError
+from cdc_core import CdcError, HistoryLostError
 
 __all__ = ["Releasing"]
 
@@ -131,12 +132,80 @@ class Releasing(RangefeedSuite):
             pytest.fail(f"lost history should be a HistoryLostError, not {type(error).__name__}: {error}")
         _assert_versions(feed, workload, since=begun, arrived=arrived)
 
+    @requires("forgets", "the source must forget what it may when the test asks for it")
+    def test_released_history_is_let_go(self, workload: Workload, open_feed: OpenFeed, forget: Forget) -> None:
+        """Steps are read, saved and released; then the source has no more of what they read: a run that begins at a
+        token from before them does not get it.
+
+        A source that keeps everything for a changefeed which has long read it fills its disk. Look at a `release` that
+        does nothing, or that speaks to another slot, stream or consumer than the one that was created.
+        """
+        workload.put(workload.tables[1], 91)
+        feed = open_feed()
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        begun, old = len(workload.history), feed.progress
+        for _ in range(3):
+            workload.run(4)
+            workload.settle()
+            feed.catch_up()
+        workload.settle()
+        forget()
+        arrived = len(feed.changes)
+        try:
+            feed.restart(old)
+            feed.catch_up()
+        except CdcError:
+            return
+        gone = _gone(feed, workload, since=begun, arrived=arrived)
+        assert gone, "all that was committed was read, saved and released, and yet the source has the whole of it still"
+
+    def test_changefeeds_of_one_source_do_not_disturb_each_other(
+        self, workload: Workload, open_feed: OpenFeed, forget: Forget
+    ) -> None:
+        """Two changefeeds watch the same tables; one runs ahead, releases and is dropped, and the other loses nothing.
+
+        What a changefeed creates, releases and drops on the source is its own. Look at names of slots, streams and
+        publications that lack `RangefeedContext.feed_id`.
+        """
+        workload.put(workload.tables[1], 91)
+        behind, ahead = open_feed(), open_feed()
+        for feed in (behind, ahead):
+            feed.start()
+            feed.scan()
+            feed.catch_up()
+        begun, arrived = len(workload.history), len(behind.changes)
+        for _ in range(3):
+            workload.run(4)
+            workload.settle()
+            ahead.catch_up()
+            forget()
+        ahead.close()
+        ahead.drop()
+        forget()
+        workload.settle()
+        try:
+            behind.restart()
+            behind.catch_up()
+        except CdcError as error:
+            pytest.fail(f"another changefeed ran ahead and was dropped, and then this one failed: {error}")
+        _assert_versions(behind, workload, since=begun, arrived=arrived)
+
 
 def _assert_versions(feed: Feed, workload: Workload, *, since: int, arrived: int) -> None:
     """See that all that was committed from number *since* on is among the changes from number *arrived* on."""
+    gone = _gone(feed, workload, since=since, arrived=arrived)
+    assert not gone, gone
+
+
+def _gone(feed: Feed, workload: Workload, *, since: int, arrived: int) -> str:
+    """Say what was committed from number *since* on and is not among the changes from number *arrived* on."""
     found = versions(feed.changes[arrived:])
     for key, rows in workload.history.versions(since).items():
         expected = [None if row is None else row["n"] for row in rows]
         there = found.get(key, [])
         missing = [n for n in expected if n not in there]
-        assert not missing, f"of row {key} the versions {missing} are gone; after the restart there came {there}"
+        if missing:
+            return f"of row {key} the versions {missing} are gone; after the restart there came {there}"
+    return ""

@@ -192,6 +192,21 @@ class GoesOnWithWhatIsLeft(Editor):
             return super().start(replace(Position.from_token(saved), frontier=left).to_token(), save)
 
 
+class NeverReleases(Editor):
+    """Leaves it to the source when history may go."""
+
+    def release(self, token: Token) -> None:
+        """Nothing."""
+
+
+class SharesItsSlot(Editor):
+    """Keeps history under a name that all changefeeds of the source have in common."""
+
+    @property
+    def _feed(self) -> str:
+        return "cdc"
+
+
 class ClosesOnce(Editor):
     """Cannot be closed again."""
 

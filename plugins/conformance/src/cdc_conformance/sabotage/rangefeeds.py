@@ -88,6 +88,8 @@ _BROKEN: dict[str, type[Editor]] = {
     "test_release_may_be_skipped_repeated_and_late": lives.RefusesLateReleases,
     "test_what_follows_a_released_token_is_kept": lives.ReleasesUpToNow,
     "test_history_that_is_gone_is_never_silently_missing": lives.GoesOnWithWhatIsLeft,
+    "test_released_history_is_let_go": lives.NeverReleases,
+    "test_changefeeds_of_one_source_do_not_disturb_each_other": lives.SharesItsSlot,
     # the end
     "test_close_may_be_called_twice": lives.ClosesOnce,
     "test_nothing_stays_open_after_close": lives.LeavesFilesOpen,
