@@ -133,6 +133,24 @@ def a_test(*marks: Any) -> Callable[..., None]:
             + REMEDY,
         ),
         ((), {"sink": 7}, "TestShelf.sink is 7, which is neither the name of an installed sink nor a SinkRegistration"),
+        (
+            (),
+            {"kind": "sink", "test_flush_is_a_barrier": a_test()},
+            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or let it call "
+            + REMEDY,
+        ),
+        (
+            (),
+            {"_only_what_is_declared": pytest.fixture(lambda _: None)},
+            "TestShelf._only_what_is_declared stands in the place of that by which PaperConformance builds what it "
+            "proves; give it another name",
+        ),
+        (
+            (),
+            {"ours": pytest.fixture(name="_only_what_is_declared")(lambda _: None)},
+            "TestShelf._only_what_is_declared stands in the place of that by which PaperConformance builds what it "
+            "proves; give it another name",
+        ),
         ((), {"place": None, "test_of_its_own": a_test(pytest.mark.skip)}, None),
         ((), {"test_flush_is_a_barrier": a_test(pytest.mark.xfail(reason="they bend"))}, None),
         ((), {"test_flush_is_a_barrier": a_test(pytest.mark.skip("they bend"))}, None),
@@ -140,6 +158,7 @@ def a_test(*marks: Any) -> Callable[..., None]:
     ],
     ids=[
         *("overridden", "deleted", "no-reason", "empty-reason", "unfit-mark", "class-without-a-reason", "by-a-base"),
+        *("a-suite-of-its-own", "reserved", "reserved-by-name"),
         *("no-name", "fixtures-and-own-tests", "xfail", "skip", "class-with-a-reason"),
     ],
 )

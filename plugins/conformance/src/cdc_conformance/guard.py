@@ -1,7 +1,8 @@
 """Nobody passes by overriding a promise: what a subclass of a suite may not do.
 
-Fixtures may be overridden freely. A promise may be overridden only by a test that says why, with
-`@pytest.mark.xfail(reason=…)` or a skip mark with a reason, and is then never reported as kept.
+Fixtures may be overridden freely, but for those by which a suite builds what it proves. A promise may be overridden
+only by a test that says why, with `@pytest.mark.xfail(reason=…)` or a skip mark with a reason, and is then never
+reported as kept.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ def complaint(cls: type, *, module_marks: Iterable[Any] = ()) -> str | None:
         wrong = _overridden(cls, suite, name)
         if wrong:
             return wrong
+    for base in cls.__mro__:
+        taken = [] if base in suite.__mro__ else sorted(suite.reserved & _names(base))
+        if taken:
+            return (
+                f"{base.__name__}.{taken[0]} stands in the place of that by which {suite.__name__} builds what it "
+                "proves; give it another name"
+            )
     of_classes = [mark for base in cls.__mro__ if base not in suite.__mro__ for mark in _marks(base)]
     for mark in [*of_classes, *_listed(module_marks)]:
         if mark.name in _WAIVERS and not _reason(mark):
@@ -53,6 +61,12 @@ def waiver(cls: type, test: str) -> str | None:
     if member is inspect.getattr_static(suite, test):
         return None
     return next((_reason(mark) for mark in _marks(member) if mark.name in _WAIVERS and _reason(mark)), None)
+
+
+def _names(cls: type) -> set[str]:
+    """Return the names that a class itself defines, and those that its fixtures have besides."""
+    fixtures = [value for value in vars(cls).values() if type(value).__module__ == pytest.fixture.__module__]
+    return {*vars(cls), *(getattr(value, "name", "") for value in fixtures)}
 
 
 def _overridden(cls: type, suite: type[Conformance], name: str) -> str | None:

@@ -26,6 +26,8 @@ class Conformance:
     """"sink", "encoder" or "rangefeed"; also the name of the class attribute that says which component it is."""
     known_capabilities: ClassVar[Mapping[str, str]] = {}
     """What may be declared in `capabilities`: name -> what a component that declares it can do."""
+    reserved: ClassVar[frozenset[str]] = frozenset({"_only_what_is_declared"})
+    """Fixtures by which a suite builds and watches the component itself: nobody overrides them."""
 
     @pytest.fixture
     def capabilities(self) -> Collection[str]:
@@ -46,8 +48,11 @@ class Conformance:
 
 
 def suite_of(cls: type) -> type[Conformance] | None:
-    """Return the suite that *cls* is or inherits from: the class nearest to it that says its kind itself."""
-    for base in cls.__mro__:
+    """Return the suite that *cls* is or inherits from: the first of its ancestors that says a kind.
+
+    A test class that says its kind once more is no suite of its own.
+    """
+    for base in reversed(cls.__mro__):
         if issubclass(base, Conformance) and base.__dict__.get("kind"):
             return base
     return None

@@ -50,6 +50,7 @@ class EncoderConformance(
     """
 
     kind = "encoder"
+    reserved = Conformance.reserved | {"rig", "_registration"}
     encoder: ClassVar[str | EncoderRegistration] = ""
     """The name of an installed encoder, or a registration."""
     known_capabilities: ClassVar[Mapping[str, str]] = {

@@ -70,6 +70,7 @@ class SinkConformance(
 
     kind = "sink"
     known_capabilities = SINK_CAPABILITIES
+    reserved = Conformance.reserved | {"rig", "readable", "sink_registration"}
     sink: ClassVar[str | SinkRegistration]
     """Name of the installed sink, or a registration."""
 
