@@ -1,4 +1,4 @@
-"""Encoding in another process, in which hashes, the time zone and the locale are others, as they are on a worker."""
+"""Encoding in another process, in which hashes, the day, the time zone and the locale are others, as on a worker."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 import traceback
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, BinaryIO
 
+from cdc_conformance.processes import command, environment
 from cdc_core import RowBatch
 from cdc_core.job import Job
 
@@ -35,11 +38,16 @@ def pairs_elsewhere(job: Job, rows: RowBatch, topic: str) -> list[tuple[bytes, b
 
 def serve() -> None:
     """Answer what `pairs_elsewhere` asks until its process ends."""
+    time.time = partial(_later, time.time)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an encoder prints is no answer
     while (answer := _answer(sys.stdin.buffer)) is not None:
         pickle.dump(answer, answers)
         answers.flush()
+
+
+def _later(now: Callable[[], float]) -> float:
+    return now() + 86_400
 
 
 def _answer(questions: BinaryIO) -> tuple[Any, str] | None:
@@ -57,10 +65,10 @@ def _answer(questions: BinaryIO) -> tuple[Any, str] | None:
 @cache
 def _process() -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM],
+        command("-c", _PROGRAM),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, **_OTHERWISE},
+        env=environment(**_OTHERWISE),
     )
     atexit.register(_end, process)
     return process

@@ -65,10 +65,13 @@ class Files:
                 assert not said, f"a file cut off after {size} of {len(body)} bytes reads as other rows: {said}"
 
     def test_files_that_are_open_together_do_not_mix(self, rig: EncoderRig, file_forms: list[Form], topic: str) -> None:
-        """An encoder has several bodies open at once, of several tables and topics; each gets its own rows alone."""
+        """An encoder has several bodies open at once, of several tables and topics; each gets its own rows alone.
+
+        With `topic_in_value` these have the topic that their own body was opened for.
+        """
         others = table("others", {"id": INT8, "other": TEXT})
         second = rows(others, [Change({"id": n, "other": f"other {n}"}) for n in range(4)])
-        for form in file_forms:
+        for form in [*file_forms, *rig.forms("topic_in_value", output="files")]:
             encoder = rig.encoder(form)
             open_ = [(encoder.open_body(f"{topic}_{n}"), batch) for n, batch in enumerate((_few(0), second, _few(50)))]
             written = [b""] * len(open_)

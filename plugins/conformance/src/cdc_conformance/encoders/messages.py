@@ -11,6 +11,7 @@ from cdc_core import Encoder, Op, RowBatch, TableSchema, Timestamp
 
 __all__ = ["Messages", "history", "written"]
 
+_MANY = 1500
 _ORDERS = table("orders", {"id": INT8, "note": TEXT, "city": TEXT})
 
 
@@ -74,7 +75,7 @@ class Messages:
                 assert (len(found.key), len(found.value)) == (0, 0), f"{form}: no rows gave {len(found)} messages"
 
     def test_a_part_of_a_batch_gives_its_part_of_the_messages(self, rig: EncoderRig, topic: str) -> None:
-        """However a batch is cut, the pieces give the messages of the whole.
+        """However a batch is cut, the pieces give the messages of the whole, also of one with very many rows.
 
         A slice shares its buffers with the batch and begins in their midst. When this fails, look for code that reads
         Arrow buffers without their offset, or for a child of a struct taken without the struct's own.
@@ -89,6 +90,14 @@ class Messages:
                 assert found == wanted[start : start + length], (
                     f"{form}: rows {start} to {start + length - 1} give other messages as a slice than in their batch"
                 )
+        for form in rig.full_forms(output="messages")[:1]:
+            encoder = rig.encoder(form)
+            large = rows(_ORDERS, [Change({"id": n, "note": f"{n}"}) for n in range(_MANY)])
+            parts = [pairs_of(encoder.encode(large.slice(n, 50), topic=topic)) for n in range(0, _MANY, 50)]
+            found = pairs_of(encoder.encode(large, topic=topic))
+            assert found == [pair for part in parts for pair in part], (
+                f"{form}: {_MANY} rows in one batch give {len(found)} messages, which are not those of its parts"
+            )
 
     def test_the_same_rows_give_the_same_bytes(self, rig: EncoderRig, topic: str) -> None:
         """Encoding again, with the same encoder or a new one, gives the same messages and files.
@@ -105,10 +114,10 @@ class Messages:
                 assert found == first, f"{form}: {what} gave other bytes for the same rows"
 
     def test_other_processes_write_the_same_bytes(self, rig: EncoderRig, topic: str) -> None:
-        """A process with other hashes, in another time zone and locale, makes the same messages of the same rows.
+        """A process with other hashes, on another day, in another time zone and locale, makes the same messages.
 
         Rows that are written again are written by another worker. When this fails, look for the order of a set,
-        `hash()`, and for local time.
+        `hash()`, for the present time and for local time.
         """
         for form in rig.full_forms(output="messages"):
             batch = history(rig.every_kind(form, topic))

@@ -18,6 +18,7 @@ from cdc_conformance.encoders.effects import effects
 from cdc_conformance.encoders.messages import history, written
 from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.encoders.samples import Sample
+from cdc_conformance.processes import command, environment
 from cdc_conformance.rows import INT8, TEXT, table
 from cdc_core import CdcError, Decoder, Encoder, EncoderContext, OptionError
 from cdc_core.loading import load_class
@@ -195,7 +196,7 @@ def _strangers_of(module: str) -> list[str]:
         "import sys, pluggy, cdc_core; known = set(sys.modules);"
         f"import {module}; print(*{{name for name in sys.modules if name not in known}})"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(command("-c", program), capture_output=True, text=True, check=False, env=environment())
     assert done.returncode == 0, f"{module} cannot be imported: {done.stderr}"
     parts = module.split(".")
     own = {".".join(parts[: n + 1]) for n in range(len(parts))}
@@ -207,6 +208,6 @@ def _strangers_of(module: str) -> list[str]:
 def _imported_by(modules: tuple[str, ...], watched: tuple[str, ...]) -> tuple[str, ...]:
     """Return which of *watched* a new Python has loaded when it imported *modules*."""
     program = f"import sys, {', '.join(modules)}; print(*[name for name in {watched!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(command("-c", program), capture_output=True, text=True, check=False, env=environment())
     assert done.returncode == 0, f"{' or '.join(modules)} cannot be imported: {done.stderr}"
     return tuple(done.stdout.split())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import pickle
 import subprocess
 import sys
 from typing import Any
 
+from cdc_conformance.processes import command, environment
 from cdc_core import Mark, RowBatch
 from cdc_core.job import Job
 
@@ -20,12 +20,11 @@ class Elsewhere:
     """The process; `shared` starts it when it is first needed, and it ends with this one."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "cdc_conformance.rangefeeds.elsewhere"],
+            command("-m", "cdc_conformance.rangefeeds.elsewhere"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env=environment(),
         )
 
     @classmethod

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import IO, Literal
 
+from cdc_conformance.processes import command, environment
 from cdc_core import RowBatch, Sink, SliceInfo, Timestamp
 from cdc_core.job import Job
 
@@ -65,9 +66,12 @@ class _Nursery:
     """The process that forks."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-c", f"from {__name__} import _serve; _serve()"]
-        others = {**os.environ, "PYTHONHASHSEED": "random"}  # as on another machine: `hash()` of a text is not ours
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=others)
+        self._process = subprocess.Popen(
+            command("-c", f"from {__name__} import _serve; _serve()"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(PYTHONHASHSEED="random"),  # as on another machine: `hash()` of a text is not ours
+        )
         atexit.register(self._end)
 
     def run(self, request: bytes) -> tuple[int, str]:

@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from importlib.metadata import entry_points
 
+from cdc_conformance.processes import command, environment
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_core.errors import ConfigError
 from cdc_core.plugin_host import GROUP, PluginHost
@@ -55,7 +56,7 @@ def _plugin_modules(sink: str) -> list[str]:
 def _imported(*modules: str) -> set[str]:
     """Return the top-level modules that importing *modules* adds to those of the core, in a process of its own."""
     code = _CODE.format(modules=", ".join(modules))
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    run = subprocess.run(command("-c", code), capture_output=True, text=True, check=False, env=environment())
     assert run.returncode == 0, f"{' and '.join(modules)} cannot be imported: {run.stderr.strip()[-500:]}"
     return set(run.stdout.split())
 
