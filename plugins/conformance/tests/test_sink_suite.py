@@ -9,9 +9,10 @@ import pytest
 from cdc_conformance.reference.sink import REFERENCE_SINK
 from cdc_conformance.rows import Change, rows
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.seen import Seen
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 
-from cdc_core import SinkContext, SinkReader
+from cdc_core import SinkContext, SinkReader, StoredMessage
 from cdc_core.loading import load_class
 
 pytest_plugins = ["pytester"]
@@ -103,3 +104,15 @@ def test_without_another_process_the_sink_is_left_as_it_is(tmp_path: Path) -> No
     batch = versions([1, 2])
     rig.crash_after(*rig.calls(batch), "flush")
     assert sorted(rig.read().rows, key=str) == sorted(rig.rows(batch), key=str)
+
+
+@pytest.mark.parametrize("forced", [frozenset(), frozenset({"key_in_value"})], ids=["with-keys", "keys-in-values"])
+def test_messages_may_lack_keys_only_where_values_always_have_them(tmp_path: Path, forced: frozenset[str]) -> None:
+    registration = dataclasses.replace(REFERENCE_SINK, forced=forced)
+    rig = SinkRig(registration, uri=f"reference://{tmp_path}/out", format="json", options={}, read_back=None)
+    rig.watch(ORDERS)
+    batch = versions([1, 2])
+    rig.expect(batch)
+    values = rig.job().open_encoder().encode(batch, topic="orders").value.to_pylist()
+    seen = Seen(rig.matcher.match(StoredMessage(topic="orders", key=None, value=value) for value in values))
+    assert bool(seen.missing(rig.rows(batch))) is (not forced)

@@ -18,12 +18,16 @@ _MOST_SHOWN = 200
 
 
 class Matcher:
-    """Messages must be byte for byte what the encoder gives for a row. Files must decode to the rows' values."""
+    """Messages must be byte for byte what the encoder gives for a row. Files must decode to the rows' values.
+
+    Where the sink has every key in the value, because its destination has no other place, messages may have no key.
+    """
 
     def __init__(self, job: Job, *, decoder: str) -> None:
         self._encoder = job.open_encoder()
         self._sink = job.open_sink()
         self._files = job.output == "files"
+        self._keyless = "key_in_value" in job.forced
         self._payloads: dict[tuple[str | None, bytes | None, bytes | None], Row] = {}
         self._values: dict[Row, Any] = {}
         self._schemas: dict[str | None, list[TableSchema]] = {}
@@ -51,6 +55,8 @@ class Matcher:
             messages = self._encoder.encode(batch, topic=topic)
             for row, key, value in zip(rows, messages.key.to_pylist(), messages.value.to_pylist(), strict=True):
                 self._payloads[topic, key, value] = row
+                if self._keyless:
+                    self._payloads[topic, None, value] = row
 
     def expect_mark(self, timestamp: Timestamp) -> None:
         """Know the resolved mark of *timestamp* from now on."""
