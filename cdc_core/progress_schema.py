@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ __all__ = ["CHANGEFEEDS", "SCHEMA_VERSION", "open_engine", "prepare"]
 
 SCHEMA_VERSION = 1
 """Version of the tables below. A store with a greater one was written by newer code and is refused."""
+
+_BUSY_S = 30.0
+"""How long SQLite waits for others that write."""
 
 _METADATA = sa.MetaData()
 _STORE = sa.Table("cdc_store", _METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
@@ -52,7 +57,7 @@ def open_engine(url: str) -> sa.Engine:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"'{path.parent}' cannot be the state directory: {error.strerror}") from error
-    engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args={"timeout": 30.0})
+    engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args={"timeout": _BUSY_S})
     sa.event.listen(engine, "connect", _set_up_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -77,9 +82,22 @@ def prepare(engine: sa.Engine, *, shown: str) -> None:
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver must not open transactions of its own
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
+    _use_wal(cursor)
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
+
+
+def _use_wal(cursor: Any) -> None:
+    """Switch to WAL; of several connections that do so with a new file at once, some fail without waiting."""
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cdc_conformance.new_plugin import Names, create, template_files
+from cdc_conformance.new_plugin import _MARKERS, Names, create, template_files
 
 from cdc_core.cli import main
 
@@ -75,7 +75,9 @@ def test_nothing_is_left_of_the_template_s_name(here: Path, kind: str) -> None:
 @kinds
 def test_the_template_s_own_name_gives_the_template_back(here: Path, kind: str) -> None:
     made = create(Names.of(kind, "template"), here / "made")
-    assert dict(texts(made)) == {relative: source.read_text() for source, relative in template_files(kind)}
+    marked = {relative: source.read_text() for source, relative in template_files(kind)}
+    assert dict(texts(made)) == {relative: _MARKERS.sub("", text) for relative, text in marked.items()}
+    assert "<!-- options" not in (made / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

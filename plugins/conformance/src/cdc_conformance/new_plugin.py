@@ -24,6 +24,8 @@ _TREE = {"sink": "template", "encoder": "template_encoder", "rangefeed": "templa
 """By kind, the template's directory beside this distribution's in the tree."""
 _NOT_THE_TEMPLATE = {"__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".venv", "build", "dist"}
 """Directories that work in the template leaves behind."""
+_MARKERS = re.compile(r"<!-- options: (begin|end) -->\n")
+"""Between these the options table of the template is generated; a new repository keeps its table itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ def create(names: Names, target: Path) -> Path:
         for source, relative in template_files(names.kind):
             path = target / names.put_into(relative)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(names.put_into(source.read_text(encoding="utf-8")), encoding="utf-8")
+            text = _MARKERS.sub("", source.read_text(encoding="utf-8"))
+            path.write_text(names.put_into(text), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"'{error.filename}' cannot be written: {error.strerror}") from error
     return target

@@ -8,6 +8,7 @@ from typing import cast
 from cdc_conformance.given import Given
 from cdc_conformance.rangefeeds.jobs import job_of
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.tables import ORDERS
 from cdc_core.changefeed import ChangefeedOptions
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.loading import load_class
@@ -47,6 +48,7 @@ def _sink(given: Given, registration: SinkRegistration) -> None:
     )
     with rig.opened() as sink:
         sink.check()
+    rig.job().open_encoder().check([(ORDERS, ORDERS.name.table)])
 
 
 def _rangefeed(given: Given, registration: RangefeedRegistration) -> None:

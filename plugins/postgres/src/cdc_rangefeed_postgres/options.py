@@ -32,7 +32,10 @@ class PostgresOptions:
         "such as ALTER TABLE and VACUUM FULL hold up, before trying anew.",
     )
     fetch_size: ByteSize = option(
-        ByteSize(2 * MB), doc="About how many bytes are fetched from the server and decoded at once."
+        ByteSize(2 * MB),
+        doc="About how many bytes are fetched from the server and decoded at once. A transaction of more bytes is cut"
+        " here, and rows behind each cut get a higher logical counter: change it only after a clean stop, else the"
+        " repeats after a crash could carry other timestamps than before.",
     )
 
     def __post_init__(self) -> None:
