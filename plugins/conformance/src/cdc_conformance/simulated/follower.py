@@ -98,11 +98,6 @@ class Follower:
             self.step()
         raise AssertionError(f"{timestamp} is never resolved: {self.frontier}")
 
-    def until_scanned(self) -> None:
-        """Return when the initial scan is complete."""
-        while self.planner.scan_progress(self.token) is not None:
-            self.step()
-
     def release(self) -> None:
         """Let the database forget what was read."""
         self.open().release(self.token)

@@ -79,10 +79,6 @@ class Table:
         """Return the shape that a row written at *timestamp* has."""
         return next((shape for shape in reversed(self.shapes) if shape.since <= timestamp), self.shapes[0])
 
-    def shape_after(self, timestamp: Timestamp) -> Shape | None:
-        """Return the first shape that came after *timestamp*."""
-        return next((shape for shape in self.shapes if shape.since > timestamp), None)
-
     def newest(self, id_: int) -> Version | None:
         versions = self._versions.get(id_)
         return versions[-1] if versions else None
