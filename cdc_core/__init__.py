@@ -7,6 +7,7 @@ from cdc_core.changefeed import Changefeed
 from cdc_core.decoder import DecodedRow, Decoder
 from cdc_core.encoder import Encoder, EncoderContext, EnvelopeOptions, FileBody
 from cdc_core.errors import (
+    BadRowError,
     CdcError,
     ConfigError,
     ContractError,
@@ -14,6 +15,7 @@ from cdc_core.errors import (
     HistoryLostError,
     OptionError,
     PartialWriteError,
+    RefusedRowsError,
     RetryableError,
     RetryableRangefeedError,
     RetryableSinkError,
@@ -32,9 +34,11 @@ from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
 from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_core.span import Span
+from cdc_core.stored_history import StoredFile, StoredHistory
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
+    "BadRowError",
     "CdcError",
     "Changefeed",
     "Column",
@@ -62,6 +66,7 @@ __all__ = [
     "Rangefeed",
     "RangefeedContext",
     "RangefeedRegistration",
+    "RefusedRowsError",
     "RetryableError",
     "RetryableRangefeedError",
     "RetryableSinkError",
@@ -78,6 +83,8 @@ __all__ = [
     "SourceWriterContext",
     "Span",
     "StepLimit",
+    "StoredFile",
+    "StoredHistory",
     "StoredMessage",
     "TableName",
     "TableSchema",

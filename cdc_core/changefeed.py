@@ -47,10 +47,14 @@ class Changefeed:
         twice = {table for table in self.tables if self.tables.count(table) > 1}
         if twice:
             raise ConfigError(f"changefeed '{self.name}' lists table '{min(twice)}' twice")
+        dead_letter = self.options.get("dead_letter")
         for key, uri, example in (
             ("source", self.source, "postgresql://user@host:5432/database"),
             ("sink", self.sink, "file:///data/out"),
+            ("dead_letter", dead_letter, "file:///data/dead"),
         ):
+            if not isinstance(uri, str):
+                continue
             if "://" not in uri:
                 raise ConfigError(
                     f"changefeed '{self.name}': {key} is '{masked_uri(uri)}', which is no URI such as {example}"
@@ -97,6 +101,23 @@ class ChangefeedOptions:
     )
     max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
     max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="About how many bytes of the source one step may hold.")
+    on_error: Literal["fail", "pause", "dead_letter"] = option(
+        "fail",
+        doc="What becomes of the changefeed when an error stays that no retry can cure: it ends; or it waits for"
+        " `cdc resume`. With 'dead_letter' a row that encoder or sink does not take is put aside and the others go on;"
+        " any other such error ends the changefeed.",
+    )
+    dead_letter: str | None = option(
+        None, doc="URI of a sink, of any kind, for rows that are put aside. Needs on_error='dead_letter'.", uri=True
+    )
+    dead_letter_max: int = option(
+        1000, doc="How many rows may be put aside within an hour before the changefeed ends all the same."
+    )
+    dead_letter_order: Literal["continue", "block_key"] = option(
+        "continue",
+        doc="What becomes of later rows of a key whose row was put aside: they are delivered, or put aside too until"
+        " `cdc replay-dead-letters` has sent all of them.",
+    )
     retry_backoff: Duration = option(Duration(1.0), doc="Wait before a failed step is tried again; it doubles.")
     max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is tried again.")
 
@@ -108,7 +129,9 @@ class ChangefeedOptions:
                     raise ValueError(f"initial_scan='only' cannot be combined with '{name}': a scan has only one time")
         if self.diff and self.envelope not in ("wrapped", "enriched"):
             raise ValueError(f"envelope '{self.envelope}' has no place for 'diff'; use 'wrapped' or 'enriched'")
-        for name in ("max_step_rows", "max_step_bytes"):
+        if (self.on_error == "dead_letter") != (self.dead_letter is not None):
+            raise ValueError("on_error='dead_letter' and the option 'dead_letter', a sink's URI, need each other")
+        for name in ("max_step_rows", "max_step_bytes", "dead_letter_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
         if self.max_retry_backoff < self.retry_backoff:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,10 +41,15 @@ class EncoderContext:
     """An instance of the registered options class."""
     output: str = "messages"
     """What the sink asks for, "messages" or "files"."""
+    compression: str = "none"
+    """What the sink's option `compression` says, for an encoder with `compresses`; "none" for others."""
 
 
 class FileBody(ABC):
-    """The body of one file that is being written; all its rows have one topic and one schema version."""
+    """The body of one file that is being written; all its rows have one topic and one schema version.
+
+    A `write` that raises EncodeError has added nothing: the body goes on without the rows of that call.
+    """
 
     @abstractmethod
     def write(self, rows: RowBatch) -> bytes | pa.Buffer:
@@ -61,12 +66,15 @@ class Encoder(ABC):
     Constructors have no side effects. What an encoder supports (envelopes, messages or files) stands in its
     registration, so that an impossible combination is refused before anything starts.
 
-    Raises, everywhere: EncodeError, naming table, column and key, when a value cannot be represented; the engine stops
-    rather than lose the row. RetryableError when a service that the encoder needs is out of reach.
+    Raises, everywhere: EncodeError, naming table, column and key, when a value cannot be represented; the engine then
+    gives the rows in smaller parts until the bad ones are alone. RetryableError when a service that the encoder needs
+    is out of reach.
     """
 
     file_extension: str
     """Extension of files with its dot, `.ndjson`."""
+    compresses: ClassVar[bool] = False
+    """Whether files are compressed inside, as `context.compression` says. The sink then leaves them as they are."""
 
     def __init__(self, context: EncoderContext) -> None:
         self.context = context

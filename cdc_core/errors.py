@@ -9,8 +9,10 @@
     ├── RetryableError                  run the step again after a wait
     │   ├── RetryableRangefeedError
     │   └── RetryableSinkError
-    ├── PartialWriteError               some rows of a batch failed, the others are delivered
+    ├── RefusedRowsError                some of the rows since the last flush are bad: find them
+    ├── PartialWriteError               these of the rows since the last flush are bad, the others are delivered
     ├── TerminalError                   stop, a retry cannot help                    exit status 1
+    │   ├── BadRowError                 a row that encoder or sink does not take
     │   ├── HistoryLostError            the source no longer has what was not yet read
     │   ├── TerminalRangefeedError
     │   ├── TerminalSinkError
@@ -33,6 +35,7 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "BadRowError",
     "CdcError",
     "ConfigError",
     "ContractError",
@@ -43,6 +46,7 @@ __all__ = [
     "PartialWriteError",
     "PluginConflictError",
     "PluginLoadError",
+    "RefusedRowsError",
     "RetryableError",
     "RetryableRangefeedError",
     "RetryableSinkError",
@@ -105,10 +109,22 @@ class RetryableSinkError(RetryableError):
     """The destination is out of reach, busy, or refused for the moment."""
 
 
-class PartialWriteError(CdcError):
-    """Some rows of the last emitted batch were refused; all rows that are not listed are delivered.
+class RefusedRowsError(CdcError):
+    """The destination refuses rows for what they hold, and the sink cannot tell which.
 
-    `failures` holds (row index in the batch, reason) pairs.
+    Raised by `emit` or `flush`. Of the rows since the last flush none counts as delivered, though some may be; the sink
+    has forgotten them all and is ready for more. The engine gives them again in smaller parts, flushing each, until the
+    bad rows are alone. Never for trouble that may heal: that is a RetryableSinkError.
+    """
+
+
+class PartialWriteError(CdcError):
+    """The destination refuses the listed rows for what they hold, and takes all others.
+
+    Raised by `emit` or `flush`; the sink goes on being used. `failures` holds (index, reason) pairs: rows are counted
+    from 0 at `begin` and after each `flush`, in the order in which they were emitted. All other rows of the calls so
+    far are as if nothing had been raised: delivered when `flush` raises it, on their way when `emit` does. A row is
+    listed once.
     """
 
     def __init__(self, message: str, *, failures: Sequence[tuple[int, str]] = ()) -> None:
@@ -130,6 +146,10 @@ class TerminalRangefeedError(TerminalError):
 
 class TerminalSinkError(TerminalError):
     """The destination refuses for good."""
+
+
+class BadRowError(TerminalError):
+    """The encoder or the sink does not take a row, and no dead letters are wanted. Names table, key and reason."""
 
 
 class EncodeError(TerminalError):

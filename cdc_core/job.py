@@ -77,6 +77,8 @@ class Job:
     """Least time between two steps: the user's, else the sink's."""
     spark: Mapping[str, str] = field(default_factory=dict)
     plain_secrets: frozenset[str] = frozenset()
+    dead_letter: Job | None = None
+    """The way to the dead letters: a job of which only encoder and sink are used."""
     feed_id: str = ""
     epoch: int = 0
     state: str = ""
@@ -93,6 +95,7 @@ class Job:
             epoch=epoch,
             state=state or self.state,
             table_names=self.table_names if table_names is None else tuple(table_names),
+            dead_letter=None if self.dead_letter is None else self.dead_letter.with_run(feed_id=feed_id, epoch=epoch),
             plain_secrets=self.plain_secrets | uri_secrets(state),
         )
 
@@ -128,7 +131,11 @@ class Job:
         """Return a new encoder. Raises: PluginLoadError, ContractError, OptionError."""
         cls = self.encoder.load(Encoder)
         context = EncoderContext(
-            changefeed=self.name, envelope=self.envelope(), options=self.encoder.parsed(), output=self.output
+            changefeed=self.name,
+            envelope=self.envelope(),
+            options=self.encoder.parsed(),
+            output=self.output,
+            compression=getattr(self.sink.parsed(), "compression", "none") if cls.compresses else "none",
         )
         encoder: Encoder = cls(context)
         return encoder
@@ -174,6 +181,7 @@ class Job:
             "min_checkpoint_frequency_s": self.min_checkpoint_frequency_s,
             "spark": dict(self.spark),
             "plain_secrets": sorted(self.plain_secrets),
+            "dead_letter": None if self.dead_letter is None else self.dead_letter.to_json(),
             "table_names": [[name.database, name.schema, name.table] for name in self.table_names],
         }
 
@@ -186,6 +194,7 @@ class Job:
             fields[name] = frozenset(fields[name])
         fields["options"] = ChangefeedOptions(**fields["options"])
         fields["tables"] = tuple(fields["tables"])
+        fields["dead_letter"] = None if fields["dead_letter"] is None else Job.from_json(fields["dead_letter"])
         fields["table_names"] = tuple(TableName(*name) for name in fields["table_names"])
         return cls(**fields)
 

@@ -54,15 +54,17 @@ _SIZES = {"": 1, "B": 1, "K": 1024, "M": MB, "G": 1024 * MB, "T": 1024 * 1024 * 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def option(default: Any = dataclasses.MISSING, *, doc: str, secret: bool = False, flag: bool = False) -> Any:
+def option(
+    default: Any = dataclasses.MISSING, *, doc: str, secret: bool = False, uri: bool = False, flag: bool = False
+) -> Any:
     """Declare one option as the default of a dataclass field. Without *default* the option must be given.
 
-    *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen,
-    and not in the options' `repr`. A `Duration
-    | None` may be a *flag* as well: true is zero seconds, false is None.
+    *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen, of a *uri*
+    what is secret in it; neither is in the options' `repr`. A `Duration | None` may be a *flag* as well: true is zero
+    seconds, false is None.
     """
-    metadata = {"doc": doc, "secret": secret, "flag": flag}
-    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
+    metadata = {"doc": doc, "secret": secret, "uri": uri, "flag": flag}
+    return dataclasses.field(default=default, metadata=metadata, repr=not (secret or uri))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,8 @@ def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
     parsed: dict[str, Any] = {}
     for name, field in fields.items():
         if name in values:
-            shown = "***" if field.metadata.get("secret") else repr(values[name])
+            hidden = field.metadata.get("secret") or field.metadata.get("uri")
+            shown = "***" if hidden else repr(values[name])
             try:
                 parsed[name] = _parse(hints[name], values[name], flag=field.metadata.get("flag", False))
             except ValueError as error:
@@ -126,6 +129,8 @@ def secret_values(options: Any) -> list[str]:
         value = getattr(options, field.name)
         if field.metadata.get("secret") and value:
             found += [str(value), *sorted(uri_secrets(str(value)))]
+        elif field.metadata.get("uri") and value:
+            found += sorted(uri_secrets(str(value)))
         elif isinstance(value, Mapping):
             found.extend(secret_texts(value))
     return found

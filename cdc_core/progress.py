@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,11 +17,14 @@ import sqlalchemy as sa
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.frontier import Frontier
 from cdc_core.masking import mask, secret_forms, uri_secrets
-from cdc_core.progress_schema import CHANGEFEEDS, open_engine, prepare
+from cdc_core.progress_schema import CHANGEFEEDS, DEAD_LETTERS, DELIVERED, open_engine, prepare
 from cdc_core.rangefeed import Token
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["FeedRow", "Progress", "ProgressStore", "store_url"]
+__all__ = ["DeadLetter", "Delivered", "FeedRow", "Progress", "ProgressStore", "store_url"]
+
+Delivered = Mapping[str, Any]
+"""An entry of `Flushed.delivered`: the sink's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,23 @@ class FeedRow:
     definition: Mapping[str, Any]
     high_water: Timestamp = Timestamp()
     saved_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """A row that was put aside, as the store remembers it; the row itself is in the dead letters' sink.
+
+    `table` is the full name, `key` JSON text as in the dead letter, `stage` what did not take the row: encode or sink,
+    or blocked for a later row of such a key. `put_aside_at` and `number` are the store's.
+    """
+
+    table: str
+    key: str
+    updated: Timestamp
+    stage: str
+    error: str
+    put_aside_at: datetime | None = None
+    number: int = 0
 
 
 def store_url(directory: Path) -> str:
@@ -128,17 +148,99 @@ class ProgressStore:
             saved_at=_time(row.saved_at),
         )
 
-    def save(self, name: str, epoch: int, progress: Progress) -> None:
-        """Make *progress* the changefeed's. Raises: FencedError, and changes nothing, unless *epoch* is the newest."""
-        self._write(
-            name,
-            epoch,
-            token=_dump(progress.token),
-            frontier=_dump(progress.frontier.to_json()),
-            latest=str(progress.latest),
-            counters=_dump(progress.counters),
-            saved_at=_now(),
+    def save(
+        self,
+        name: str,
+        epoch: int,
+        progress: Progress,
+        *,
+        delivered: Sequence[Delivered] = (),
+        dead_letters: Sequence[DeadLetter] = (),
+    ) -> None:
+        """Make *progress* the changefeed's, together with what its last step delivered and put aside.
+
+        Raises: FencedError, and changes nothing, unless *epoch* is the newest.
+        """
+        now = _now()
+        values = {
+            "token": _dump(progress.token),
+            "frontier": _dump(progress.frontier.to_json()),
+            "latest": str(progress.latest),
+            "counters": _dump(progress.counters),
+            "saved_at": now,
+        }
+        with self._fenced(name, epoch, **values) as connection:
+            if delivered:
+                connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": _dump(entry)} for entry in delivered])
+            if dead_letters:
+                connection.execute(
+                    sa.insert(DEAD_LETTERS), [_dead_letter_values(name, letter, now) for letter in dead_letters]
+                )
+
+    def deliver_marks(self, name: str, epoch: int, mark: Timestamp) -> list[tuple[Timestamp, list[Delivered]]]:
+        """Give what was delivered and has no mark yet the mark *mark*; return what is still to be recorded, by mark.
+
+        An entry keeps the mark that it was given first, in later runs too, until `recorded`. Raises: FencedError.
+        """
+        mine = DELIVERED.c.name == name
+        with self._transaction(reading=True) as connection:  # most sinks deliver nothing that is to be recorded
+            if connection.execute(sa.select(DELIVERED.c.id).where(mine).limit(1)).first() is None:
+                return []
+        with self._fenced(name, epoch) as connection:
+            connection.execute(sa.update(DELIVERED).where(mine, DELIVERED.c.mark.is_(None)).values(mark=str(mark)))
+            rows = connection.execute(sa.select(DELIVERED).where(mine).order_by(DELIVERED.c.id)).all()
+        found: dict[Timestamp, list[Delivered]] = {}
+        for row in rows:
+            found.setdefault(Timestamp.parse(row.mark), []).append(json.loads(row.entry))
+        return sorted(found.items())
+
+    def recorded(self, name: str, epoch: int, marks: Sequence[Timestamp]) -> None:
+        """Forget what was delivered with *marks*: consumers can learn of it. Raises: FencedError."""
+        with self._fenced(name, epoch) as connection:
+            of_marks = DELIVERED.c.mark.in_([str(mark) for mark in marks])
+            connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name, of_marks))
+
+    def save_plan(self, name: str, epoch: int, plan: Mapping[str, Any]) -> None:
+        """Remember *plan*, JSON of the engine's, in place of the one before. Raises: FencedError."""
+        self._write(name, epoch, plan=_dump(plan))
+
+    def load_plan(self, name: str) -> Mapping[str, Any] | None:
+        """Return the plan that was saved last, None when none was."""
+        text = self._value(name, CHANGEFEEDS.c.plan)
+        return None if text is None else dict(json.loads(text))
+
+    def pause(self, name: str, epoch: int, reason: str) -> None:
+        """Remember that the changefeed waits to be resumed, and why. Raises: FencedError."""
+        self._write(name, epoch, paused=reason)
+
+    def paused(self, name: str) -> str | None:
+        """Return why the changefeed is paused, None when it is not, or not known."""
+        return self._value(name, CHANGEFEEDS.c.paused)
+
+    def resume(self, name: str) -> bool:
+        """Let the changefeed go on; return whether it was paused."""
+        with self._transaction() as connection:
+            paused = CHANGEFEEDS.c.paused.is_not(None)
+            return bool(connection.execute(_update(name).where(paused).values(paused=None)).rowcount)
+
+    def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return the rows that were put aside and not yet sent again, in the order in which they were put aside."""
+        with self._transaction(reading=True) as connection:
+            waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
+            return [_dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
+
+    def count_dead_letters(self, name: str, *, since: datetime) -> int:
+        """Return how many rows were put aside at *since* or later, those too that were sent again."""
+        counted = sa.select(sa.func.count()).where(
+            DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.put_aside_at >= _text(since)
         )
+        with self._transaction(reading=True) as connection:
+            return int(connection.execute(counted).scalar_one())
+
+    def replayed(self, numbers: Sequence[int]) -> None:
+        """Remember that the rows with these numbers were sent again."""
+        with self._transaction() as connection:
+            connection.execute(sa.update(DEAD_LETTERS).where(DEAD_LETTERS.c.id.in_(numbers)).values(replayed_at=_now()))
 
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Make *token* the one that `load` returns, and leave the rest. Raises: FencedError, as `save` does."""
@@ -153,7 +255,8 @@ class ProgressStore:
     def forget(self, name: str) -> None:
         """Remove all that is known of the changefeed; return quietly when nothing is."""
         with self._transaction() as connection:
-            connection.execute(sa.delete(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name))
+            for table in (CHANGEFEEDS, DELIVERED, DEAD_LETTERS):
+                connection.execute(sa.delete(table).where(table.c.name == name))
 
     def close(self) -> None:
         """Let go of connections. The store can be used again."""
@@ -181,14 +284,26 @@ class ProgressStore:
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         return _feed_row(row)
 
+    def _value(self, name: str, column: sa.Column[Any]) -> str | None:
+        with self._transaction(reading=True) as connection:
+            found = connection.execute(sa.select(column).where(CHANGEFEEDS.c.name == name)).scalar_one_or_none()
+        return None if found is None else str(found)
+
     def _write(self, name: str, epoch: int, **values: Any) -> None:
+        with self._fenced(name, epoch, **values):
+            pass
+
+    @contextmanager
+    def _fenced(self, name: str, epoch: int, **values: Any) -> Iterator[sa.Connection]:
+        """Write *values* in a transaction that the block goes on with, unless a newer run has taken over."""
         with self._transaction() as connection:
-            written = connection.execute(_update(name).where(CHANGEFEEDS.c.epoch == epoch).values(**values)).rowcount
-        if not written:
-            raise FencedError(
-                f"another run of changefeed '{name}' took over, or it was removed; this run (epoch {epoch}) stops "
-                "and saves nothing"
-            )
+            mine = _update(name).where(CHANGEFEEDS.c.epoch == epoch)
+            if not connection.execute(mine.values(epoch=epoch, **values)).rowcount:
+                raise FencedError(
+                    f"another run of changefeed '{name}' took over, or it was removed; this run (epoch {epoch}) stops "
+                    "and saves nothing"
+                )
+            yield connection
 
     @contextmanager
     def _transaction(self, *, reading: bool = False) -> Iterator[sa.Connection]:
@@ -234,6 +349,30 @@ def _feed_row(row: Any) -> FeedRow:
     )
 
 
+def _dead_letter_values(name: str, letter: DeadLetter, now: str) -> dict[str, str]:
+    return {
+        "name": name,
+        "table_name": letter.table,
+        "key": letter.key,
+        "updated": str(letter.updated),
+        "stage": letter.stage,
+        "error": letter.error,
+        "put_aside_at": now,
+    }
+
+
+def _dead_letter(row: Any) -> DeadLetter:
+    return DeadLetter(
+        table=row.table_name,
+        key=row.key,
+        updated=Timestamp.parse(row.updated),
+        stage=row.stage,
+        error=row.error,
+        put_aside_at=_time(row.put_aside_at),
+        number=row.id,
+    )
+
+
 def _refuse_other(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     if _place(known["source"]) != _place(wanted["source"]):
         raise ConfigError(
@@ -261,7 +400,11 @@ def _dump(value: Any) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return _text(datetime.now(UTC))
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _time(text: str | None) -> datetime | None:

@@ -11,15 +11,19 @@ import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["CHANGEFEEDS", "SCHEMA_VERSION", "open_engine", "prepare"]
+__all__ = ["CHANGEFEEDS", "DEAD_LETTERS", "DELIVERED", "SCHEMA_VERSION", "open_engine", "prepare"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the tables below. A store with a greater one was written by newer code and is refused."""
+
+_ADDED = {2: ("plan", "paused")}
+"""By version, the columns that it added to the changefeeds; tables that it added are made where they are missing."""
 
 _BUSY_S = 30.0
 """How long SQLite waits for others that write."""
 
 _METADATA = sa.MetaData()
+_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # the only type that SQLite counts up by itself
 _STORE = sa.Table("cdc_store", _METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 CHANGEFEEDS = sa.Table(
     "cdc_changefeeds",
@@ -34,6 +38,29 @@ CHANGEFEEDS = sa.Table(
     sa.Column("latest", sa.String(40)),
     sa.Column("counters", sa.Text),
     sa.Column("saved_at", sa.String(32)),
+    sa.Column("plan", sa.Text),
+    sa.Column("paused", sa.Text),
+)
+DELIVERED = sa.Table(
+    "cdc_delivered",
+    _METADATA,
+    sa.Column("id", _NUMBER, primary_key=True),
+    sa.Column("name", sa.String(40), nullable=False, index=True),
+    sa.Column("entry", sa.Text, nullable=False),
+    sa.Column("mark", sa.String(40)),
+)
+DEAD_LETTERS = sa.Table(
+    "cdc_dead_letters",
+    _METADATA,
+    sa.Column("id", _NUMBER, primary_key=True),
+    sa.Column("name", sa.String(40), nullable=False, index=True),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("updated", sa.String(40), nullable=False),
+    sa.Column("stage", sa.String(16), nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("put_aside_at", sa.String(32), nullable=False),
+    sa.Column("replayed_at", sa.String(32)),
 )
 
 
@@ -72,11 +99,20 @@ def prepare(engine: sa.Engine, *, shown: str) -> None:
         version = connection.execute(sa.select(sa.func.max(_STORE.c.version))).scalar_one()
         if version is None:
             connection.execute(sa.insert(_STORE).values(version=SCHEMA_VERSION))
+        elif version < SCHEMA_VERSION:
+            _upgrade(connection, version)
         elif version > SCHEMA_VERSION:
             raise ConfigError(
                 f"progress store {shown} was written by a newer cdc-core (its version is {version}, this one knows "
                 f"{SCHEMA_VERSION}); upgrade cdc-core"
             )
+
+
+def _upgrade(connection: sa.Connection, version: int) -> None:
+    for newer in range(version + 1, SCHEMA_VERSION + 1):
+        for name in _ADDED[newer]:
+            connection.execute(sa.text(f"ALTER TABLE {CHANGEFEEDS.name} ADD COLUMN {name} TEXT"))
+    connection.execute(sa.update(_STORE).values(version=SCHEMA_VERSION))
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

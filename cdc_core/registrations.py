@@ -39,12 +39,14 @@ class EncoderRegistration(Registration):
     """An encoder; `name` is what the option `format` says.
 
     `envelopes` are those it can write; `outputs` is the part of {"messages", "files"} that it can produce. `decoder` is
-    "module:Class" of its `Decoder`, with which the conformance kit and audits read what it wrote.
+    "module:Class" of its `Decoder`, with which the conformance kit and audits read what it wrote. `scans_only` marks a
+    format that has no place for deletes and resolved marks: it is refused unless initial_scan = 'only'.
     """
 
     envelopes: frozenset[str]
     outputs: frozenset[str]
     decoder: str = ""
+    scans_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,8 @@ class SinkRegistration(Registration):
     between two steps unless the user says otherwise: 0 for messages, more where a step makes a file. `forced` names
     envelope options that the sink always switches on, such as key_in_value where there is no other place for the key.
     `envelopes` are those whose messages it can take, all when None: a file has no place for a tombstone. `reader` is
-    "module:Class" of its `SinkReader`, with which the conformance kit and audits see what a consumer sees.
+    "module:Class" of its `SinkReader`, with which the conformance kit and audits see what a consumer sees. `history` is
+    "module:Class" of its `StoredHistory`, with which `cdc_core.reading` reads every row exactly once.
     """
 
     schemes: tuple[str, ...]
@@ -64,3 +67,4 @@ class SinkRegistration(Registration):
     forced: frozenset[str] = frozenset()
     envelopes: frozenset[str] | None = None
     reader: str = ""
+    history: str = ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 from cdc_core.changefeed import Changefeed, ChangefeedOptions
+from cdc_core.dead_letters import dead_letter_changefeed, dead_letter_table
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.job import Component, Job
 from cdc_core.masking import secret_texts, uri_secrets
@@ -71,8 +73,14 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
         forced=sink.forced,
         min_checkpoint_frequency_s=sink.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,
-        plain_secrets=_secrets(changefeed, parsed),
+        plain_secrets=_secrets(changefeed, [*parsed, options]),
+        dead_letter=None if options.dead_letter is None else _dead_letter_job(changefeed, options.dead_letter, host),
     )
+
+
+def _dead_letter_job(changefeed: Changefeed, uri: str, host: PluginHost) -> Job:
+    job = resolve(dead_letter_changefeed(changefeed, uri), host)
+    return dataclasses.replace(job, table_names=(dead_letter_table(changefeed.name),))
 
 
 def _split_parameters(name: str, uri: str) -> tuple[str, dict[str, str]]:
@@ -121,6 +129,11 @@ def _refuse_impossible(
         remedy = f"choose another format: {', '.join(fit)}" if fit else "no installed encoder writes them"
         raise ConfigError(
             f"{owner}: sink '{sink.name}' wants {sink.output}, which encoder '{encoder.name}' does not write; {remedy}"
+        )
+    if encoder.scans_only and options.initial_scan != "only":
+        raise OptionError(
+            f"{owner}: format '{encoder.name}' has no place for deletes and resolved marks: set initial_scan = 'only',"
+            " or choose another format"
         )
     if sink.envelopes is not None and options.envelope not in sink.envelopes:
         raise OptionError(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from cdc_core.encoder import Encoder
 from cdc_core.messages import TopicNames
@@ -38,37 +39,61 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceInfo:
-    """Which slice the next rows belong to. (epoch, step, index) is unique; the rows under it are repeatable."""
+    """Which slice the next rows belong to.
+
+    With the run that planned it, (run, step, index) is unique, and the rows under it are always the same: a name that
+    is made of the three never holds anything else.
+    """
 
     step: int
     """Counts the steps of a run from 0."""
     index: int
     """Counts the slices of the step from 0."""
     lower: Timestamp
-    """No row of the slice has `updated` below this. Never at or below an emitted resolved timestamp."""
+    """No row of the slice has `updated` below this. Never at or below an emitted resolved timestamp.
+
+    Rows that are sent again from the dead letters are the exception: they may be of any age.
+    """
+    planned_by: int | None = None
+    """Epoch of the earlier run that planned the slice, when this run repeats it; None for a slice of this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flushed:
-    """What has become durable since the flush before: `bytes` as they went out, after compression."""
+    """What has become durable since the flush before: `bytes` as they went out, after compression.
+
+    `delivered` is what the sink wants to know again in `record`: JSON objects without secrets, such as one for each
+    file. They are saved in one transaction with the progress that they belong to.
+    """
 
     messages: int = 0
     bytes: int = 0
     files: int = 0
+    delivered: tuple[Mapping[str, Any], ...] = ()
 
 
 class Sink(ABC):
     """A destination. One instance lives in one process and serves one task at a time.
 
-    On executors the engine calls, for each slice: `begin`, `emit` any number of times, `flush`; it keeps the sink open
-    for later slices of the run. When any call raised, or the slice broke off, it calls `close` and uses the sink no
-    more. On the coordinator it calls only `emit_resolved`, after every row below the timestamp was flushed. On the
-    driver it calls `check` and then `prepare` before a run, and `emit_resolved` on a sink of its own when a run ends.
+    On executors the engine calls, for each slice: `begin`, `emit` any number of times, `flush`; the last two perhaps
+    several times over. It keeps the sink open for later slices of the run. When a call raised, or the slice broke off,
+    it calls `close` and uses the sink no more; the three errors about rows, below, are the exception. On the
+    coordinator it calls only `record` and `emit_resolved`, after every row below the timestamp was flushed. On the
+    driver it calls `check` and then `prepare` before a run, and the other two on a sink of its own when a run ends.
 
     Constructors have no side effects and connect to nothing. The engine retries; a sink does not loop for ever.
 
-    Raises, everywhere: RetryableSinkError (the step runs again after a wait), PartialWriteError (the listed rows were
-    refused, all others delivered), TerminalSinkError (the changefeed stops).
+    Raises, everywhere: RetryableSinkError (the step runs again after a wait), TerminalSinkError (the changefeed stops).
+    `emit` and `flush` also: RefusedRowsError and PartialWriteError for rows that the destination will never take. What
+    the encoder raises for a row, EncodeError, leaves `emit` as it is, before the sink has taken any row of that call;
+    the engine then gives the same rows again in smaller parts.
+    """
+
+    refuses_rows: ClassVar[bool] = True
+    """Whether `emit` or `flush` may raise RefusedRowsError or PartialWriteError.
+
+    The engine then keeps the rows given since the last flush, and flushes whenever they take 32 MB of memory. A sink
+    that says False is given a whole slice without a flush.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -110,6 +135,14 @@ class Sink(ABC):
     @abstractmethod
     def flush(self) -> Flushed:
         """Return when everything emitted so far is durable. The barrier: progress is reported only after it."""
+
+    def record(self, timestamp: Timestamp, delivered: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 (optional)
+        """Return when consumers can durably learn that *delivered* is all that was added up to the mark *timestamp*.
+
+        Coordinator, before `emit_resolved` of the same timestamp, and only when *delivered* is not empty: every entry
+        of `Flushed.delivered` of the steps that were saved since the mark before, each entry for one timestamp only,
+        whatever crashed in between. May be called again with the same arguments. By default nothing is kept.
+        """
 
     @abstractmethod
     def emit_resolved(self, timestamp: Timestamp) -> None:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.errors import ConfigError, FencedError, RetryableError
-from cdc_core.progress import Progress, ProgressStore, store_url
+from cdc_core.progress import DeadLetter, Progress, ProgressStore, store_url
 
 DEFINITION: dict[str, Any] = {
     "source": "postgresql://user:***@host:5432/shop",
@@ -265,7 +265,7 @@ def test_a_newer_store_is_refused(store: ProgressStore) -> None:
         connection.execute("UPDATE cdc_store SET version = 99")
     connection.close()
     with pytest.raises(
-        ConfigError, match=r"was written by a newer cdc-core \(its version is 99, this one knows 1\); upgrade"
+        ConfigError, match=r"was written by a newer cdc-core \(its version is 99, this one knows 2\); upgrade"
     ):
         store.open()
 
@@ -334,3 +334,73 @@ def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: st
     for thread in threads:
         thread.join()
     assert sorted(found) == [1, 2, 3, 4]
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore) -> None:
+    store.open()
+    store.register("orders", DEFINITION)
+    store.close()
+    with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
+        connection.execute("ALTER TABLE cdc_changefeeds DROP COLUMN plan")
+        connection.execute("ALTER TABLE cdc_changefeeds DROP COLUMN paused")
+        connection.execute("DROP TABLE cdc_delivered")
+        connection.execute("DROP TABLE cdc_dead_letters")
+        connection.execute("UPDATE cdc_store SET version = 1")
+    connection.close()
+    epoch = store.begin_run("orders")
+    store.save_plan("orders", epoch, {"step": 3})
+    store.pause("orders", epoch, "a row was refused")
+    assert store.load_plan("orders") == {"step": 3}
+    assert store.paused("orders") == "a row was refused"
+
+
+def test_a_paused_changefeed_goes_on_once(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    assert store.paused("orders") is None
+    store.pause("orders", epoch, "a row was refused")
+    assert store.resume("orders")
+    assert store.paused("orders") is None
+    assert not store.resume("orders")
+
+
+def test_what_was_delivered_keeps_its_first_mark_until_it_is_recorded(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    first, second = Timestamp(10), Timestamp(20)
+    epoch = store.begin_run("orders")
+    store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}, {"path": "b"}])
+    assert store.deliver_marks("orders", epoch, first) == [(first, [{"path": "a"}, {"path": "b"}])]
+    epoch = store.begin_run("orders")  # the run before died here
+    store.save("orders", epoch, Progress(token={}), delivered=[{"path": "c"}])
+    waiting = [(first, [{"path": "a"}, {"path": "b"}]), (second, [{"path": "c"}])]
+    assert store.deliver_marks("orders", epoch, second) == waiting
+    store.recorded("orders", epoch, [first, second])
+    assert store.deliver_marks("orders", epoch, second) == []
+
+
+def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    letters = [
+        DeadLetter(table="shop.public.orders", key=f"[{key}]", updated=Timestamp(key), stage="encode", error="no")
+        for key in (7, 8)
+    ]
+    store.save("orders", epoch, Progress(token={}), dead_letters=letters)
+    seven, eight = store.dead_letters("orders")
+    assert (seven.key, seven.updated, seven.stage, eight.key) == ("[7]", Timestamp(7), "encode", "[8]")
+    assert seven.put_aside_at is not None
+    assert store.count_dead_letters("orders", since=seven.put_aside_at) == 2
+    store.replayed([seven.number])
+    assert [letter.key for letter in store.dead_letters("orders")] == ["[8]"]
+    assert store.count_dead_letters("orders", since=seven.put_aside_at) == 2
+
+
+def test_a_fenced_run_leaves_no_dead_letter_and_no_delivery(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    newer = store.begin_run("orders")
+    letter = DeadLetter(table="t", key="[1]", updated=Timestamp(1), stage="sink", error="no")
+    with pytest.raises(FencedError):
+        store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}], dead_letters=[letter])
+    assert store.dead_letters("orders") == []
+    assert store.deliver_marks("orders", newer, Timestamp(9)) == []

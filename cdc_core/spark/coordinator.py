@@ -13,6 +13,7 @@ from cdc_core.errors import ContractError, RetryableError
 from cdc_core.progress import Progress, ProgressStore
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.sink import Sink
+from cdc_core.spark.marks import emit_mark
 from cdc_core.spark.reports import SliceReport, complete_step
 from cdc_core.timestamp import Timestamp
 
@@ -61,7 +62,13 @@ class Coordinator:
         """
         step = complete_step(reports)
         self._fold(step)
-        self._store.save(self._name, self._epoch, self._progress)
+        delivered = [entry for report in step for entry in report.flushed.delivered]
+        self._store.save(
+            self._name,
+            self._epoch,
+            self._progress,
+            delivered=delivered if self._resolved_interval_s is not None else (),
+        )
         self._emit_resolved()
         self._release()
 
@@ -104,7 +111,7 @@ class Coordinator:
             return
         if self._sink is None:
             self._sink = self._open_sink()
-        self._sink.emit_resolved(high_water)
+        emit_mark(self._sink, self._store, name=self._name, epoch=self._epoch, mark=high_water)
         self._emitted = high_water
 
     def _release(self) -> None:

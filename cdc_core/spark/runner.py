@@ -28,6 +28,7 @@ from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.span import Span
 from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock, StopFlag, is_idle
+from cdc_core.spark.marks import emit_mark
 from cdc_core.spark.query import failure_of, start_query, warm_up
 from cdc_core.spark.session import close_session, is_alive, open_session, require_java
 from cdc_core.status import Status
@@ -274,7 +275,7 @@ class _Run:
             return
         sink = config.job.open_sink()
         try:
-            sink.emit_resolved(progress.frontier.high_water)
+            emit_mark(sink, self._store, name=self._job.name, epoch=config.job.epoch, mark=progress.frontier.high_water)
         finally:
             sink.close()
 

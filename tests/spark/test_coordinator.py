@@ -78,7 +78,7 @@ def test_resolved_is_not_emitted_before_progress_is_saved(
     turn = coordinator(store, script)
     before = saved(store)
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr(store, "save", refuse)
