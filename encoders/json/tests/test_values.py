@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cdc_encoder_json.pieces import joined
+from cdc_column_texts.pieces import joined
 from cdc_encoder_json.scanning import plain
 from cdc_encoder_json.values import NotANumberError, value_pieces
 

@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from cdc_column_texts.items import JSON_KINDS
 
 from cdc_core import ColumnType, Kind
-from cdc_encoder_avro.items import JSON_KINDS
 
 __all__ = ["item_text"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from cdc_column_texts.values import integers
 
 from cdc_core import RowBatch
-from cdc_encoder_avro.pieces import Piece, integers, joined
+from cdc_encoder_avro.pieces import Piece, joined
 from cdc_encoder_avro.strings import string_pieces
 
 __all__ = ["mvcc_timestamps", "timestamp_pieces"]

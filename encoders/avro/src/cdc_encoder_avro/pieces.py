@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from cdc_column_texts.values import Bools, Ints
 
-__all__ = ["Bools", "Ints", "Piece", "binary", "integers", "joined", "looked_up", "offsets_of", "ragged", "valid_rows"]
+__all__ = ["Piece", "binary", "joined", "looked_up", "offsets_of", "ragged"]
 
 Piece: TypeAlias = bytes | pa.Array
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 _EMPTY = pa.scalar(b"", pa.large_binary())
 
 
@@ -65,20 +64,3 @@ def offsets_of(array: pa.Array) -> Ints:
 def looked_up(table: pa.Array, places: npt.NDArray[Any]) -> pa.Array:
     """Return for each row what stands at its place in *table*."""
     return table.take(pa.array(places))
-
-
-def valid_rows(array: pa.Array) -> Bools | None:
-    """Return where *array* is not null; None when it has no nulls."""
-    if array.null_count == 0:
-        return None
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-
-
-def integers(array: pa.Array) -> Ints:
-    """Return the integers behind *array* as int64, 0 where it is null."""
-    width = array.type.bit_width // 8
-    if len(array) == 0:
-        return np.empty(0, np.int64)
-    values = np.frombuffer(array.buffers()[1], f"<i{width}", len(array), array.offset * width).astype(np.int64)
-    valid = valid_rows(array)
-    return values if valid is None else np.where(valid, values, 0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from cdc_column_texts.values import Ints, valid_rows
 
-from cdc_encoder_avro.pieces import Ints, Piece, valid_rows
+from cdc_encoder_avro.pieces import Piece
 from cdc_encoder_avro.varints import lengths, long_bytes
 
 __all__ = ["string_bytes", "string_pieces"]

@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cdc_column_texts.values import Bools, Ints
 
-from cdc_encoder_avro.pieces import Bools, Ints, Piece, looked_up, ragged
+from cdc_encoder_avro.pieces import Piece, looked_up, ragged
 
 __all__ = ["lengths", "long_bytes", "longs"]
 

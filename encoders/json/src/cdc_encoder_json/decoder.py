@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cdc_column_texts.pieces import NULL
+
 from cdc_core import DecodedRow, Decoder, EncoderContext, TableSchema, Timestamp
 from cdc_encoder_json.objects import METADATA
 from cdc_encoder_json.options import JsonOptions
-from cdc_encoder_json.pieces import NULL
 from cdc_encoder_json.reading import read_value
 from cdc_encoder_json.scanning import plain, split_array, split_object, string
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 import pyarrow as pa
+from cdc_column_texts.pieces import joined
 
 from cdc_core import (
     ConfigError,
@@ -25,7 +26,6 @@ from cdc_core.errors import PluginLoadError
 from cdc_encoder_json.envelopes import envelope_of
 from cdc_encoder_json.objects import METADATA
 from cdc_encoder_json.options import JsonOptions
-from cdc_encoder_json.pieces import joined
 
 if TYPE_CHECKING:
     from cdc_encoder_json.registered import RegisteredSchemas

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_encoder_avro.pieces import Bools, Ints
+from cdc_column_texts.values import Bools, Ints
 
 __all__ = ["split_arrays"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from cdc_encoder_json.pieces import NULL, Piece, joined, or_null, series
+from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
 
 __all__ = ["date_pieces", "hlc_pieces", "time_pieces", "timestamp_pieces"]
 

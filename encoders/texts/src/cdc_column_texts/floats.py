@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from cdc_encoder_json.pieces import Piece, or_null, series
+from cdc_column_texts.pieces import Piece, or_null, series
 
 __all__ = ["float_pieces"]
 

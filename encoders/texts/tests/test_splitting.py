@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cdc_encoder_avro.splitting import split_arrays
+from cdc_column_texts.splitting import split_arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

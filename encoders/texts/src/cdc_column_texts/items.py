@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_column_texts.splitting import split_arrays
+from cdc_column_texts.values import Ints, integers, valid_rows
 from cdc_core import ColumnType, Kind
-from cdc_encoder_avro.pieces import Ints, integers, valid_rows
-from cdc_encoder_avro.splitting import split_arrays
 
 __all__ = ["JSON_KINDS", "items_of"]
 

@@ -1,0 +1,29 @@
+"""The numbers behind Arrow columns, as NumPy has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["Bools", "Ints", "integers", "valid_rows"]
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def valid_rows(array: pa.Array) -> Bools | None:
+    """Return where *array* is not null; None when it has no nulls."""
+    if array.null_count == 0:
+        return None
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def integers(array: pa.Array) -> Ints:
+    """Return the integers behind *array* as int64, 0 where it is null."""
+    width = array.type.bit_width // 8
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    values = np.frombuffer(array.buffers()[1], f"<i{width}", len(array), array.offset * width).astype(np.int64)
+    valid = valid_rows(array)
+    return values if valid is None else np.where(valid, values, 0)
