@@ -13,6 +13,7 @@ from fsspec.core import url_to_fs
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri
 from cdc_sink_cloudstorage.local import LocalStore
+from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.remote import PUT_IS_ATOMIC, FsspecStore
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.temporaries import Temporaries
@@ -32,8 +33,8 @@ class _Place:
     shown: str
 
 
-def open_store(uri: str, *, temporaries: Temporaries) -> Store:
-    """Return the store that *uri* names, without connecting to it.
+def open_store(uri: str, options: CloudStorageOptions, *, temporaries: Temporaries) -> Store:  # noqa: ARG001
+    """Return the store that *uri* names, with the credentials that *options* name, without connecting to it.
 
     Raises: ConfigError when the URI names no place, or when no file system for its scheme is installed.
     """
@@ -44,8 +45,8 @@ def open_store(uri: str, *, temporaries: Temporaries) -> Store:
     return FsspecStore(place.uri, protocol=place.protocol, shown=place.shown, temporaries=temporaries)
 
 
-def open_file_system(uri: str) -> tuple[Any, str]:
-    """Return fsspec's file system of *uri* and the root in it, for reading. Some clients connect here.
+def open_file_system(uri: str, options: CloudStorageOptions) -> tuple[Any, str]:  # noqa: ARG001
+    """Return fsspec's file system of *uri* and the root in it, for reading as *options* say. Some clients connect here.
 
     Raises: ConfigError as `open_store`.
     """

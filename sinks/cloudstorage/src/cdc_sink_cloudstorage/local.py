@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cdc_core.errors import ConfigError
-from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Store, failure
+from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged, Store, failure
 from cdc_sink_cloudstorage.temporaries import Temporaries
 
 __all__ = ["LocalStore"]
@@ -54,7 +54,7 @@ class LocalStore(Store):
         who = f"is not writable for user id {os.geteuid()}"
         raise ConfigError(self._refusal(nearest, who, "grant that user write permission or choose"))
 
-    def put(self, path: str, chunks: Sequence[Chunk]) -> None:
+    def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         final = self.root / path
         temporary = self._in_progress / self._temporaries.new(uuid.uuid4().hex)
         try:
@@ -64,13 +64,12 @@ class LocalStore(Store):
                 file.writelines(chunks)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, final)
-            _sync_directory(final.parent)
-        except OSError as error:
-            raise failure(str(final), error) from error
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        except BaseException as error:
+            _remove(temporary)
+            if isinstance(error, OSError):
+                raise failure(str(final), error) from error
+            raise
+        return _Written(temporary, final)
 
     def sweep(self) -> None:
         try:
@@ -107,6 +106,31 @@ class LocalStore(Store):
         return (
             f"sink directory {self.root} cannot be used because {what} {fault}: {remedy} a directory that is writable"
         )
+
+
+class _Written(Staged):
+    """A synced temporary file that a rename makes visible."""
+
+    def __init__(self, temporary: Path, final: Path) -> None:
+        self._temporary = temporary
+        self._final = final
+
+    def publish(self) -> None:
+        try:
+            os.replace(self._temporary, self._final)
+            _sync_directory(self._final.parent)
+        except OSError as error:
+            raise failure(str(self._final), error) from error
+        finally:
+            _remove(self._temporary)
+
+    def discard(self) -> None:
+        _remove(self._temporary)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

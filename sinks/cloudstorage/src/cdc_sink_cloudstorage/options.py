@@ -24,11 +24,17 @@ class CloudStorageOptions:
         doc="Size at which a file is closed, compared with its bytes after compression. Files may exceed it by one"
         " batch of rows.",
     )
+    upload_buffer: ByteSize = option(
+        ByteSize(32 * MB),
+        doc="Bytes of finished files that may wait for the store while further rows are written; beyond it the source"
+        " is read no faster than they leave.",
+    )
     compression: Literal["none", "gzip", "zstd"] = option(
         "none", doc="How data files are compressed; adds `.gz` or `.zst` to their names. Resolved files never are."
     )
     topic_prefix: str = option("", doc="Text put before every topic, and so before the table's name in file names.")
 
     def __post_init__(self) -> None:
-        if self.file_size < 1:
-            raise ValueError("option 'file_size' must be at least 1 byte")
+        for name in ("file_size", "upload_buffer"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"option '{name}' must be at least 1 byte")

@@ -37,6 +37,7 @@ class CloudStorageReader(SinkReader):
         super().__init__(context)
         if not isinstance(context.options, CloudStorageOptions):
             raise TypeError(f"options must be CloudStorageOptions, not {type(context.options).__name__}")
+        self._options: CloudStorageOptions = context.options
 
     def read(self) -> Iterator[StoredMessage]:
         """Yield the files that were there when this was called. Raises: ConfigError, and what the file system does."""
@@ -57,7 +58,7 @@ class CloudStorageReader(SinkReader):
 
     @cached_property
     def _place(self) -> tuple[Any, str]:
-        return open_file_system(self.context.uri)
+        return open_file_system(self.context.uri, self._options)
 
     def _files(self) -> list[tuple[str, DataFile | ResolvedFile]]:
         fs, root = self._place

@@ -11,7 +11,7 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from cdc_core.errors import CdcError, ConfigError, RetryableSinkError
-from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Store, failure
+from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged, Store, failure
 from cdc_sink_cloudstorage.temporaries import Temporaries
 
 __all__ = ["PUT_IS_ATOMIC", "FsspecStore"]
@@ -20,6 +20,21 @@ PUT_IS_ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "mem
 """Protocols whose `pipe_file` shows an object only when whole; a multipart upload completes in its last request."""
 
 T = TypeVar("T")
+
+
+class _Held(Staged):
+    """A body that one put brings to the store and shows."""
+
+    def __init__(self, store: FsspecStore, path: str, chunks: Sequence[Chunk]) -> None:
+        self._store = store
+        self._path = path
+        self._body = b"".join(chunks)
+
+    def publish(self) -> None:
+        self._store.publish(self._path, self._body)
+
+    def discard(self) -> None:
+        self._body = b""
 
 
 class FsspecStore(Store):
@@ -62,8 +77,12 @@ class FsspecStore(Store):
                 " environment may use it"
             ) from None
 
-    def put(self, path: str, chunks: Sequence[Chunk]) -> None:
-        self._translated(f"{self._shown}/{path}", lambda: self._put(path, b"".join(chunks)))
+    def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
+        return _Held(self, path, chunks)
+
+    def publish(self, path: str, body: bytes) -> None:
+        """Make *body* visible at *path*, in one go."""
+        self._translated(f"{self._shown}/{path}", lambda: self._put(path, body))
 
     def sweep(self) -> None:
         if not self._atomic:

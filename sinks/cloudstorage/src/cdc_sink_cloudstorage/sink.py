@@ -16,6 +16,7 @@ from cdc_sink_cloudstorage.open_file import OpenFile
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.temporaries import Temporaries
+from cdc_sink_cloudstorage.uploads import Uploads
 
 __all__ = ["CloudStorageSink"]
 
@@ -26,11 +27,15 @@ _MAX_COMPRESSOR_BYTES = 64 * 1024 * 1024
 class CloudStorageSink(Sink):
     """Writes rows to files under a directory or bucket, named so that their order is the order of the changefeed.
 
-    A topic has one open file at a time. It is published when it has `file_size` bytes, when rows of another schema
-    version come, and at `flush`. So the files of a topic become visible in the order of their rows, and all rows of a
-    file have one schema version. Memory: the open files of all topics together hold at most 4 * file_size bytes and
-    64 MB of compressor state; beyond that the largest is published early. What is published when depends on the rows
-    alone, so the same slice gives the same files, byte for byte.
+    A topic has one open file at a time. It is finished when it has `file_size` bytes, when rows of another schema
+    version come, and at `flush`; so all rows of a file have one schema version. Finished files are uploaded in the
+    background while the next ones are filled; `flush` waits for them. The files of a topic become visible in the order
+    of their rows, each only when all before it are visible: whatever dies, a reader of names sees the beginning of each
+    topic's rows and never a newer version of a key without the older ones. Files of different topics know no order
+    before `flush`. Memory: the open files of all topics together hold at most 4 * file_size bytes and 64 MB of
+    compressor state, beyond which the largest is finished early; files on their way hold at most `upload_buffer`, or
+    are one file. What is in which file depends on the rows alone, so the same slice gives the same files, byte for
+    byte.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -78,7 +83,7 @@ class CloudStorageSink(Sink):
             self._swept = True
 
     def emit(self, rows: RowBatch) -> None:
-        """Add *rows* to the open file of their topic. Files that are full become visible."""
+        """Add *rows* to the open file of their topic. Files that are full are on their way. Waits for a slow store."""
         self._require_open()
         if self._slice is None:
             raise TerminalSinkError("the cloud-storage sink was given rows before begin")
@@ -103,6 +108,7 @@ class CloudStorageSink(Sink):
         self._require_open()
         for file in list(self._open.values()):
             self._publish(file)
+        self._uploads.wait()
         flushed, self._flushed = self._flushed, Flushed()
         return flushed
 
@@ -113,14 +119,22 @@ class CloudStorageSink(Sink):
         self._store.put(ResolvedFile(timestamp=timestamp).path(self._options.partition_format), [payload])
 
     def close(self) -> None:
-        """Throw away what was not flushed. May be called twice."""
+        """Throw away what was not flushed, without waiting for the store. May be called twice."""
         self._discard()
         self._closed = True
+        if "_uploads" in self.__dict__:
+            self._uploads.close()
+        if "_store" in self.__dict__:
+            self._store.close()
 
     @cached_property
     def _store(self) -> Store:
         temporaries = Temporaries(changefeed=self.context.changefeed, epoch=self.context.epoch)
-        return open_store(self.context.uri, temporaries=temporaries)
+        return open_store(self.context.uri, self._options, temporaries=temporaries)
+
+    @cached_property
+    def _uploads(self) -> Uploads:
+        return Uploads(self._store, most_bytes=self._options.upload_buffer)
 
     @property
     def _extension(self) -> str:
@@ -132,13 +146,14 @@ class CloudStorageSink(Sink):
         return self._buffered > _OPEN_BYTES_IN_FILE_SIZES * self._options.file_size or state > _MAX_COMPRESSOR_BYTES
 
     def _publish(self, file: OpenFile) -> None:
-        """Close *file* and make it visible under the slice's next name."""
+        """Close *file* and send it off, to become visible under the slice's next name."""
         assert self._slice is not None
         del self._open[file.topic]
         self._buffered -= file.nbytes
         name = self._name(file.topic, file.schema.version, slice_=self._slice, counter=self._counter)
         chunks = file.finish()
-        self._store.put(name.path(self._options.partition_format), chunks)
+        path = name.path(self._options.partition_format)
+        self._uploads.put(path, chunks, nbytes=file.nbytes, lane=file.topic)
         self._counter += 1
         self._flushed = Flushed(
             messages=self._flushed.messages + file.messages,
@@ -180,6 +195,8 @@ class CloudStorageSink(Sink):
         self._open.clear()
         self._buffered = 0
         self._flushed = Flushed()
+        if "_uploads" in self.__dict__:
+            self._uploads.abandon()
 
     def _require_open(self) -> None:
         if self._closed:

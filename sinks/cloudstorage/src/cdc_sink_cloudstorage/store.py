@@ -10,7 +10,7 @@ from typing import Any
 
 from cdc_core.errors import RetryableSinkError, TerminalSinkError
 
-__all__ = ["IN_PROGRESS", "Chunk", "Store", "failure"]
+__all__ = ["IN_PROGRESS", "Chunk", "Staged", "Store", "failure"]
 
 IN_PROGRESS = ".inprogress"
 """Directory under the root for files that are being written, on stores that need one. Readers skip it."""
@@ -41,8 +41,20 @@ _REMEDIES = {
 }
 
 
+class Staged(ABC):
+    """An object on its way, invisible so far. Either `publish` or `discard` is called, once."""
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Make the object visible, whole and durable. One that fails leaves nothing visible. Raises: as the store."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove what was brought to the store, as far as that can be done. Raises nothing."""
+
+
 class Store(ABC):
-    """A directory or bucket. One instance serves one sink, in one process.
+    """A directory or bucket. One instance serves one sink, in one process, `stage` and what it returns many threads.
 
     Constructors have no side effects. Raises, everywhere but in `check`: RetryableSinkError and TerminalSinkError,
     naming the path.
@@ -56,15 +68,25 @@ class Store(ABC):
         """Return when the place is, or can be made, and can be written to. Changes nothing. Raises: ConfigError."""
 
     @abstractmethod
+    def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
+        """Bring *chunks* as near to being one object at *path* below the root as can be without showing it.
+
+        Where a store has no way to hide an object, all is done by `publish`, which then holds the bytes until it ends.
+        """
+
     def put(self, path: str, chunks: Sequence[Chunk]) -> None:
         """Durably make *chunks* one object at *path* below the root, visible at once or not at all.
 
         Replaces an object of that name, which callers only do with the same content.
         """
+        self.stage(path, chunks).publish()
 
     @abstractmethod
     def sweep(self) -> None:
         """Remove what earlier runs of the same changefeed left half written. Never touches another's or our run's."""
+
+    def close(self) -> None:  # noqa: B027 (optional)
+        """Let go of connections, without waiting for what they carry. May be called twice."""
 
 
 def failure(place: str, error: OSError) -> RetryableSinkError | TerminalSinkError:

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from cdc_sink_cloudstorage.store import Chunk, Staged, Store
+from cdc_sink_cloudstorage.uploads import Uploads
+
+from cdc_core import RetryableSinkError, TerminalSinkError
+
+LIMIT_S = 10.0
+
+
+class Gated(Store):
+    """Objects in a list. What is in `held` waits, staged or not, until it is let go; what is in `bad` fails."""
+
+    name_limit = 255
+
+    def __init__(self) -> None:
+        self.visible: list[str] = []
+        self.staged: list[str] = []
+        self.discarded: list[str] = []
+        self.bad: set[str] = set()
+        self._held: dict[str, threading.Event] = {}
+
+    def hold(self, path: str) -> threading.Event:
+        return self._held.setdefault(path, threading.Event())
+
+    def check(self) -> None: ...
+
+    def sweep(self) -> None: ...
+
+    def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
+        if path in self._held:
+            self._held[path].wait(LIMIT_S)
+        if path in self.bad:
+            raise RetryableSinkError(f"cannot write {path}: broken")
+        self.staged.append(path)
+        return _Object(self, path)
+
+
+class _Object(Staged):
+    def __init__(self, store: Gated, path: str) -> None:
+        self._store = store
+        self._path = path
+
+    def publish(self) -> None:
+        self._store.visible.append(self._path)
+
+    def discard(self) -> None:
+        self._store.discarded.append(self._path)
+
+
+@pytest.fixture
+def store() -> Gated:
+    return Gated()
+
+
+@pytest.fixture
+def uploads(store: Gated) -> Iterator[Uploads]:
+    uploads = Uploads(store, most_bytes=1000)
+    yield uploads
+    uploads.close()
+
+
+def put(uploads: Uploads, path: str, *, lane: str = "orders", nbytes: int = 10) -> None:
+    uploads.put(path, [b"x"], nbytes=nbytes, lane=lane)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+def test_wait_returns_when_everything_is_visible(store: Gated, uploads: Uploads) -> None:
+    for number in range(20):
+        put(uploads, str(number))
+    uploads.wait()
+    assert store.visible == [str(number) for number in range(20)]
+    assert uploads.pending_bytes == 0
+
+
+def test_put_does_not_wait_for_the_store(store: Gated, uploads: Uploads) -> None:
+    gate = store.hold("a")
+    put(uploads, "a")
+    assert store.visible == []
+    gate.set()
+    uploads.wait()
+    assert store.visible == ["a"]
+
+
+def test_a_file_travels_beside_the_one_before_but_is_not_seen_before_it(store: Gated, uploads: Uploads) -> None:
+    gate = store.hold("a")
+    put(uploads, "a")
+    put(uploads, "b")
+    until(lambda: store.staged == ["b"])
+    assert store.visible == []
+    gate.set()
+    uploads.wait()
+    assert store.visible == ["a", "b"]
+
+
+def test_lanes_do_not_wait_for_each_other(store: Gated, uploads: Uploads) -> None:
+    gate = store.hold("a")
+    put(uploads, "a", lane="orders")
+    put(uploads, "b", lane="users")
+    until(lambda: store.visible == ["b"])
+    gate.set()
+    uploads.wait()
+
+
+def test_nothing_of_a_lane_is_seen_behind_a_failure(store: Gated, uploads: Uploads) -> None:
+    store.bad = {"b"}
+    gate = store.hold("b")
+    for path in ("a", "b", "c", "d"):
+        put(uploads, path)
+    until(lambda: len(store.staged) == 3)
+    gate.set()
+    with pytest.raises(RetryableSinkError, match="cannot write b: broken"):
+        uploads.wait()
+    until(lambda: sorted(store.discarded) == ["c", "d"])
+    assert store.visible == ["a"]
+
+
+def test_a_failure_is_raised_by_the_next_put_and_by_wait_until_abandoned(store: Gated, uploads: Uploads) -> None:
+    store.bad = {"a"}
+    put(uploads, "a")
+    until(lambda: uploads.pending_bytes == 0)
+    for _ in range(2):
+        with pytest.raises(RetryableSinkError):
+            put(uploads, "b")
+        with pytest.raises(RetryableSinkError):
+            uploads.wait()
+    uploads.abandon()
+    put(uploads, "c")
+    uploads.wait()
+    assert store.visible == ["c"]
+
+
+def test_put_waits_while_the_buffer_is_full(store: Gated, uploads: Uploads) -> None:
+    gate = store.hold("a")
+    put(uploads, "a", nbytes=600)
+    waiting = threading.Thread(target=put, args=(uploads, "b"), kwargs={"nbytes": 600}, daemon=True)
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    assert uploads.pending_bytes == 600
+    gate.set()
+    waiting.join(LIMIT_S)
+    uploads.wait()
+    assert store.visible == ["a", "b"]
+
+
+def test_a_file_larger_than_the_buffer_travels_alone(store: Gated, uploads: Uploads) -> None:
+    for path in ("a", "b"):
+        put(uploads, path, nbytes=5000)
+    uploads.wait()
+    assert store.visible == ["a", "b"]
+
+
+def test_a_full_buffer_that_fails_lets_put_raise(store: Gated, uploads: Uploads) -> None:
+    gate = store.hold("a")
+    store.bad = {"a"}
+    put(uploads, "a", nbytes=900)
+    threading.Timer(0.05, gate.set).start()
+    with pytest.raises(RetryableSinkError, match="cannot write a"):
+        put(uploads, "b", nbytes=900)
+
+
+def test_what_was_abandoned_is_not_shown(store: Gated, uploads: Uploads) -> None:
+    gate = store.hold("a")
+    for path in ("a", "b"):
+        put(uploads, path)
+    until(lambda: store.staged == ["b"])
+    uploads.abandon()
+    put(uploads, "c")
+    uploads.wait()
+    gate.set()
+    until(lambda: sorted(store.discarded) == ["a", "b"])
+    assert store.visible == ["c"]
+
+
+def test_close_waits_for_nothing_and_ends_the_threads(store: Gated, uploads: Uploads) -> None:
+    gate = store.hold("a")
+    before = threading.active_count()
+    for path in ("a", "b", "c"):
+        put(uploads, path)
+    uploads.close()
+    uploads.close()
+    with pytest.raises(TerminalSinkError, match="closed"):
+        put(uploads, "d")
+    with pytest.raises(TerminalSinkError, match="closed"):
+        uploads.wait()
+    gate.set()
+    until(lambda: threading.active_count() <= before)
+    assert store.visible == []
+
+
+def test_no_more_than_a_few_files_travel_at_once(store: Gated, uploads: Uploads) -> None:
+    before = threading.active_count()
+    for number in range(50):
+        put(uploads, str(number), lane=str(number % 7))
+    assert threading.active_count() - before <= 4
+    uploads.wait()
+    assert len(store.visible) == 50
