@@ -15,6 +15,7 @@ from cdc_core.options import parse_options
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.schema import TableName
 from cdc_core.sink import Sink, SinkContext
+from cdc_core.stages import time_encoder
 
 __all__ = ["Component", "Job"]
 
@@ -149,7 +150,7 @@ class Job:
                 epoch=self.epoch,
                 uri=self.destination,
                 options=self.sink.parsed(),
-                encoder=self.open_encoder(),
+                encoder=time_encoder(self.open_encoder()),
                 full_table_name=self.options.full_table_name,
                 tables=self.table_names,
             )

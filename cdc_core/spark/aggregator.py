@@ -14,6 +14,7 @@ from cdc_core.sink import Sink, SliceInfo
 from cdc_core.spark.config import MaskedError
 from cdc_core.spark.packing import BEGIN, END, FAILED, IDLE, note, pack, unpack
 from cdc_core.spark.reports import SliceReport, mark_from_json, mark_to_json
+from cdc_core.stages import Stages, waited_for
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["ReaderDiedError", "read_slice", "write_slice"]
@@ -59,8 +60,8 @@ def read_slice(
     yield note(END, {"slices": slices, "end": end, "marks": [mark_to_json(mark) for mark in marks]})
 
 
-def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
-    """Emit a slice's rows, flush, and return the report; None where there was no slice.
+def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], *, stages: Stages | None = None) -> SliceReport | None:
+    """Emit a slice's rows, flush, and return the report; None where there was no slice. *stages* are the task's.
 
     A reader that dies makes *batches* end as if all were well. Therefore nothing is flushed before the slice's `end`
     row was seen; without it the slice is abandoned. Raises: ReaderDiedError then; MaskedError when the reader says that
@@ -70,7 +71,7 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | 
     info: SliceInfo | None = None
     end: dict[str, object] | None = None
     rows = 0
-    for kind, value in unpack(batches):
+    for kind, value in waited_for(unpack(batches)):
         if isinstance(value, RowBatch):
             if info is None or end is not None:
                 raise ContractError("engine: rows outside of a slice")
@@ -96,6 +97,7 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | 
         rows=rows,
         flushed=sink.flush(),
         seconds=time.monotonic() - started,
+        stages={} if stages is None else stages.seconds,
     )
 
 

@@ -7,7 +7,7 @@ then resolved is emitted, then the source may release history.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.progress import Progress, ProgressStore
@@ -15,6 +15,7 @@ from cdc_core.rangefeed import Rangefeed
 from cdc_core.sink import Sink
 from cdc_core.spark.marks import emit_mark
 from cdc_core.spark.reports import SliceReport, complete_step
+from cdc_core.stages import ENCODE, SINK, SOURCE, Stages, stage
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["Coordinator"]
@@ -49,13 +50,14 @@ class Coordinator:
         self._rangefeed: Rangefeed | None = None
         self._emitted = Timestamp()
         self._gauges: dict[str, float] = {}
+        self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
         progress = store.load(name)
         if progress is None:
             raise ContractError(f"engine: changefeed '{name}' runs without saved progress")
         self._progress = progress
 
-    def step_done(self, reports: Sequence[SliceReport | None]) -> None:
-        """Make a finished step count.
+    def step_done(self, reports: Sequence[SliceReport | None], *, stages: Stages | None = None) -> None:
+        """Make a finished step count. *stages* are those of this turn.
 
         Raises: ContractError and saves nothing when a slice has not reported; FencedError when another run took over;
         whatever the sink raises for a resolved mark. After an exception the run must start again from the store.
@@ -69,8 +71,12 @@ class Coordinator:
             self._progress,
             delivered=delivered if self._resolved_interval_s is not None else (),
         )
-        self._emit_resolved()
-        self._release()
+        with stage(SINK):
+            self._emit_resolved()
+        with stage(SOURCE):
+            self._release()
+        if stages is not None:
+            self._add_seconds(stages.seconds)
 
     def close(self) -> None:
         for component in (self._sink, self._rangefeed):
@@ -100,8 +106,18 @@ class Coordinator:
             ("files", sum(report.flushed.files for report in step)),
         ):
             counters[name] = counters.get(name, 0) + amount
+        for report in step:
+            self._add_seconds(report.stages)
+        for name, seconds in self._seconds.items():
+            counters[f"seconds.{name}"] = round(counters.get(f"seconds.{name}", 0.0) + seconds, 6)
+            self._seconds[name] = 0.0
         counters.update(self._gauges)
         self._progress = Progress(token=step[0].end, frontier=frontier, latest=latest, counters=counters)
+
+    def _add_seconds(self, seconds: Mapping[str, float]) -> None:
+        """Let the next step that is saved count *seconds* by stage: its own, and those of the turn before it."""
+        for name in self._seconds:
+            self._seconds[name] += seconds.get(name, 0.0)
 
     def _emit_resolved(self) -> None:
         high_water = self._progress.frontier.high_water

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cdc_core.errors import ContractError, RetryableError, from_wire
 from cdc_core.rangefeed import Mark, Token
@@ -27,6 +27,8 @@ class SliceReport:
     flushed: Flushed
     seconds: float
     """Time that the slice took, reading included."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Where that time went: seconds by stage, see `cdc_core.stages`."""
 
 
 def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport]:

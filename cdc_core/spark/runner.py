@@ -26,6 +26,7 @@ from cdc_core.masking import mask
 from cdc_core.progress import Progress, ProgressStore
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.span import Span
+from cdc_core.spark.activity import activity_directory
 from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock, StopFlag, is_idle
 from cdc_core.spark.marks import emit_mark
@@ -174,7 +175,7 @@ class _Run:
         parallelism = max(1, session.sparkContext.defaultParallelism)
         run_dir = self._state_dir / f"{self._job.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)
-        run_dir.mkdir(parents=True)
+        activity_directory(run_dir).mkdir(parents=True)
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
             self._await_idle()

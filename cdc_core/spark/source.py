@@ -18,11 +18,13 @@ from pyspark.sql.types import StructType
 from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Rangefeed, Slice, StepLimit, Token
 from cdc_core.sink import SliceInfo
+from cdc_core.spark.activity import PLANNER, at_stages
 from cdc_core.spark.aggregator import read_slice
 from cdc_core.spark.config import MaskedError, RunConfig
 from cdc_core.spark.control import StopFlag
 from cdc_core.spark.kept import Kept
 from cdc_core.spark.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
+from cdc_core.stages import SOURCE
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["RangefeedSource"]
@@ -75,7 +77,8 @@ class RangefeedReader(DataSourceStreamReader):
             if self._stop.requested:
                 self._stop.acknowledge()
                 return start
-            return self._plan().next_step(start)
+            with at_stages(PLANNER, run_dir=self._config.run_dir, first=SOURCE):
+                return self._plan().next_step(start)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         with self._config.guarded():
@@ -83,7 +86,8 @@ class RangefeedReader(DataSourceStreamReader):
                 # The first batch of a query runs even when there is nothing to do, and without a partition the writer
                 # would be given what a reader that died leaves.
                 return [SlicePartition(None, SliceInfo(step=0, index=0, lower=Timestamp()), slices=0, end={})]
-            return self._plan().partitions(start, end)
+            with at_stages(PLANNER, run_dir=self._config.run_dir, first=SOURCE):
+                return self._plan().partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)

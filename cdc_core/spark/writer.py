@@ -14,11 +14,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from cdc_core.sink import Sink
+from cdc_core.spark.activity import COORDINATOR, SLICE, at_stages
 from cdc_core.spark.aggregator import ReaderDiedError, write_slice
 from cdc_core.spark.config import MaskedError, RunConfig
 from cdc_core.spark.coordinator import Coordinator
 from cdc_core.spark.kept import Kept
 from cdc_core.spark.reports import SliceReport, joined_failures
+from cdc_core.stages import SINK, STORE
 
 __all__ = ["ChangefeedSink"]
 
@@ -65,8 +67,13 @@ class SinkWriter(DataSourceStreamArrowWriter):
                     pass
                 return ReportMessage()
         try:
-            with config.guarded(), config.at_work(), _sinks.use(config.key, config.job.open_sink) as sink:
-                report = write_slice(sink, iterator)
+            with (
+                config.guarded(),
+                config.at_work(),
+                at_stages(SLICE, run_dir=config.run_dir, first=SINK) as stages,
+                _sinks.use(config.key, config.job.open_sink) as sink,
+            ):
+                report = write_slice(sink, iterator, stages=stages)
                 return ReportMessage(report=report, idle=report is None)
         except ReaderDiedError:
             raise
@@ -84,8 +91,11 @@ class SinkWriter(DataSourceStreamArrowWriter):
             if failures:
                 raise MaskedError(joined_failures(failures))
             reports = [message.report for message in told]
-            with _coordinators.use(self._config.key, self._open_coordinator) as coordinator:
-                coordinator.step_done(reports)
+            with (
+                at_stages(COORDINATOR, run_dir=self._config.run_dir, first=STORE) as stages,
+                _coordinators.use(self._config.key, self._open_coordinator) as coordinator,
+            ):
+                coordinator.step_done(reports, stages=stages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Undo nothing: siblings may still write, and what was flushed is allowed to be there twice."""

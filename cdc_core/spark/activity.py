@@ -1,0 +1,132 @@
+"""What the tasks of a run do at this moment, told to its driver by small files in the run's directory.
+
+Reports come when a step is done; these files tell of one that is stuck. A task writes some dozens of bytes into the
+page cache whenever it passes from one stage to another, which is a few times for each batch of rows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc_core.stages import STAGES, Stages
+
+__all__ = ["COORDINATOR", "PLANNER", "SLICE", "Activities", "Activity", "activity_directory", "at_stages"]
+
+PLANNER, SLICE, COORDINATOR = "planner", "slice", "coordinator"
+
+_RECORD = struct.Struct(f"<QIB{len(STAGES)}d")
+"""What distinguishes the task, how often its stage changed, the stage, seconds at each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """One task at work: it has been at `stage` for `for_s`. `seconds` by stage are those before that."""
+
+    role: str
+    stage: str
+    for_s: float
+    seconds: Mapping[str, float]
+
+
+def activity_directory(run_dir: Path) -> Path:
+    """Return where tasks of the run with directory *run_dir* tell what they do, if the driver has made it."""
+    return run_dir / "activity"
+
+
+@contextmanager
+def at_stages(role: str, *, run_dir: Path, first: str) -> Iterator[Stages]:
+    """Measure the stages of the block, a task's work, and let the driver see them.
+
+    On a host that does not have the driver's directory they are only measured.
+    """
+    file = _opened(activity_directory(run_dir) / f"{role}-{os.getpid()}")
+    if file is None:
+        with Stages(first).measured() as stages:
+            yield stages
+        return
+    task, changes = time.monotonic_ns(), 0
+
+    def tell(stages: Stages) -> None:
+        nonlocal changes
+        changes += 1
+        seconds = stages.seconds
+        with suppress(OSError):  # a status that cannot be told is no reason to fail
+            record = _RECORD.pack(task, changes, STAGES.index(stages.now), *(seconds[name] for name in STAGES))
+            os.pwrite(file, record, 0)
+
+    try:
+        stages = Stages(first, changed=tell)
+        tell(stages)
+        with stages.measured():
+            yield stages
+    finally:
+        os.close(file)
+
+
+class Activities:
+    """The activities of a run, for its driver."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._directory = activity_directory(run_dir)
+        self._seen: dict[str, tuple[tuple[int, int], float]] = {}
+
+    def look(self) -> list[Activity]:
+        """Return what tasks do now. How long they do it counts from when this first saw it."""
+        now = time.monotonic()
+        found: list[Activity] = []
+        seen: dict[str, tuple[tuple[int, int], float]] = {}
+        for path in sorted(self._directory.glob("*")):
+            record = _read(path)
+            if record is None:
+                continue
+            task, changes, stage, *seconds = record
+            known = self._seen.get(path.name)
+            since = known[1] if known is not None and known[0] == (task, changes) else now
+            seen[path.name] = (task, changes), since
+            found.append(
+                Activity(
+                    role=path.name.partition("-")[0],
+                    stage=STAGES[stage],
+                    for_s=now - since,
+                    seconds=dict(zip(STAGES, seconds, strict=True)),
+                )
+            )
+        self._seen = seen
+        return found
+
+
+def _opened(path: Path) -> int | None:
+    """Return a file that this process holds locked until it closes it or is killed; None where there can be none."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:
+        os.close(file)
+        return None
+    return file
+
+
+def _read(path: Path) -> tuple[int, ...] | None:
+    """Return the record in the file at *path*, None when nobody is at work there any more."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        record = os.pread(file, _RECORD.size, 0)
+        return _RECORD.unpack(record) if len(record) == _RECORD.size else None
+    finally:
+        os.close(file)
+    return None
