@@ -51,6 +51,9 @@ class FileBody(ABC):
     A `write` that raises EncodeError has added nothing: the body goes on without the rows of that call.
     """
 
+    held_bytes: int = 0
+    """Memory of rows that were written and whose bytes are not final yet, as those of a block that is not full."""
+
     @abstractmethod
     def write(self, rows: RowBatch) -> bytes | pa.Buffer:
         """Add *rows* and return the bytes of the body that are final now, possibly none."""

@@ -22,22 +22,27 @@ class OpenFile:
         self.schema = schema
         self.messages = 0
         self.nbytes = 0
-        """Bytes collected, after compression."""
+        """Bytes collected, after compression; those that the body still holds are not among them."""
         self._body = body
         self._compressor = new_compressor(compression)
         self._chunks: list[Chunk] = []
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory that the file takes, those that the body holds back included."""
+        return self.nbytes + self._body.held_bytes
 
     def takes(self, rows: RowBatch) -> bool:
         """Whether *rows* may go into this file: they are of its table and of its schema version."""
         return rows.schema.name == self.schema.name and rows.schema.version == self.schema.version
 
     def write(self, rows: RowBatch) -> int:
-        """Add *rows* and return by how many bytes the file has grown."""
-        before = self.nbytes
+        """Add *rows* and return by how many bytes of memory the file has grown. When it raises, nothing was added."""
+        before = self.held_bytes
         data = self._body.write(rows)
         self.messages += len(rows)
         self._append(data if self._compressor is None else self._compressor.compress(data))
-        return self.nbytes - before
+        return self.held_bytes - before
 
     def finish(self) -> list[Chunk]:
         """Return the whole body, in pieces. Called once, after the last `write`."""

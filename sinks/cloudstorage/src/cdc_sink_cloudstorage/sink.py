@@ -43,6 +43,7 @@ class CloudStorageSink(Sink):
         if not isinstance(context.options, CloudStorageOptions):
             raise TypeError(f"options must be CloudStorageOptions, not {type(context.options).__name__}")
         self._options: CloudStorageOptions = context.options
+        self._compression = "none" if context.encoder.compresses else self._options.compression
         self._topics = context.topics(self._options.topic_prefix)
         self._open: dict[str, OpenFile] = {}
         self._slice: SliceInfo | None = None
@@ -96,12 +97,13 @@ class CloudStorageSink(Sink):
             file = None
         if file is None:
             body = self.context.encoder.open_body(topic)
-            file = self._open[topic] = OpenFile(topic, rows.schema, body=body, compression=self._options.compression)
+            file = OpenFile(topic, rows.schema, body=body, compression=self._compression)
         self._buffered += file.write(rows)
+        self._open[topic] = file  # only now: a file none of whose rows could be encoded is not to be published
         if file.nbytes >= self._options.file_size:
             self._publish(file)
         while self._holds_too_much:
-            self._publish(max(self._open.values(), key=lambda candidate: candidate.nbytes))
+            self._publish(max(self._open.values(), key=lambda candidate: candidate.held_bytes))
 
     def flush(self) -> Flushed:
         """Publish every open file, in the order of their first rows, and return what became durable since `begin`."""
@@ -138,18 +140,18 @@ class CloudStorageSink(Sink):
 
     @property
     def _extension(self) -> str:
-        return self.context.encoder.file_extension + EXTENSIONS[self._options.compression]
+        return self.context.encoder.file_extension + EXTENSIONS[self._compression]
 
     @property
     def _holds_too_much(self) -> bool:
-        state = len(self._open) * STATE_BYTES[self._options.compression]
+        state = len(self._open) * STATE_BYTES[self._compression]
         return self._buffered > _OPEN_BYTES_IN_FILE_SIZES * self._options.file_size or state > _MAX_COMPRESSOR_BYTES
 
     def _publish(self, file: OpenFile) -> None:
         """Close *file* and send it off, to become visible under the slice's next name."""
         assert self._slice is not None
         del self._open[file.topic]
-        self._buffered -= file.nbytes
+        self._buffered -= file.held_bytes
         name = self._name(file.topic, file.schema.version, slice_=self._slice, counter=self._counter)
         chunks = file.finish()
         path = name.path(self._options.partition_format)
