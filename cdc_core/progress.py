@@ -21,7 +21,7 @@ from cdc_core.progress_schema import CHANGEFEEDS, DEAD_LETTERS, DELIVERED, open_
 from cdc_core.rangefeed import Token
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["DeadLetter", "Delivered", "FeedRow", "Progress", "ProgressStore", "store_url"]
+__all__ = ["DeadLetter", "Delivered", "FeedRow", "Pause", "Progress", "ProgressStore", "store_url"]
 
 Delivered = Mapping[str, Any]
 """An entry of `Flushed.delivered`: the sink's own."""
@@ -43,6 +43,14 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pause:
+    """A changefeed waits to be resumed. Holds no secret."""
+
+    reason: str
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class FeedRow:
     """A changefeed as the store knows it. Holds no secret.
 
@@ -56,6 +64,7 @@ class FeedRow:
     definition: Mapping[str, Any]
     high_water: Timestamp = Timestamp()
     saved_at: datetime | None = None
+    paused: Pause | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +220,7 @@ class ProgressStore:
 
     def pause(self, name: str, epoch: int, reason: str) -> None:
         """Remember that the changefeed waits to be resumed, and why. Raises: FencedError."""
-        self._write(name, epoch, paused=reason)
-
-    def paused(self, name: str) -> str | None:
-        """Return why the changefeed is paused, None when it is not, or not known."""
-        return self._value(name, CHANGEFEEDS.c.paused)
+        self._write(name, epoch, paused=_dump({"reason": reason, "since": _now()}))
 
     def resume(self, name: str) -> bool:
         """Let the changefeed go on; return whether it was paused."""
@@ -245,6 +250,12 @@ class ProgressStore:
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Make *token* the one that `load` returns, and leave the rest. Raises: FencedError, as `save` does."""
         self._write(name, epoch, token=_dump(token))
+
+    def find(self, name: str) -> FeedRow | None:
+        """Return what is known of the changefeed, None when nothing is."""
+        with self._transaction(reading=True) as connection:
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+        return None if row is None else _feed_row(row)
 
     def list(self) -> list[FeedRow]:
         """Return every known changefeed, by name."""
@@ -346,7 +357,12 @@ def _feed_row(row: Any) -> FeedRow:
         definition=json.loads(row.definition),
         high_water=_frontier(row.frontier).high_water,
         saved_at=_time(row.saved_at),
+        paused=None if row.paused is None else _pause(**json.loads(row.paused)),
     )
+
+
+def _pause(*, reason: str, since: str) -> Pause:
+    return Pause(reason=reason, since=datetime.fromisoformat(since))
 
 
 def _dead_letter_values(name: str, letter: DeadLetter, now: str) -> dict[str, str]:

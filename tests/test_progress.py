@@ -336,6 +336,12 @@ def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: st
     assert sorted(found) == [1, 2, 3, 4]
 
 
+def paused(store: ProgressStore) -> str | None:
+    found = store.find("orders")
+    assert found is not None
+    return None if found.paused is None else found.paused.reason
+
+
 def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore) -> None:
     store.open()
     store.register("orders", DEFINITION)
@@ -351,16 +357,36 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore
     store.save_plan("orders", epoch, {"step": 3})
     store.pause("orders", epoch, "a row was refused")
     assert store.load_plan("orders") == {"step": 3}
-    assert store.paused("orders") == "a row was refused"
+    assert paused(store) == "a row was refused"
 
 
 def test_a_paused_changefeed_goes_on_once(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_run("orders")
-    assert store.paused("orders") is None
+    assert paused(store) is None
     store.pause("orders", epoch, "a row was refused")
+    assert paused(store) == "a row was refused"
     assert store.resume("orders")
-    assert store.paused("orders") is None
+    assert paused(store) is None
+    assert not store.resume("orders")
+
+
+def test_being_paused_is_no_new_run_and_neither_is_going_on(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.pause("orders", epoch, "a row was refused")
+    store.resume("orders")
+    found = store.find("orders")
+    assert found is not None
+    assert found.epoch == epoch
+    store.begin_run("orders")
+    with pytest.raises(FencedError):
+        store.pause("orders", epoch, "a row was refused")
+    assert paused(store) is None
+
+
+def test_a_changefeed_that_never_ran_is_not_found(store: ProgressStore) -> None:
+    assert store.find("orders") is None
     assert not store.resume("orders")
 
 
