@@ -30,7 +30,7 @@ from cdc_core.rangefeed import Mark, Rangefeed, RangefeedContext, ScanProgress, 
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
-from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
+from cdc_core.sink import Covered, Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
 from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_core.span import Span
@@ -45,6 +45,7 @@ __all__ = [
     "ColumnType",
     "ConfigError",
     "ContractError",
+    "Covered",
     "DecodedRow",
     "Decoder",
     "EncodeError",

@@ -153,6 +153,8 @@ class Job:
                 encoder=time_encoder(self.open_encoder()),
                 full_table_name=self.options.full_table_name,
                 tables=self.table_names,
+                feed_id=self.feed_id,
+                format=self.encoder.name,
             )
         )
         return sink

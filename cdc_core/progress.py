@@ -21,7 +21,7 @@ from cdc_core.progress_schema import CHANGEFEEDS, DEAD_LETTERS, DELIVERED, open_
 from cdc_core.rangefeed import Token
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["DeadLetter", "Delivered", "FeedRow", "Pause", "Progress", "ProgressStore", "store_url"]
+__all__ = ["DeadLetter", "Delivered", "FeedRow", "Pause", "Progress", "ProgressStore", "Waiting", "store_url"]
 
 Delivered = Mapping[str, Any]
 """An entry of `Flushed.delivered`: the sink's own."""
@@ -65,6 +65,15 @@ class FeedRow:
     high_water: Timestamp = Timestamp()
     saved_at: datetime | None = None
     paused: Pause | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What is to be recorded with a mark: `previous` and `delivered` as in `cdc_core.sink.Covered`."""
+
+    mark: Timestamp
+    previous: Timestamp | None
+    delivered: tuple[Delivered, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,12 +172,13 @@ class ProgressStore:
         epoch: int,
         progress: Progress,
         *,
-        delivered: Sequence[Delivered] = (),
+        delivered: Sequence[Delivered] | None = (),
         dead_letters: Sequence[DeadLetter] = (),
     ) -> None:
         """Make *progress* the changefeed's, together with what its last step delivered and put aside.
 
-        Raises: FencedError, and changes nothing, unless *epoch* is the newest.
+        *delivered* is None for a step that delivered what no record will tell of. Raises: FencedError, and changes
+        nothing, unless *epoch* is the newest.
         """
         now = _now()
         values = {
@@ -178,6 +188,8 @@ class ProgressStore:
             "counters": _dump(progress.counters),
             "saved_at": now,
         }
+        if delivered is None:
+            values["unrecorded"] = str(progress.latest)
         with self._fenced(name, epoch, **values) as connection:
             if delivered:
                 connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": _dump(entry)} for entry in delivered])
@@ -186,28 +198,35 @@ class ProgressStore:
                     sa.insert(DEAD_LETTERS), [_dead_letter_values(name, letter, now) for letter in dead_letters]
                 )
 
-    def deliver_marks(self, name: str, epoch: int, mark: Timestamp) -> list[tuple[Timestamp, list[Delivered]]]:
+    def deliver_marks(self, name: str, epoch: int, mark: Timestamp) -> list[Waiting]:
         """Give what was delivered and has no mark yet the mark *mark*; return what is still to be recorded, by mark.
 
-        An entry keeps the mark that it was given first, in later runs too, until `recorded`. Raises: FencedError.
+        The last of them is *mark*, also when nothing was delivered; none at all when *mark* is recorded already. An
+        entry keeps the mark that it was given first, in later runs too, until `recorded`. Raises: FencedError.
         """
         mine = DELIVERED.c.name == name
-        with self._transaction(reading=True) as connection:  # most sinks deliver nothing that is to be recorded
-            if connection.execute(sa.select(DELIVERED.c.id).where(mine).limit(1)).first() is None:
-                return []
         with self._fenced(name, epoch) as connection:
+            last = sa.select(CHANGEFEEDS.c.recorded, CHANGEFEEDS.c.unrecorded).where(CHANGEFEEDS.c.name == name)
+            row = connection.execute(last).one()
+            previous = None if row.recorded is None else Timestamp.parse(row.recorded)
+            if previous is not None and mark <= previous:
+                return []
             connection.execute(sa.update(DELIVERED).where(mine, DELIVERED.c.mark.is_(None)).values(mark=str(mark)))
             rows = connection.execute(sa.select(DELIVERED).where(mine).order_by(DELIVERED.c.id)).all()
-        found: dict[Timestamp, list[Delivered]] = {}
-        for row in rows:
-            found.setdefault(Timestamp.parse(row.mark), []).append(json.loads(row.entry))
-        return sorted(found.items())
+        found: dict[Timestamp, list[Delivered]] = {mark: []}
+        for entry in rows:
+            found.setdefault(Timestamp.parse(entry.mark), []).append(json.loads(entry.entry))
+        waiting = []
+        known = None if row.unrecorded is not None else previous
+        for each, delivered in sorted(found.items()):
+            waiting.append(Waiting(mark=each, previous=known, delivered=tuple(delivered)))
+            known = each
+        return waiting
 
-    def recorded(self, name: str, epoch: int, marks: Sequence[Timestamp]) -> None:
-        """Forget what was delivered with *marks*: consumers can learn of it. Raises: FencedError."""
-        with self._fenced(name, epoch) as connection:
-            of_marks = DELIVERED.c.mark.in_([str(mark) for mark in marks])
-            connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name, of_marks))
+    def recorded(self, name: str, epoch: int, mark: Timestamp) -> None:
+        """Forget what was delivered with a mark: consumers can learn of all up to *mark*. Raises: FencedError."""
+        with self._fenced(name, epoch, recorded=str(mark), unrecorded=None) as connection:
+            connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name, DELIVERED.c.mark.is_not(None)))
 
     def save_plan(self, name: str, epoch: int, plan: Mapping[str, Any]) -> None:
         """Remember *plan*, JSON of the engine's, in place of the one before. Raises: FencedError."""
@@ -286,6 +305,7 @@ class ProgressStore:
                         epoch=0,
                         definition=_dump(definition),
                         created_at=_now(),
+                        recorded=str(Timestamp()),
                     )
                 )
             else:

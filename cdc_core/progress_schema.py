@@ -16,7 +16,7 @@ __all__ = ["CHANGEFEEDS", "DEAD_LETTERS", "DELIVERED", "SCHEMA_VERSION", "open_e
 SCHEMA_VERSION = 2
 """Version of the tables below. A store with a greater one was written by newer code and is refused."""
 
-_ADDED = {2: ("plan", "paused")}
+_ADDED = {2: ("plan", "paused", "recorded", "unrecorded")}
 """By version, the columns that it added to the changefeeds; tables that it added are made where they are missing."""
 
 _BUSY_S = 30.0
@@ -40,6 +40,8 @@ CHANGEFEEDS = sa.Table(
     sa.Column("saved_at", sa.String(32)),
     sa.Column("plan", sa.Text),
     sa.Column("paused", sa.Text),
+    sa.Column("recorded", sa.Text),
+    sa.Column("unrecorded", sa.Text),
 )
 DELIVERED = sa.Table(
     "cdc_delivered",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Flushed", "Sink", "SinkContext", "SliceInfo"]
+__all__ = ["Covered", "Flushed", "Sink", "SinkContext", "SliceInfo"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,10 @@ class SinkContext:
     full_table_name: bool = False
     tables: tuple[TableName, ...] = ()
     """Every table of the changefeed, also those that never change."""
+    feed_id: str = ""
+    """Random identity of the changefeed, 12 hex digits: one that is made anew under the same name has another."""
+    format: str = ""
+    """Name of the encoder, as the option `format` says it."""
 
     def topics(self, prefix: str = "") -> TopicNames:
         """Return how this changefeed's tables become topics, with the sink's own *prefix*."""
@@ -62,14 +66,28 @@ class SliceInfo:
 class Flushed:
     """What has become durable since the flush before: `bytes` as they went out, after compression.
 
-    `delivered` is what the sink wants to know again in `record`: JSON objects without secrets, such as one for each
-    file. They are saved in one transaction with the progress that they belong to.
+    `delivered` is what a sink that `records` wants to know again in `record`: JSON objects without secrets, such as one
+    for each file. They are saved in one transaction with the progress that they belong to.
     """
 
     messages: int = 0
     bytes: int = 0
     files: int = 0
     delivered: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """What the resolved mark `mark` covers and the mark before it did not."""
+
+    mark: Timestamp
+    previous: Timestamp | None
+    """The mark that was recorded last; zero before the first of a changefeed; None when something was delivered since
+    that no record tells of, as when the changefeed ran without resolved marks for a while."""
+    latest: Timestamp
+    """No row that was ever delivered by now has `updated` above this."""
+    delivered: tuple[Mapping[str, Any], ...]
+    """Every entry of `Flushed.delivered` of the steps that were saved since `previous`, in the order of the steps."""
 
 
 class Sink(ABC):
@@ -95,6 +113,8 @@ class Sink(ABC):
     The engine then keeps the rows given since the last flush, and flushes whenever they take 32 MB of memory. A sink
     that says False is given a whole slice without a flush.
     """
+    records: ClassVar[bool] = False
+    """Whether `record` is to be called, with what `Flushed.delivered` has said."""
 
     def __init__(self, context: SinkContext) -> None:
         self.context = context
@@ -136,12 +156,11 @@ class Sink(ABC):
     def flush(self) -> Flushed:
         """Return when everything emitted so far is durable. The barrier: progress is reported only after it."""
 
-    def record(self, timestamp: Timestamp, delivered: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 (optional)
-        """Return when consumers can durably learn that *delivered* is all that was added up to the mark *timestamp*.
+    def record(self, covered: Covered) -> None:  # noqa: B027 (optional)
+        """Return when consumers can durably learn that *covered* is all that was added up to its mark.
 
-        Coordinator, before `emit_resolved` of the same timestamp, and only when *delivered* is not empty: every entry
-        of `Flushed.delivered` of the steps that were saved since the mark before, each entry for one timestamp only,
-        whatever crashed in between. May be called again with the same arguments. By default nothing is kept.
+        Coordinator, of a sink that `records`, directly before `emit_resolved` of each new mark. Each entry is given for
+        one mark only, whatever crashed in between. May be called again with the same mark, previous mark and entries.
         """
 
     @abstractmethod

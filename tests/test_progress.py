@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.errors import ConfigError, FencedError, RetryableError
-from cdc_core.progress import DeadLetter, Progress, ProgressStore, store_url
+from cdc_core.progress import DeadLetter, Progress, ProgressStore, Waiting, store_url
 
 DEFINITION: dict[str, Any] = {
     "source": "postgresql://user:***@host:5432/shop",
@@ -347,8 +347,8 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore
     store.register("orders", DEFINITION)
     store.close()
     with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
-        connection.execute("ALTER TABLE cdc_changefeeds DROP COLUMN plan")
-        connection.execute("ALTER TABLE cdc_changefeeds DROP COLUMN paused")
+        for column in ("plan", "paused", "recorded", "unrecorded"):
+            connection.execute(f"ALTER TABLE cdc_changefeeds DROP COLUMN {column}")
         connection.execute("DROP TABLE cdc_delivered")
         connection.execute("DROP TABLE cdc_dead_letters")
         connection.execute("UPDATE cdc_store SET version = 1")
@@ -358,6 +358,8 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore
     store.pause("orders", epoch, "a row was refused")
     assert store.load_plan("orders") == {"step": 3}
     assert paused(store) == "a row was refused"
+    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(9))
+    assert waiting.previous is None  # what the older version delivered is in no record
 
 
 def test_a_paused_changefeed_goes_on_once(store: ProgressStore) -> None:
@@ -393,15 +395,44 @@ def test_a_changefeed_that_never_ran_is_not_found(store: ProgressStore) -> None:
 def test_what_was_delivered_keeps_its_first_mark_until_it_is_recorded(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     first, second = Timestamp(10), Timestamp(20)
+    a, b, c = ({"path": name} for name in "abc")
     epoch = store.begin_run("orders")
-    store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}, {"path": "b"}])
-    assert store.deliver_marks("orders", epoch, first) == [(first, [{"path": "a"}, {"path": "b"}])]
+    store.save("orders", epoch, Progress(token={}), delivered=[a, b])
+    one = Waiting(mark=first, previous=Timestamp(), delivered=(a, b))
+    assert store.deliver_marks("orders", epoch, first) == [one]
     epoch = store.begin_run("orders")  # the run before died here
-    store.save("orders", epoch, Progress(token={}), delivered=[{"path": "c"}])
-    waiting = [(first, [{"path": "a"}, {"path": "b"}]), (second, [{"path": "c"}])]
-    assert store.deliver_marks("orders", epoch, second) == waiting
-    store.recorded("orders", epoch, [first, second])
+    store.save("orders", epoch, Progress(token={}), delivered=[c])
+    two = Waiting(mark=second, previous=first, delivered=(c,))
+    assert store.deliver_marks("orders", epoch, second) == [one, two]
+    store.recorded("orders", epoch, second)
     assert store.deliver_marks("orders", epoch, second) == []
+
+
+def test_what_comes_after_a_mark_waits_for_a_later_one(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    assert store.deliver_marks("orders", epoch, Timestamp(10)) == [
+        Waiting(mark=Timestamp(10), previous=Timestamp(), delivered=())
+    ]
+    store.recorded("orders", epoch, Timestamp(10))
+    store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}])
+    assert store.deliver_marks("orders", epoch, Timestamp(10)) == []
+    assert store.deliver_marks("orders", epoch, Timestamp(20)) == [
+        Waiting(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "a"},))
+    ]
+
+
+def test_the_first_mark_after_something_went_unrecorded_says_so(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.recorded("orders", epoch, Timestamp(10))
+    store.save("orders", epoch, Progress(token={}), delivered=None)
+    store.save("orders", epoch, Progress(token={}), delivered=[{"path": "b"}])
+    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(20))
+    assert waiting == Waiting(mark=Timestamp(20), previous=None, delivered=({"path": "b"},))
+    store.recorded("orders", epoch, Timestamp(20))
+    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(30))
+    assert waiting.previous == Timestamp(20)
 
 
 def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> None:
@@ -429,4 +460,5 @@ def test_a_fenced_run_leaves_no_dead_letter_and_no_delivery(store: ProgressStore
     with pytest.raises(FencedError):
         store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}], dead_letters=[letter])
     assert store.dead_letters("orders") == []
-    assert store.deliver_marks("orders", newer, Timestamp(9)) == []
+    (waiting,) = store.deliver_marks("orders", newer, Timestamp(9))
+    assert waiting.delivered == ()

@@ -37,7 +37,10 @@ def read_slice(
     lower bound it could be older than what has been resolved. Likewise for a row above its table's marks.
     """
     owner = f"rangefeed {type(rangefeed).__name__}"
-    yield note(BEGIN, {"step": info.step, "index": info.index, "lower": str(info.lower)})
+    yield note(
+        BEGIN,
+        {"step": info.step, "index": info.index, "lower": str(info.lower), "planned_by": info.planned_by},
+    )
     marks: list[Mark] = []
     latest: dict[str, Timestamp] = {}
     for item in rangefeed.read(slice_):
@@ -78,7 +81,12 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], *, stages: Stages
             rows += len(value)
             sink.emit(value)
         elif kind == BEGIN:
-            info = SliceInfo(step=value["step"], index=value["index"], lower=Timestamp.parse(value["lower"]))
+            info = SliceInfo(
+                step=value["step"],
+                index=value["index"],
+                lower=Timestamp.parse(value["lower"]),
+                planned_by=value.get("planned_by"),
+            )
             sink.begin(info)
         elif kind == END:
             end = value

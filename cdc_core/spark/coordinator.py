@@ -65,12 +65,8 @@ class Coordinator:
         step = complete_step(reports)
         self._fold(step)
         delivered = [entry for report in step for entry in report.flushed.delivered]
-        self._store.save(
-            self._name,
-            self._epoch,
-            self._progress,
-            delivered=delivered if self._resolved_interval_s is not None else (),
-        )
+        unrecorded = delivered and self._resolved_interval_s is None
+        self._store.save(self._name, self._epoch, self._progress, delivered=None if unrecorded else delivered)
         with stage(SINK):
             self._emit_resolved()
         with stage(SOURCE):
@@ -127,7 +123,14 @@ class Coordinator:
             return
         if self._sink is None:
             self._sink = self._open_sink()
-        emit_mark(self._sink, self._store, name=self._name, epoch=self._epoch, mark=high_water)
+        emit_mark(
+            self._sink,
+            self._store,
+            name=self._name,
+            epoch=self._epoch,
+            mark=high_water,
+            latest=self._progress.latest,
+        )
         self._emitted = high_water
 
     def _release(self) -> None:

@@ -276,7 +276,14 @@ class _Run:
             return
         sink = config.job.open_sink()
         try:
-            emit_mark(sink, self._store, name=self._job.name, epoch=config.job.epoch, mark=progress.frontier.high_water)
+            emit_mark(
+                sink,
+                self._store,
+                name=self._job.name,
+                epoch=config.job.epoch,
+                mark=progress.frontier.high_water,
+                latest=progress.latest,
+            )
         finally:
             sink.close()
 
