@@ -12,16 +12,16 @@ import fastavro
 import polars as pl
 import pyarrow as pa
 import pytest
+from cdc_column_texts.errors import NoRepresentationError
+from cdc_column_texts.json_values import value_pieces as json_pieces
 from cdc_column_texts.pieces import joined as json_joined
 from cdc_encoder_avro.encoder import AvroEncoder
-from cdc_encoder_avro.errors import NoRepresentationError
 from cdc_encoder_avro.names import avro_name
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.pieces import joined
 from cdc_encoder_avro.schemas import envelope_schema, key_schema
 from cdc_encoder_avro.types import branches
 from cdc_encoder_avro.values import value_pieces
-from cdc_encoder_json.values import value_pieces as json_pieces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

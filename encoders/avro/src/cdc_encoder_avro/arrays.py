@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from cdc_column_texts.errors import NoRepresentationError
 from cdc_column_texts.items import JSON_KINDS, items_of
 from cdc_column_texts.values import valid_rows
 
 from cdc_core import ColumnType
 from cdc_core.encoder import joined_values
-from cdc_encoder_avro.errors import NoRepresentationError
 from cdc_encoder_avro.pieces import Piece, binary, joined, looked_up, offsets_of
 from cdc_encoder_avro.varints import longs
 

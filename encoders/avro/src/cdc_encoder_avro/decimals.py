@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from cdc_column_texts.errors import NoRepresentationError
 from cdc_column_texts.values import valid_rows
 
-from cdc_encoder_avro.errors import NoRepresentationError
 from cdc_encoder_avro.pieces import Piece, ragged
 from cdc_encoder_avro.strings import string_bytes
 from cdc_encoder_avro.varints import long_bytes

@@ -11,6 +11,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from cdc_column_texts.errors import NoRepresentationError
 from cdc_column_texts.values import Ints
 from cdc_schema_registry import Registry, frame_one
 from fastavro.schema import SchemaParseException
@@ -31,7 +32,6 @@ from cdc_core import (
     Timestamp,
 )
 from cdc_encoder_avro.container import AvroBody
-from cdc_encoder_avro.errors import NoRepresentationError
 from cdc_encoder_avro.metadata import mvcc_timestamps, timestamp_pieces
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.pieces import Piece, joined

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from cdc_column_texts.errors import NoRepresentationError
 from cdc_column_texts.values import Ints, integers, valid_rows
 
 from cdc_core import ColumnType, Kind
 from cdc_encoder_avro.arrays import array_pieces
 from cdc_encoder_avro.decimals import decimal_pieces
-from cdc_encoder_avro.errors import NoRepresentationError
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.pieces import Piece, binary, looked_up, ragged
 from cdc_encoder_avro.strings import string_bytes, string_pieces

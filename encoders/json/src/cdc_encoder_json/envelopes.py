@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from cdc_column_texts.escape import quoted
 from cdc_column_texts.moments import hlc_pieces
 from cdc_column_texts.pieces import NULL, Piece
 
 from cdc_core import ContractError, EnvelopeOptions, Op, OptionError, RowBatch, Timestamp
-from cdc_encoder_json.escape import quoted
 from cdc_encoder_json.objects import METADATA, RowTexts
 
 __all__ = ["ENVELOPES", "Envelope", "envelope_of"]

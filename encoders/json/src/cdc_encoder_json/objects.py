@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from cdc_column_texts.escape import quoted
+from cdc_column_texts.json_values import NotANumberError, value_pieces
 from cdc_column_texts.pieces import NULL, Piece, joined
 
 from cdc_core import Column, EncodeError, RowBatch, TableName, TableSchema
-from cdc_encoder_json.escape import quoted
-from cdc_encoder_json.values import NotANumberError, value_pieces
 
 __all__ = ["METADATA", "RowTexts"]
 

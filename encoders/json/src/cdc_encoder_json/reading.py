@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from cdc_column_texts.json_values import JSON_NULL_OBJECT
 from cdc_column_texts.pieces import NULL
 
 from cdc_core import ColumnType, Kind
 from cdc_core.decoder import plain_value
 from cdc_encoder_json.scanning import plain, string
-from cdc_encoder_json.values import JSON_NULL_OBJECT
 
 __all__ = ["read_value"]
 

@@ -17,19 +17,19 @@ from cdc_column_texts.pieces import Piece, or_null, series
 
 __all__ = ["float_pieces"]
 
-_SPECIAL = {"NaN": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+_SPECIAL = {"NaN": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _LEAST_PLAIN = 1e-4
 _MOST_PLAIN = 1e12
 """From the least to below the most, Polars writes values without an exponent, whatever their width."""
 
 
-def float_pieces(array: pa.Array) -> list[Piece]:
-    """Return the JSON texts of a float *array*; the values that are no numbers are strings."""
+def float_pieces(array: pa.Array, *, quote: str = '"') -> list[Piece]:
+    """Return the texts of a float *array*, `null` where it is null; values that are no numbers stand between quotes."""
     values = series(array)
     texts = values.cast(pl.String).str.strip_suffix(".0")
     finite = values.is_finite()
     if not finite.all():
-        texts = texts.replace(_SPECIAL)
+        texts = texts.replace({name: f"{quote}{text}{quote}" for name, text in _SPECIAL.items()})
     size = values.abs()
     odd = finite & ((size >= _MOST_PLAIN) | ((size < _LEAST_PLAIN) & (size > 0)))
     return [or_null(_rewritten(texts, values, odd) if odd.any() else texts)]

@@ -22,30 +22,34 @@ _Ints = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
 _DAY_US = 86_400_000_000
 _DAY_S = 86_400
-_SPECIALS = [NULL, '"infinity"', '"-infinity"']
+_QUOTE = '"'
 
 
-def date_pieces(array: pa.Array) -> list[Piece]:
-    """Return the JSON texts of a date32 *array*."""
+def date_pieces(array: pa.Array, *, quote: str = _QUOTE) -> list[Piece]:
+    """Return the texts of a date32 *array* between quotes, `null` where it is null."""
     days = _integers(array, pa.int32()).astype(np.int64)
     special = _special(array, days, np.iinfo(np.int32))
-    return [_days(days, special, close='"')]
+    return [_days(days, special, quote=quote, close=quote)]
 
 
-def time_pieces(array: pa.Array) -> list[Piece]:
-    """Return the JSON texts of a time64[us] *array*; a whole day is 24:00:00."""
+def time_pieces(array: pa.Array, *, quote: str = _QUOTE) -> list[Piece]:
+    """Return the texts of a time64[us] *array* between quotes, `null` where it is null; a whole day is 24:00:00."""
     us = _integers(array, pa.int64())
     us = np.where(_valid(array), us, 0) if array.null_count else us
-    pieces = ['"', *_time_of_day(us, None, start="", end='"')]
+    pieces = [quote, *_time_of_day(us, None, start="", end=quote)]
     return pieces if array.null_count == 0 else [_masked(pieces, array)]
 
 
-def timestamp_pieces(array: pa.Array, *, zone: str) -> list[Piece]:
-    """Return the JSON texts of a timestamp[us] *array*, each followed by *zone*."""
+def timestamp_pieces(array: pa.Array, *, zone: str, quote: str = _QUOTE, between: str = "T") -> list[Piece]:
+    """Return the texts of a timestamp[us] *array* between quotes, `null` where it is null.
+
+    *between* stands before the time, *zone* after it, except in infinities.
+    """
     us = _integers(array, pa.int64())
     special = _special(array, us, np.iinfo(np.int64))
     days = us // _DAY_US
-    return [_days(days, special, close=""), *_time_of_day(us - days * _DAY_US, special, start="T", end=f'{zone}"')]
+    time_of_day = _time_of_day(us - days * _DAY_US, special, start=between, end=f"{zone}{quote}")
+    return [_days(days, special, quote=quote, close=""), *time_of_day]
 
 
 def hlc_pieces(timestamps: pa.StructArray) -> list[Piece]:
@@ -87,21 +91,21 @@ def _special(array: pa.Array, values: _Ints, limits: np.iinfo) -> _Ints | None:
     return special if special.any() else None
 
 
-def _days(days: _Ints, special: _Ints | None, *, close: str) -> Piece:
-    """Return a quote, the date and *close*, or the whole text of special values."""
+def _days(days: _Ints, special: _Ints | None, *, quote: str, close: str) -> Piece:
+    """Return *quote*, the date and *close*, or the whole text of special values."""
     known = days if special is None else days[special == 0]
     if len(known) == 0:
         dates, rows = np.empty(0, np.int64), known
     else:
         first, last = int(known.min()), int(known.max())
         if first == last and special is None:
-            return _day_texts(known[:1], close)[0]
+            return _day_texts(known[:1], quote, close)[0]
         dates, rows = _distinct(known, first, last)
-    table = _day_texts(dates, close)
+    table = _day_texts(dates, quote, close)
     if special is not None:
         places = len(table) - 1 + special
         places[special == 0] = rows
-        table, rows = table + _SPECIALS, places
+        table, rows = [*table, NULL, f"{quote}infinity{quote}", f"{quote}-infinity{quote}"], places
     return _lookup(pl.Series(table, dtype=pl.String), rows)
 
 
@@ -114,9 +118,9 @@ def _distinct(days: _Ints, first: int, last: int) -> tuple[_Ints, _Ints]:
     return np.flatnonzero(seen) + first, (np.cumsum(seen) - 1)[days - first]
 
 
-def _day_texts(days: _Ints, close: str) -> list[str]:
+def _day_texts(days: _Ints, quote: str, close: str) -> list[str]:
     texts = np.datetime_as_string(days.astype("datetime64[D]")).tolist()
-    return [f'"{_long_year(text) if text[0] == "-" else text}{close}' for text in texts]
+    return [f"{quote}{_long_year(text) if text[0] == '-' else text}{close}" for text in texts]
 
 
 def _long_year(text: str) -> str:

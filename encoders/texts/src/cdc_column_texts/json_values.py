@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import polars as pl
 import pyarrow as pa
+
+from cdc_column_texts.escape import quoted_column, text_bytes
 from cdc_column_texts.floats import float_pieces
 from cdc_column_texts.moments import date_pieces, time_pieces, timestamp_pieces
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
-
 from cdc_core import ColumnType, Kind
-from cdc_encoder_json.escape import quoted_column, text_bytes
 
 __all__ = ["JSON_NULL_OBJECT", "NotANumberError", "value_pieces"]
 

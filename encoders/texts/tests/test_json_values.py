@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cdc_column_texts.json_values import NotANumberError, value_pieces
 from cdc_column_texts.pieces import joined
 from cdc_encoder_json.scanning import plain
-from cdc_encoder_json.values import NotANumberError, value_pieces
 
 from cdc_core import ColumnType, Kind
 

@@ -1,4 +1,4 @@
-"""How the encoder's parts say that a value cannot be written."""
+"""How an encoder's parts say that a value cannot be written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["NoRepresentationError"]
 
 
 class NoRepresentationError(ValueError):
-    """One value of a column has no Avro form. `row` says where; the message ends a sentence and names the remedy."""
+    """One value of a column has no form in the format. `row` says where; the message ends a sentence, with a remedy."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from cdc_column_texts.pieces import Piece, joined, or_null, series
 
 __all__ = ["quoted", "quoted_column", "text_bytes"]

@@ -1,0 +1,55 @@
+"""Columns as plain texts, and plain texts as columns: what stands in a CSV field, or in a text column of Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_column_texts.floats import float_pieces
+from cdc_column_texts.moments import date_pieces, hlc_pieces, time_pieces, timestamp_pieces
+from cdc_column_texts.pieces import Piece, joined, series
+from cdc_core import ColumnType, Kind
+
+__all__ = ["hlc_texts", "plain_texts", "text_column"]
+
+
+def plain_texts(array: pa.Array, type_: ColumnType) -> pa.Array:
+    """Return the texts of a column of a `RowBatch`, string, null where it is null.
+
+    Moments are as ISO 8601 has them, bytes hexadecimal after `\\\\x`, floats as JavaScript writes them or `NaN`,
+    `Infinity`, `-Infinity`. What is text already stays as it is.
+    """
+    write = _WRITERS.get(type_.kind)
+    if write is None:
+        return array
+    texts = text_column(write(array), len(array))
+    return texts if array.null_count == 0 else pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+def hlc_texts(timestamps: pa.StructArray) -> pa.Array:
+    """Return the texts of a column of framework timestamps, string: `<wall ns>.<logical, 10 digits>`."""
+    return text_column(hlc_pieces(timestamps), len(timestamps))
+
+
+def text_column(pieces: list[Piece], rows: int) -> pa.Array:
+    """Return what *pieces* are together as an Arrow column, string."""
+    return joined(pieces, rows).to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.string())
+
+
+def _bytes(array: pa.Array) -> list[Piece]:
+    return ["\\x", series(array).bin.encode("hex").fill_null("")]
+
+
+_WRITERS: dict[Kind, Callable[[pa.Array], list[Piece]]] = {
+    Kind.BOOL: lambda array: [series(array).cast(pl.String).fill_null("")],
+    Kind.INT: lambda array: [series(array).cast(pl.String).fill_null("")],
+    Kind.FLOAT: lambda array: float_pieces(array, quote=""),
+    Kind.BYTES: _bytes,
+    Kind.DATE: lambda array: date_pieces(array, quote=""),
+    Kind.TIME: lambda array: time_pieces(array, quote=""),
+    Kind.TIMESTAMP: lambda array: timestamp_pieces(array, quote="", zone=""),
+    Kind.TIMESTAMPTZ: lambda array: timestamp_pieces(array, quote="", zone="Z"),
+}
