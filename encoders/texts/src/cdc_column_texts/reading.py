@@ -53,6 +53,14 @@ def _dates(texts: pa.Array, type_: pa.DataType) -> pa.Array:
         return _moments(texts, type_, np.iinfo(np.int32), unit="D")
 
 
+def _timestamps(texts: pa.Array, type_: pa.TimestampType) -> pa.Array:
+    texts = pc.utf8_rtrim(texts, "Z")
+    try:
+        return texts.cast(pa.timestamp("us")).view(type_)
+    except pa.ArrowInvalid:
+        return _moments(texts, type_, np.iinfo(np.int64), unit="us")
+
+
 def _times(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     whole_day = pc.fill_null(pc.equal(texts, _TWENTY_FOUR), pa.scalar(value=False))
     times = pc.if_else(whole_day, pa.scalar("00:00:00", texts.type), texts)
