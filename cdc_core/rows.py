@@ -14,7 +14,7 @@ import pyarrow as pa
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["TIMESTAMP_TYPE", "Op", "RowBatch", "shown_key"]
+__all__ = ["TIMESTAMP_TYPE", "Op", "RowBatch", "shown_key", "shown_value"]
 
 TIMESTAMP_TYPE = pa.struct([pa.field("wall", pa.int64()), pa.field("logical", pa.int32())])
 """Arrow type of the columns `updated` and `mvcc`."""
@@ -156,7 +156,7 @@ def shown_key(key: pa.StructScalar) -> dict[str, Any]:
 
     `as_py` alone fails for infinite dates, the time 24:00:00, and years after 9999.
     """
-    return {name: _shown(key[name]) for name in key}
+    return {name: shown_value(key[name]) for name in key}
 
 
 _MOST_32, _MOST_64 = 2**31 - 1, 2**63 - 1
@@ -168,7 +168,8 @@ _TEXTS = {
 """Values that Python lacks, by the test of their Arrow type."""
 
 
-def _shown(value: pa.Scalar) -> Any:
+def shown_value(value: pa.Scalar) -> Any:
+    """Return one value for messages to people: as Python has it, or as text where Python has no such value."""
     for is_of, texts in _TEXTS.items():
         if is_of(value.type) and value.value in texts:
             return texts[value.value]

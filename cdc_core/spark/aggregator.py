@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from cdc_core.delivery import Delivery
 from cdc_core.errors import ContractError, RetryableError, to_wire
+from cdc_core.putting_aside import SliceBadRows, StopAtBadRow
 from cdc_core.rangefeed import Mark, Rangefeed, Slice, Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.spark.config import MaskedError
 from cdc_core.spark.packing import BEGIN, END, FAILED, IDLE, note, pack, unpack
 from cdc_core.spark.reports import SliceReport, mark_from_json, mark_to_json
-from cdc_core.stages import Stages, waited_for
+from cdc_core.stages import ENCODE, SINK, Stages, waited_for
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["ReaderDiedError", "read_slice", "write_slice"]
@@ -63,13 +65,23 @@ def read_slice(
     yield note(END, {"slices": slices, "end": end, "marks": [mark_to_json(mark) for mark in marks]})
 
 
-def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], *, stages: Stages | None = None) -> SliceReport | None:
+def write_slice(
+    sink: Sink,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    bad_rows: SliceBadRows | None = None,
+    stages: Stages | None = None,
+) -> SliceReport | None:
     """Emit a slice's rows, flush, and return the report; None where there was no slice. *stages* are the task's.
 
-    A reader that dies makes *batches* end as if all were well. Therefore nothing is flushed before the slice's `end`
-    row was seen; without it the slice is abandoned. Raises: ReaderDiedError then; MaskedError when the reader says that
-    it failed; whatever the sink raises.
+    A reader that dies makes *batches* end as if all were well. Therefore nothing counts before the slice's `end` row
+    was seen; without it the slice is abandoned. What *bad_rows* put aside is durable before the report, without it the
+    first bad row ends the slice. Raises: ReaderDiedError for such a slice; MaskedError when the reader says that it
+    failed; BadRowError; whatever the sink raises about anything but rows.
     """
+    if bad_rows is None:
+        bad_rows = StopAtBadRow({ENCODE: "the encoder", SINK: f"sink {type(sink).__name__}"})
+    delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK])
     started = time.monotonic()
     info: SliceInfo | None = None
     end: dict[str, object] | None = None
@@ -79,7 +91,7 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], *, stages: Stages
             if info is None or end is not None:
                 raise ContractError("engine: rows outside of a slice")
             rows += len(value)
-            sink.emit(value)
+            delivery.emit(value)
         elif kind == BEGIN:
             info = SliceInfo(
                 step=value["step"],
@@ -87,7 +99,8 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], *, stages: Stages
                 lower=Timestamp.parse(value["lower"]),
                 planned_by=value.get("planned_by"),
             )
-            sink.begin(info)
+            bad_rows.begin(info, value.get("blocked", ()))
+            delivery.begin(info)
         elif kind == END:
             end = value
         elif kind == IDLE:
@@ -96,6 +109,7 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], *, stages: Stages
             raise MaskedError(value["error"])
     if info is None or end is None:
         raise ReaderDiedError
+    flushed = delivery.flush()
     return SliceReport(
         step=info.step,
         index=info.index,
@@ -103,7 +117,8 @@ def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], *, stages: Stages
         end=end["end"],  # type: ignore[arg-type]
         marks=tuple(mark_from_json(mark) for mark in end["marks"]),  # type: ignore[attr-defined]
         rows=rows,
-        flushed=sink.flush(),
+        flushed=flushed,
+        dead_letters=bad_rows.flush(),
         seconds=time.monotonic() - started,
         stages={} if stages is None else stages.seconds,
     )

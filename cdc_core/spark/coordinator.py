@@ -1,16 +1,18 @@
 """The coordinator's turn after each step.
 
-The order is the at-least-once rule and never changes: every slice has flushed and reported, then progress is saved,
-then resolved is emitted, then the source may release history.
+The order is the at-least-once rule and never changes: every slice has flushed and reported, then progress is saved
+together with the index of the rows that were put aside, then resolved is emitted, then the source may release history.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from cdc_core.errors import ContractError, RetryableError
-from cdc_core.progress import Progress, ProgressStore
+from cdc_core.progress import DeadLetter, Progress, ProgressStore
+from cdc_core.putting_aside import too_many
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.sink import Sink
 from cdc_core.spark.marks import emit_mark
@@ -21,6 +23,10 @@ from cdc_core.timestamp import Timestamp
 __all__ = ["Coordinator"]
 
 log = logging.getLogger(__name__)
+
+_MOST_TOLD = 10
+"""Of the rows that one step put aside, this many are logged one by one."""
+_BUDGET_PERIOD = timedelta(hours=1)
 
 
 class Coordinator:
@@ -39,6 +45,7 @@ class Coordinator:
         open_sink: Callable[[], Sink],
         open_rangefeed: Callable[[], Rangefeed],
         resolved_interval_s: float | None,
+        dead_letter_max: int = 0,
     ) -> None:
         self._name = name
         self._epoch = epoch
@@ -46,6 +53,7 @@ class Coordinator:
         self._open_sink = open_sink
         self._open_rangefeed = open_rangefeed
         self._resolved_interval_s = resolved_interval_s
+        self._dead_letter_max = dead_letter_max
         self._sink: Sink | None = None
         self._rangefeed: Rangefeed | None = None
         self._emitted = Timestamp()
@@ -66,7 +74,17 @@ class Coordinator:
         self._fold(step)
         delivered = [entry for report in step for entry in report.flushed.delivered]
         unrecorded = delivered and self._resolved_interval_s is None
-        self._store.save(self._name, self._epoch, self._progress, delivered=None if unrecorded else delivered)
+        letters = [letter for report in step for letter in report.dead_letters]
+        self._store.save(
+            self._name,
+            self._epoch,
+            self._progress,
+            delivered=None if unrecorded else delivered,
+            dead_letters=letters,
+        )
+        if letters:
+            self._tell_of(letters)
+            self._keep_budget(letters[-1])
         with stage(SINK):
             self._emit_resolved()
         with stage(SOURCE):
@@ -100,6 +118,7 @@ class Coordinator:
             ("messages", sum(report.flushed.messages for report in step)),
             ("bytes", sum(report.flushed.bytes for report in step)),
             ("files", sum(report.flushed.files for report in step)),
+            ("dead_letters", sum(len(report.dead_letters) for report in step)),
         ):
             counters[name] = counters.get(name, 0) + amount
         for report in step:
@@ -114,6 +133,31 @@ class Coordinator:
         """Let the next step that is saved count *seconds* by stage: its own, and those of the turn before it."""
         for name in self._seconds:
             self._seconds[name] += seconds.get(name, 0.0)
+
+    def _tell_of(self, letters: Sequence[DeadLetter]) -> None:
+        for letter in letters[:_MOST_TOLD]:
+            log.warning(
+                "changefeed '%s': row of table %s with key %s, updated %s, was put aside (stage %s): %s",
+                self._name,
+                letter.table,
+                letter.key,
+                letter.updated,
+                letter.stage,
+                letter.error,
+            )
+        if len(letters) > _MOST_TOLD:
+            more = len(letters) - _MOST_TOLD
+            log.warning("changefeed '%s': %d more rows of the same step were put aside", self._name, more)
+
+    def _keep_budget(self, last: DeadLetter) -> None:
+        """Raises: TerminalError when more rows than dead_letter_max were put aside within the last hour.
+
+        They are durable and their step is saved: a run after this one goes on behind them, until the next bad row.
+        """
+        count = self._store.count_dead_letters(self._name, since=datetime.now(UTC) - _BUDGET_PERIOD)
+        if count > self._dead_letter_max:
+            what = f"{count} rows were put aside within an hour, dead_letter_max is {self._dead_letter_max}"
+            raise too_many(self._name, what, last)
 
     def _emit_resolved(self) -> None:
         high_water = self._progress.frontier.high_water

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdc_core.errors import ContractError, RetryableError, from_wire
+from cdc_core.progress import DeadLetter
 from cdc_core.rangefeed import Mark, Token
 from cdc_core.sink import Flushed
 from cdc_core.span import Span
@@ -25,6 +26,8 @@ class SliceReport:
     marks: tuple[Mark, ...]
     rows: int
     flushed: Flushed
+    dead_letters: tuple[DeadLetter, ...] = ()
+    """Rows that were put aside, durable as well. They count among `rows`."""
     seconds: float
     """Time that the slice took, reading included."""
     stages: Mapping[str, float] = field(default_factory=dict)

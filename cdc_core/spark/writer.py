@@ -7,12 +7,14 @@ with a new writer each time. So both keep what stays open at module level.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from cdc_core.putting_aside import bad_rows_of
 from cdc_core.sink import Sink
 from cdc_core.spark.activity import COORDINATOR, SLICE, at_stages
 from cdc_core.spark.aggregator import ReaderDiedError, write_slice
@@ -25,6 +27,7 @@ from cdc_core.stages import SINK, STORE
 __all__ = ["ChangefeedSink"]
 
 _sinks: Kept[Sink] = Kept()
+_dead_letter_sinks: Kept[Sink] = Kept()
 _coordinators: Kept[Coordinator] = Kept(size=1)
 
 
@@ -72,8 +75,10 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 config.at_work(),
                 at_stages(SLICE, run_dir=config.run_dir, first=SINK) as stages,
                 _sinks.use(config.key, config.job.open_sink) as sink,
+                ExitStack() as opened,
             ):
-                report = write_slice(sink, iterator, stages=stages)
+                bad_rows = bad_rows_of(config.job, open_sink=lambda: opened.enter_context(self._dead_letter_sink()))
+                report = write_slice(sink, iterator, bad_rows=bad_rows, stages=stages)
                 return ReportMessage(report=report, idle=report is None)
         except ReaderDiedError:
             raise
@@ -100,6 +105,11 @@ class SinkWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Undo nothing: siblings may still write, and what was flushed is allowed to be there twice."""
 
+    def _dead_letter_sink(self) -> AbstractContextManager[Sink]:
+        job = self._config.job.dead_letter
+        assert job is not None
+        return _dead_letter_sinks.use(self._config.key, job.open_sink)
+
     def _open_coordinator(self) -> Coordinator:
         job = self._config.job
         return Coordinator(
@@ -109,4 +119,5 @@ class SinkWriter(DataSourceStreamArrowWriter):
             open_sink=job.open_sink,
             open_rangefeed=lambda: job.open_rangefeed(parallelism=self._config.parallelism),
             resolved_interval_s=job.options.resolved,
+            dead_letter_max=job.options.dead_letter_max,
         )
