@@ -109,9 +109,9 @@ class _Reading:
 
 
 def _report_before_flush(patch: Patch) -> None:
-    def write_slice(sink: Any, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
+    def write_slice(sink: Any, batches: Iterable[pa.RecordBatch], **engine: Any) -> SliceReport | None:
         late: Any = _LateFlush(sink)
-        return honest_write(late, batches)
+        return honest_write(late, batches, **engine)
 
     patch(writer, "write_slice", write_slice)
 
@@ -205,9 +205,9 @@ def _saved_without_all_slices(patch: Patch) -> None:
 
 
 def _unread_slice_counts(patch: Patch) -> None:
-    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
+    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], **engine: Any) -> SliceReport | None:
         try:
-            return honest_write(sink, batches)
+            return honest_write(sink, batches, **engine)
         except MaskedError:
             return None
 
@@ -215,7 +215,7 @@ def _unread_slice_counts(patch: Patch) -> None:
 
 
 def _resolved_before_flush(patch: Patch) -> None:
-    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch]) -> SliceReport | None:
+    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], **engine: Any) -> SliceReport | None:
         def told() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 kind, value = _note(batch)
@@ -225,7 +225,7 @@ def _resolved_before_flush(patch: Patch) -> None:
                         sink.emit_resolved(min(mark.timestamp for mark in marks))
                 yield batch
 
-        return honest_write(sink, told())
+        return honest_write(sink, told(), **engine)
 
     patch(writer, "write_slice", write_slice)
 
