@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 collect_ignore_glob = ["plugins/template*"]  # tested where they are installed, outside of the tree
-pytest_plugins = ["cdc_testing.fixtures", "cdc_testing.kafka_fixtures", "cdc_testing.counts", "cdc_testing.table_rows"]
+pytest_plugins = [
+    "cdc_testing.fixtures",
+    "cdc_testing.kafka_fixtures",
+    "cdc_testing.counts",
+    "cdc_testing.table_rows",
+    "cdc_testing.webhook_server",
+]
 
 
 @pytest.fixture(autouse=True)

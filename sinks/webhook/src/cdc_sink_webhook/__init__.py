@@ -1,0 +1,1 @@
+"""Webhooks for cdc-core changefeeds."""

@@ -1,0 +1,95 @@
+"""What the body of a request looks like."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import zstandard
+
+from cdc_core.encoder import joined_values
+from cdc_core.errors import ContractError
+
+__all__ = ["CSV", "JSON", "Format", "Values", "compressed", "decompressed"]
+
+_GZIP_LEVEL = 4
+_GZIP_FORMAT = 31  # the largest window, with gzip's header, which zlib leaves without name and time
+_ZSTD_LEVEL = 3
+_EMPTY = pa.scalar(b"", pa.large_binary())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """How messages become one body. `separator` is a byte that follows each message, the last one only if `closed`."""
+
+    content_type: str
+    head: bytes = b""
+    separator: bytes
+    closed: bool = False
+
+    def body(self, data: bytes, count: int) -> bytes:
+        """Return the body of *count* messages; *data* is all of them, each followed by the separator."""
+        if self.closed:
+            return data
+        end = b'],"length":%d}' % count
+        return b"".join((self.head, memoryview(data)[:-1], end))
+
+    def data(self, body: bytes, nbytes: int) -> bytes:
+        """Return the *nbytes* bytes that `body` was given."""
+        if self.closed:
+            return body
+        return body[len(self.head) : len(self.head) + nbytes - 1] + self.separator
+
+
+JSON = Format(content_type="application/json", head=b'{"payload":[', separator=b",")
+CSV = Format(content_type="text/csv", separator=b"\n", closed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Messages in one buffer, each followed by a separator; `ends` is where each of them ends, that byte included."""
+
+    data: memoryview
+    ends: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: pa.Array, separator: bytes) -> Values:
+        """Return *values* joined. Raises: ContractError for a null, which has no place in a body."""
+        if values.null_count:
+            raise ContractError(
+                "the encoder gave a tombstone (a null value); the body of a webhook has no place for it"
+            )
+        if values.type != pa.large_binary():
+            values = values.cast(pa.large_binary())
+        joined = pc.binary_join_element_wise(values, _EMPTY, pa.scalar(separator, pa.large_binary()))
+        lengths = pc.binary_length(joined).to_numpy(zero_copy_only=False)
+        return cls(memoryview(joined_values(joined)), np.cumsum(lengths, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def start(self, place: int) -> int:
+        """Return where the message at *place* begins."""
+        return 0 if place == 0 else int(self.ends[place - 1])
+
+
+def compressed(body: bytes, compression: str) -> bytes:
+    """Return *body* as it is sent. The same body always gives the same bytes."""
+    if compression == "gzip":
+        return zlib.compress(body, _GZIP_LEVEL, _GZIP_FORMAT)
+    if compression == "zstd":
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).compress(body)
+    return body
+
+
+def decompressed(body: bytes, compression: str) -> bytes:
+    """Return what `compressed` was given."""
+    if compression == "gzip":
+        return zlib.decompress(body, _GZIP_FORMAT)
+    if compression == "zstd":
+        return zstandard.ZstdDecompressor().decompress(body)
+    return body

@@ -1,0 +1,128 @@
+"""The HTTP client: connections, headers, and one attempt at a request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import ssl
+import time
+from collections.abc import Callable
+
+import httpx2
+
+from cdc_core.options import format_duration
+from cdc_sink_webhook.answers import Answer, retry_after_s
+from cdc_sink_webhook.bodies import Format
+from cdc_sink_webhook.endpoint import Endpoint
+from cdc_sink_webhook.options import WebhookOptions
+from cdc_sink_webhook.request import Request
+from cdc_sink_webhook.signature import Signer
+
+__all__ = ["Client", "UnansweredError"]
+
+# hpack tells of every header that it packs, at DEBUG: secrets would show in the log of whoever turns that on
+logging.getLogger("hpack").setLevel(logging.INFO)
+
+_IDLE_S = 60.0
+_MOST_READ = 64 * 1024
+_MOST_SHOWN = 200
+
+
+class UnansweredError(Exception):
+    """No answer came, so that nobody knows whether the request arrived. `dropped`: its connection broke."""
+
+    def __init__(self, reason: str, *, dropped: bool = False) -> None:
+        super().__init__(reason)
+        self.dropped = dropped
+
+
+class Client:
+    """Sends requests over connections that stay open, by HTTP/2 where the endpoint speaks it.
+
+    Lives in one event loop. It follows no redirect, keeps no cookie and asks no proxy of the environment.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        options: WebhookOptions,
+        *,
+        context: ssl.SSLContext | None,
+        format: Format,  # noqa: A002
+        mask: Callable[[str], str],
+    ) -> None:
+        limits = httpx2.Limits(
+            max_connections=options.parallel_requests,
+            max_keepalive_connections=options.parallel_requests,
+            keepalive_expiry=_IDLE_S,
+        )
+        self._transport = httpx2.AsyncHTTPTransport(
+            verify=context if context is not None else False, http2=context is not None, limits=limits, trust_env=False
+        )
+        self._url = httpx2.URL(endpoint.url)
+        self._timeout_s = float(options.webhook_client_timeout)
+        self._signer = Signer(options.webhook_signing_secret) if options.webhook_signing_secret is not None else None
+        self._mask = mask
+        self._headers = {
+            "host": self._url.netloc.decode("ascii"),
+            "user-agent": "cdc-sink-webhook",
+            "accept": "*/*",
+            "accept-encoding": "identity",
+            "content-type": format.content_type,
+        }
+        if options.compression != "none":
+            self._headers["content-encoding"] = options.compression
+        if endpoint.authorization is not None:
+            self._headers["authorization"] = endpoint.authorization
+        extra = {name.lower(): value for name, value in (options.extra_headers or {}).items()}
+        self._headers |= extra
+
+    async def post(self, request: Request) -> Answer:
+        """Return the endpoint's answer to one attempt at *request*. Raises: UnansweredError."""
+        headers = {**self._headers, "content-length": str(len(request.body)), "idempotency-key": f'"{request.id}"'}
+        if self._signer is not None:
+            headers |= self._signer.headers(request.id, request.body, now=time.time())
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._exchange(
+                    httpx2.Request("POST", self._url, headers=headers, content=request.body, extensions=_NO_TIMEOUT)
+                )
+        except TimeoutError:
+            waited = format_duration(self._timeout_s)
+            raise UnansweredError(f"no answer came within webhook_client_timeout = {waited}") from None
+        except httpx2.ConnectError as error:
+            raise UnansweredError(f"no connection was made ({self._shown(str(error))})") from error
+        except httpx2.TransportError as error:
+            what = self._shown(str(error)) or type(error).__name__
+            raise UnansweredError(f"the connection broke before the answer was there ({what})", dropped=True) from error
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    async def _exchange(self, request: httpx2.Request) -> Answer:
+        response = await self._transport.handle_async_request(request)
+        begun = bytearray()
+        try:
+            async for part in response.aiter_raw():
+                begun += part
+                if len(begun) > _MOST_READ:  # an answer that has no end, or is none of ours to read
+                    break
+        finally:
+            await response.aclose()
+        if response.status_code < 300:
+            return Answer(status=response.status_code)
+        return Answer(
+            status=response.status_code,
+            text=self._shown(begun.decode("utf-8", "replace")),
+            retry_after_s=retry_after_s(response.headers.get("retry-after"), response.headers.get("date")),
+        )
+
+    def _shown(self, text: str) -> str:
+        """Return the beginning of *text* in one line, without secrets."""
+        line = re.sub(r"[\s\x00-\x1f\x7f]+", " ", self._mask(text)).strip()
+        return line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "…"
+
+
+_NO_TIMEOUT: dict[str, object] = {"timeout": {}}

@@ -1,0 +1,173 @@
+"""Requests on their way: a thread that sends them, and a border that takes no more than it may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from cdc_core.errors import CdcError, TerminalSinkError
+from cdc_sink_webhook.delivery import Delivered, Delivery
+from cdc_sink_webhook.key_order import KeyOrder, Turn
+from cdc_sink_webhook.request import Request
+
+__all__ = ["Outbox"]
+
+logger = logging.getLogger(__name__)
+
+_GROUP = 64
+_CLOSE_LIMIT_S = 2.0
+
+
+class Outbox:
+    """Sends requests in parallel, in order where they share a key. Its thread begins with it.
+
+    Success is silent. After a request that came to nothing none is sent any more: every call raises what became of it.
+    """
+
+    def __init__(self, connect: Callable[[], Delivery], *, parallel: int, most_bytes: int) -> None:
+        """Take what makes the delivery, in the thread that sends; it holds at most *most_bytes* of requests."""
+        self._connect = connect
+        self._parallel = parallel
+        self._most_bytes = most_bytes
+        self._changed = threading.Condition()
+        self._held = 0
+        self._waiting = 0
+        self._error: BaseException | None = None
+        self._delivered = Delivered()
+        self._order = KeyOrder()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cdc-webhook", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def send(self, requests: Iterable[Request]) -> None:
+        """Return when all of *requests* are queued. Waits while the border is reached. Raises: what failed earlier."""
+        group: list[Request] = []
+        for request in requests:
+            if not self._take(request, wait=not group):
+                self._post(group)
+                group = []
+                self._take(request, wait=True)
+            group.append(request)
+            if len(group) == _GROUP:
+                self._post(group)
+                group = []
+        self._post(group)
+
+    def flush(self) -> Delivered:
+        """Return what became of all that was sent since the last flush, as soon as that is known. Raises: as `send`."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting or self._error is not None)
+            self._raise_error()
+            delivered, self._delivered = self._delivered, Delivered()
+        return delivered
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Call *action* in the outbox's thread after so many seconds, unless it is closed by then. It must not wait."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, action)
+
+    def close(self) -> None:
+        """Give up what is under way and close connections, in a moment or later."""
+        with self._changed:
+            self._error = self._error or TerminalSinkError("the webhook sink is closed; open another")
+            loop, self._loop = self._loop, None
+            self._changed.notify_all()
+        if loop is not None:
+            loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_CLOSE_LIMIT_S)
+
+    def _take(self, request: Request, *, wait: bool) -> bool:
+        """Return whether there was room for *request*, which is reserved then."""
+        with self._changed:
+            if wait:
+                self._changed.wait_for(lambda: self._has_room(request) or self._error is not None)
+            self._raise_error()
+            if not self._has_room(request):
+                return False
+            self._held += request.cost
+            self._waiting += 1
+        return True
+
+    def _has_room(self, request: Request) -> bool:
+        return not self._held or self._held + request.cost <= self._most_bytes
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _post(self, group: list[Request]) -> None:
+        if group and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._queue, group)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # told to whoever calls next
+            self._fail(error)
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        delivery = self._connect()
+        self._loop = asyncio.get_running_loop()
+        self._delivery = delivery
+        self._ready.set()
+        await self._stop.wait()
+        self._cancel()
+        async with asyncio.timeout(_CLOSE_LIMIT_S):
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await delivery.aclose()
+
+    def _queue(self, group: list[Request]) -> None:
+        for request in group:
+            self._order.add(request)
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._running < self._parallel and self._error is None:
+            turn = self._order.begin()
+            if turn is None:
+                return
+            self._running += 1
+            task = asyncio.create_task(self._deliver(turn))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, turn: Turn) -> None:
+        try:
+            delivered = await self._delivery.deliver(turn.request)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._fail(error)
+            self._cancel()
+            return
+        self._order.done(turn)
+        with self._changed:
+            self._delivered.add(delivered)
+            self._held -= turn.request.cost
+            self._waiting -= 1
+            self._changed.notify_all()
+        self._running -= 1
+        self._begin()
+
+    def _cancel(self) -> None:
+        self._order.clear()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            if self._error is None:
+                self._error = error
+            self._changed.notify_all()
+        if not isinstance(error, CdcError):
+            logger.debug("a request failed unexpectedly", exc_info=error)

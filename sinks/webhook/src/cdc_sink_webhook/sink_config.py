@@ -1,0 +1,99 @@
+"""The option `webhook_sink_config`: CockroachDB's words for batches and retries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_core.options import Duration, option, parse_options
+
+__all__ = ["FlushConfig", "RetryConfig", "SinkConfig"]
+
+_OWNER = "option 'webhook_sink_config'"
+_TABLES = ("Flush", "Retry")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushConfig:
+    """The entries of `Flush`. All 0: one message in a request. 0 beside one that is not: no limit."""
+
+    Messages: int = option(0, doc="A batch is sent as soon as it has so many messages.")
+    Bytes: int = option(0, doc="A batch is sent as soon as its messages have so many bytes.")
+    Frequency: Duration = option(
+        Duration(0.0), doc="A batch is sent so long after its first message came, full or not."
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("Messages", "Bytes", "Frequency"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"'Flush.{name}' must not be negative")
+        if (self.Messages or self.Bytes) and not self.Frequency:
+            raise ValueError("'Flush.Frequency' is not set, messages may never be sent: set it, to '1s' for example")
+
+    @property
+    def single(self) -> bool:
+        """Whether every message has a request of its own."""
+        return not (self.Messages or self.Bytes or self.Frequency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryConfig:
+    """The entries of `Retry`."""
+
+    Max: str = option("3", doc="How often a request is repeated before the step fails: a number, or `inf`.")
+    Backoff: Duration = option(
+        Duration(0.5), doc="Wait before the first repeat; each further one waits twice as long, 30 s at most."
+    )
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit <= 0:
+            raise ValueError(f"'Retry.Max' is {self.limit}, must be a whole number of at least 1, or 'inf'")
+        if self.Backoff < 0:
+            raise ValueError("'Retry.Backoff' must not be negative")
+
+    @property
+    def limit(self) -> int | None:
+        """How often a request is repeated at most; None for no limit. Raises: ValueError."""
+        if self.Max.lower() == "inf":
+            return None
+        try:
+            return int(self.Max)
+        except ValueError:
+            raise ValueError(f"'Retry.Max' is '{self.Max}', must be a whole number of at least 1, or 'inf'") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig:
+    """The entries of `webhook_sink_config`."""
+
+    Flush: dict[str, Any] = option(None, doc="When a batch is sent, see below.")
+    Retry: dict[str, Any] = option(None, doc="How a failed request is repeated, see below.")
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any] | None) -> SinkConfig:
+        """Return the config that the option's *value* stands for. Raises: OptionError."""
+        values: dict[str, Any] = {}
+        for name, entry in (value or {}).items():
+            table, dot, rest = name.partition(".")
+            if dot and table in _TABLES:
+                values.setdefault(table, {})[rest] = entry
+            elif name in _TABLES and isinstance(entry, Mapping):
+                values.setdefault(name, {}).update(entry)
+            else:
+                values[name] = entry
+        config = parse_options(cls, values, owner=_OWNER)
+        config.flush()
+        config.retry()
+        return config
+
+    def flush(self) -> FlushConfig:
+        """Return the entries of `Flush`. Raises: OptionError."""
+        return parse_options(FlushConfig, self.Flush or {}, owner=_OWNER)
+
+    def retry(self) -> RetryConfig:
+        """Return the entries of `Retry`. Raises: OptionError."""
+        entries = dict(self.Retry or {})
+        if isinstance(entries.get("Max"), int) and not isinstance(entries["Max"], bool):
+            entries["Max"] = str(entries["Max"])
+        return parse_options(RetryConfig, entries, owner=_OWNER)

@@ -1,0 +1,174 @@
+"""A webhook's endpoint for tests: `python -m cdc_testing.webhook_app DIRECTORY PORT`.
+
+Speaks HTTP/2 and HTTP/1.1 over TLS. It writes what it takes to `journal` in the directory before it says so, so that a
+kill loses nothing that was acknowledged, and does what `faults.json` there says; see `WebhookServer.faults`. Requests
+are events in `requests`, with what it saw under way at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import zstandard
+from cdc_testing.webhook_bodies import messages_of
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class ResetError(Exception):
+    """Leaves the answer unfinished: the server then breaks the stream off."""
+
+
+class Faults:
+    """What `faults.json` says, read again whenever it changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[int, int] | None = None
+        self._script: list[dict[str, Any]] = []
+        self._random = random.Random()
+        self.rules: dict[str, Any] = {}
+
+    def next(self) -> dict[str, Any]:
+        """Return what befalls the next request, empty for nothing."""
+        state = self._path.stat()
+        if (state.st_mtime_ns, state.st_ino) != self._read:
+            self._read = (state.st_mtime_ns, state.st_ino)
+            self.rules = json.loads(self._path.read_text())
+            self._script = list(self.rules.get("script", ()))
+            self._random = random.Random(f"{self.rules.get('seed')} {os.getpid()}")
+        if self._script:
+            return self._script.pop(0)
+        dice = self._random.random()
+        for fault in self.rules.get("random", ()):
+            dice -= fault["share"]
+            if dice < 0:
+                return dict(fault)
+        return {}
+
+
+class Endpoint:
+    """The ASGI application."""
+
+    def __init__(self, directory: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._journal = os.open(directory / "journal", flags)
+        self._requests = os.open(directory / "requests", flags)
+        self._faults = Faults(directory / "faults.json")
+        self._under_way: dict[tuple[str, str], str] = {}
+        self._count = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        body = b""
+        while True:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                return
+            body += event.get("body", b"")
+            if not event.get("more_body"):
+                break
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        plain = _decoded(body, headers.get("content-encoding"))
+        fault = self._faults.next()
+        keys = {(scope["path"], key) for _, key, _ in messages_of(plain) if key is not None}
+        shared = sorted(key for _, key in keys & self._under_way.keys())
+        identity = headers.get("idempotency-key", "")
+        held = not fault.get("hang")  # what hangs is never looked at again: to the sender it is over
+        if held:
+            self._under_way.update(dict.fromkeys(keys, identity))
+            self._count += 1
+        event = {
+            "at": time.time(),
+            "path": scope["path"],
+            "query": scope["query_string"].decode(),
+            "method": scope["method"],
+            "http": scope["http_version"],
+            "headers": headers,
+            "body": base64.b64encode(body).decode(),
+            "under_way": self._count,
+            "shared": shared,
+            "fault": fault,
+        }
+        os.write(self._requests, json.dumps(event).encode() + b"\n")
+        try:
+            await self._answer(scope, receive, send, plain, fault)
+        finally:
+            if held:
+                self._count -= 1
+                for key in keys:
+                    self._under_way.pop(key, None)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, plain: bytes, fault: dict[str, Any]) -> None:
+        if fault.get("hang"):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        await asyncio.sleep(fault.get("slow_s", self._faults.rules.get("slow_s", 0.0)))
+        if fault.get("reset") == "before":
+            raise ResetError
+        status, text = fault.get("status", 200), fault.get("text", "")
+        refused = self._faults.rules.get("refused_keys", {})
+        if status == 200:
+            for _, key, _ in messages_of(plain):
+                if key in refused:
+                    status, text = refused[key], f"the key {key} is refused"
+        limit = self._faults.rules.get("most_bytes")
+        if status == 200 and limit is not None and len(plain) > limit:
+            status, text = 413, f"at most {limit} bytes"
+        if 200 <= status < 300:
+            taken = {"path": scope["path"], "body": base64.b64encode(plain).decode()}
+            os.write(self._journal, json.dumps(taken).encode() + b"\n")
+        answer = text.encode()
+        headers = [(name.encode(), value.encode()) for name, value in fault.get("headers", {}).items()]
+        if fault.get("reset") == "after":
+            await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"100")]})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+            raise ResetError
+        headers.append((b"content-length", str(len(answer)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+
+def _decoded(body: bytes, encoding: str | None) -> bytes:
+    if encoding == "gzip":
+        return gzip.decompress(body)
+    if encoding == "zstd":
+        return zstandard.ZstdDecompressor().decompress(body)
+    return body
+
+
+def main() -> None:
+    directory, port = Path(sys.argv[1]), int(sys.argv[2])
+    settings = json.loads((directory / "server.json").read_text())
+    config = Config()
+    config.bind = [f"127.0.0.1:{port}"]
+    config.accesslog = config.errorlog = None
+    config.keep_alive_max_requests = settings.get("most_requests", 1_000_000)
+    config.alpn_protocols = settings["protocols"]
+    if settings.get("certificate"):
+        config.certfile, config.keyfile = settings["certificate"], settings["key"]
+    if settings.get("client_authority"):
+        import ssl
+
+        config.ca_certs, config.verify_mode = settings["client_authority"], ssl.CERT_REQUIRED
+    asyncio.run(serve(Endpoint(directory), config))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""A real HTTPS endpoint in a process of its own, and a reader of what it acknowledged."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from cdc_sink_kafka.demo.servers import Certificates, make_certificates
+from cdc_testing.webhook_bodies import messages_of
+
+from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage
+
+__all__ = ["WebhookReader", "WebhookServer"]
+
+_LIMIT_S = 30.0
+_POLL_S = 0.01
+
+
+class WebhookServer:
+    """Keeps its files in *directory*. After `kill` it can be started again, at the same port, with all it took.
+
+    Everything below every path is taken; `new_path` gives one that no other test has. With *demand_client* a client
+    needs a certificate of our authority; with *tls* False it speaks plain HTTP.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        tls: bool = True,
+        protocols: Sequence[str] = ("h2", "http/1.1"),
+        demand_client: bool = False,
+        most_requests: int = 1_000_000,
+    ) -> None:
+        self.directory = directory
+        self.certificates: Certificates = make_certificates(directory / "certificates")
+        self.tls = tls
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        settings: dict[str, Any] = {"protocols": list(protocols), "most_requests": most_requests}
+        if tls:
+            settings |= {
+                "certificate": str(self.certificates.server_cert),
+                "key": str(self.certificates.server_key),
+                "client_authority": str(self.certificates.ca) if demand_client else None,
+            }
+        (directory / "server.json").write_text(json.dumps(settings))
+        for name in ("journal", "requests"):
+            (directory / name).touch()
+        self.faults()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def uri(self, path: str = "") -> str:
+        """Return the sink's URI of a path, without parameters."""
+        return f"webhook-{'https' if self.tls else 'http'}://localhost:{self.port}{path}"
+
+    @staticmethod
+    def new_path() -> str:
+        """Return a path that nobody else sends to."""
+        return f"/hooks/{secrets.token_hex(6)}"
+
+    @property
+    def trust(self) -> dict[str, str]:
+        """The options by which a sink trusts this server."""
+        return {"ca_cert": base64.b64encode(self.certificates.ca.read_bytes()).decode()} if self.tls else {}
+
+    def start(self) -> None:
+        """Return when it answers."""
+        command = [sys.executable, "-m", "cdc_testing.webhook_app", str(self.directory), str(self.port)]
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path}, start_new_session=True
+            )
+        deadline = time.monotonic() + _LIMIT_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    text = (self.directory / "log").read_text(errors="replace")
+                    raise RuntimeError(f"the webhook server does not start: {text[-2000:]}") from None
+                time.sleep(_POLL_S)
+
+    def kill(self) -> None:
+        """End it at once, without a last word."""
+        if self._process is not None:
+            self.resume()
+            self._process.kill()
+            self._process.wait(_LIMIT_S)
+            self._process = None
+
+    def pause(self) -> None:
+        """Keep connections and answer nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        process = psutil.Process(self.pid)
+        while process.status() != psutil.STATUS_STOPPED:
+            time.sleep(_POLL_S)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def faults(
+        self,
+        script: Sequence[Mapping[str, Any]] = (),
+        *,
+        random: Sequence[Mapping[str, Any]] = (),
+        seed: int = 0,
+        refused_keys: Mapping[str, int] | None = None,
+        most_bytes: int | None = None,
+        slow_s: float = 0.0,
+    ) -> None:
+        """Say what befalls requests from now on; nothing, without arguments.
+
+        *script* befalls the next requests, one entry each; *random* entries befall a `share` of them. An entry may have
+        `status` with `text` and `headers`; `hang`; `slow_s`; `reset`, "before" anything is answered or "after" the rows
+        are taken. Requests with a key of *refused_keys*, JSON text, get its status; those larger than *most_bytes* 413.
+        """
+        rules = {
+            "script": list(script),
+            "random": list(random),
+            "seed": seed,
+            "refused_keys": refused_keys or {},
+            "most_bytes": most_bytes,
+            "slow_s": slow_s,
+        }
+        new = self.directory / "faults.new"
+        new.write_text(json.dumps(rules))
+        new.replace(self.directory / "faults.json")
+
+    @contextmanager
+    def failing(self, *script: Mapping[str, Any], **rules: Any) -> Iterator[None]:
+        """Have faults in the block, none afterwards."""
+        self.faults(script, **rules)
+        try:
+            yield
+        finally:
+            self.faults()
+
+    def bodies(self, path: str) -> list[bytes]:
+        """Return the bodies that were acknowledged at *path*, decompressed, in order."""
+        return [base64.b64decode(taken["body"]) for taken in self._lines("journal") if taken["path"] == path]
+
+    def requests(self, path: str) -> list[dict[str, Any]]:
+        """Return every request to *path* in the order in which they came: headers, body, `under_way`, `shared`, …"""
+        return [request for request in self._lines("requests") if request["path"] == path]
+
+    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
+        for line in (self.directory / name).read_bytes().split(b"\n"):
+            if line.endswith(b"}"):
+                yield json.loads(line)
+
+
+class WebhookReader(SinkReader):
+    """Reads what *server* acknowledged at the path of the sink's URI: one order, with one mark for all topics."""
+
+    def __init__(self, context: SinkContext, server: WebhookServer) -> None:
+        super().__init__(context)
+        self._server = server
+
+    def read(self) -> Iterator[StoredMessage]:
+        for body in self._server.bodies(urlsplit(self.context.uri).path):
+            for topic, _, value in messages_of(body):
+                yield StoredMessage(topic=topic, value=value)
+
+    def endpoints(self) -> Collection[Endpoint]:
+        return [(None, None)]
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+@pytest.fixture(scope="session")
+def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
+    """An endpoint for the whole session. Tests take a `new_path`; those that harm it start their own."""
+    with WebhookServer(tmp_path_factory.mktemp("webhook")) as server:
+        yield server
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
