@@ -191,8 +191,7 @@ class ProgressStore:
         if delivered is None:
             values["unrecorded"] = str(progress.latest)
         with self._fenced(name, epoch, **values) as connection:
-            if delivered:
-                connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": _dump(entry)} for entry in delivered])
+            _insert_delivered(connection, name, delivered or ())
             if dead_letters:
                 connection.execute(
                     sa.insert(DEAD_LETTERS), [_dead_letter_values(name, letter, now) for letter in dead_letters]
@@ -253,6 +252,13 @@ class ProgressStore:
             waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
             return [_dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
 
+    def blocked_keys(self, name: str) -> list[tuple[str, str]]:
+        """Return table and key, each pair once, of the rows that were put aside and not yet sent again."""
+        keys = sa.select(DEAD_LETTERS.c.table_name, DEAD_LETTERS.c.key).distinct()
+        waiting = keys.where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
+        with self._transaction(reading=True) as connection:
+            return [(row.table_name, row.key) for row in connection.execute(waiting)]
+
     def count_dead_letters(self, name: str, *, since: datetime) -> int:
         """Return how many rows were put aside at *since* or later, those too that were sent again."""
         counted = sa.select(sa.func.count()).where(
@@ -261,10 +267,20 @@ class ProgressStore:
         with self._transaction(reading=True) as connection:
             return int(connection.execute(counted).scalar_one())
 
-    def replayed(self, numbers: Sequence[int]) -> None:
-        """Remember that the rows with these numbers were sent again."""
-        with self._transaction() as connection:
-            connection.execute(sa.update(DEAD_LETTERS).where(DEAD_LETTERS.c.id.in_(numbers)).values(replayed_at=_now()))
+    def replayed(
+        self, name: str, epoch: int, numbers: Sequence[int], *, delivered: Sequence[Delivered] | None = ()
+    ) -> None:
+        """Remember that the rows with these numbers were sent again, and what was delivered thereby, as `save` does.
+
+        Raises: FencedError.
+        """
+        values = {"unrecorded": CHANGEFEEDS.c.latest} if delivered is None else {}
+        mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.id == sa.bindparam("number")
+        with self._fenced(name, epoch, **values) as connection:
+            _insert_delivered(connection, name, delivered or ())
+            if numbers:
+                sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=_now())
+                connection.execute(sent, [{"number": number} for number in numbers])
 
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Make *token* the one that `load` returns, and leave the rest. Raises: FencedError, as `save` does."""
@@ -383,6 +399,11 @@ def _feed_row(row: Any) -> FeedRow:
 
 def _pause(*, reason: str, since: str) -> Pause:
     return Pause(reason=reason, since=datetime.fromisoformat(since))
+
+
+def _insert_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered]) -> None:
+    if delivered:
+        connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": _dump(entry)} for entry in delivered])
 
 
 def _dead_letter_values(name: str, letter: DeadLetter, now: str) -> dict[str, str]:

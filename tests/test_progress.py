@@ -447,9 +447,59 @@ def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> No
     assert (seven.key, seven.updated, seven.stage, eight.key) == ("[7]", Timestamp(7), "encode", "[8]")
     assert seven.put_aside_at is not None
     assert store.count_dead_letters("orders", since=seven.put_aside_at) == 2
-    store.replayed([seven.number])
+    store.replayed("orders", epoch, [seven.number])
     assert [letter.key for letter in store.dead_letters("orders")] == ["[8]"]
     assert store.count_dead_letters("orders", since=seven.put_aside_at) == 2
+
+
+def test_each_blocked_key_is_told_once_until_all_its_rows_are_sent_again(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    letters = [
+        DeadLetter(table="shop.public.orders", key=key, updated=Timestamp(n), stage=stage, error="no")
+        for n, (key, stage) in enumerate([("[7]", "sink"), ("[7]", "blocked"), ("[8]", "encode")])
+    ]
+    store.save("orders", epoch, Progress(token={}), dead_letters=letters)
+    assert sorted(store.blocked_keys("orders")) == [("shop.public.orders", "[7]"), ("shop.public.orders", "[8]")]
+    assert store.blocked_keys("invoices") == []
+    first, second, _ = store.dead_letters("orders")
+    store.replayed("orders", epoch, [first.number])
+    assert len(store.blocked_keys("orders")) == 2
+    store.replayed("orders", epoch, [second.number])
+    assert store.blocked_keys("orders") == [("shop.public.orders", "[8]")]
+
+
+def test_what_a_replay_delivers_is_recorded_with_a_later_mark(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.recorded("orders", epoch, Timestamp(10))
+    store.replayed("orders", epoch, [], delivered=[{"path": "again"}])
+    assert store.deliver_marks("orders", epoch, Timestamp(10)) == []
+    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(20))
+    assert waiting == Waiting(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "again"},))
+
+
+def test_a_replay_that_goes_unrecorded_says_so(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.save("orders", epoch, Progress(token={}))
+    store.recorded("orders", epoch, Timestamp(10))
+    store.replayed("orders", epoch, [], delivered=None)
+    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(20))
+    assert waiting.previous is None
+
+
+def test_a_fenced_replay_changes_nothing(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    letter = DeadLetter(table="t", key="[1]", updated=Timestamp(1), stage="sink", error="no")
+    store.save("orders", epoch, Progress(token={}), dead_letters=[letter])
+    (waiting,) = store.dead_letters("orders")
+    newer = store.begin_run("orders")
+    with pytest.raises(FencedError):
+        store.replayed("orders", epoch, [waiting.number], delivered=[{"path": "again"}])
+    assert store.dead_letters("orders") == [waiting]
+    assert [each.delivered for each in store.deliver_marks("orders", newer, Timestamp(1))] == [()]
 
 
 def test_a_fenced_run_leaves_no_dead_letter_and_no_delivery(store: ProgressStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -31,17 +31,26 @@ class ReaderDiedError(MaskedError):
 
 
 def read_slice(
-    rangefeed: Rangefeed, slice_: Slice, info: SliceInfo, *, slices: int, end: Token
+    rangefeed: Rangefeed,
+    slice_: Slice,
+    info: SliceInfo,
+    *,
+    slices: int,
+    end: Token,
+    blocked: Sequence[tuple[str, str]] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield a slice in the packed layout. Only a slice that was read to its end gets its `end` row.
+
+    *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; the writer is told.
 
     Raises: ContractError, before the rows in question are passed on, for a row that comes too late: below the slice's
     lower bound it could be older than what has been resolved. Likewise for a row above its table's marks.
     """
     owner = f"rangefeed {type(rangefeed).__name__}"
+    told = {"blocked": list(blocked)} if blocked else {}
     yield note(
         BEGIN,
-        {"step": info.step, "index": info.index, "lower": str(info.lower), "planned_by": info.planned_by},
+        {"step": info.step, "index": info.index, "lower": str(info.lower), "planned_by": info.planned_by, **told},
     )
     marks: list[Mark] = []
     latest: dict[str, Timestamp] = {}

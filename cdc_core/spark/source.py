@@ -37,12 +37,21 @@ _kept: Kept[Rangefeed] = Kept()
 class SlicePartition(InputPartition):
     """One slice of a step, on its way to an executor; None where there is nothing to do."""
 
-    def __init__(self, slice_: Slice | None, info: SliceInfo, *, slices: int, end: Token) -> None:
+    def __init__(
+        self,
+        slice_: Slice | None,
+        info: SliceInfo,
+        *,
+        slices: int,
+        end: Token,
+        blocked: Sequence[tuple[str, str]] = (),
+    ) -> None:
         super().__init__(info.index)
         self.slice_ = slice_
         self.info = info
         self.slices = slices
         self.end = end
+        self.blocked = blocked
 
 
 class RangefeedSource(DataSource):
@@ -98,7 +107,12 @@ class RangefeedReader(DataSourceStreamReader):
         try:
             with config.guarded(), config.at_work(), _kept.use(config.key, self._open) as rangefeed:
                 yield from read_slice(
-                    rangefeed, partition.slice_, partition.info, slices=partition.slices, end=partition.end
+                    rangefeed,
+                    partition.slice_,
+                    partition.info,
+                    slices=partition.slices,
+                    end=partition.end,
+                    blocked=partition.blocked,
                 )
         except MaskedError as error:
             # Raised, it would cost a task attempt and be tried again at once. The writer passes it to the coordinator.
@@ -129,6 +143,7 @@ class Planner:
         self._store = config.open_store()
         self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
         self._frequency_s = config.job.min_checkpoint_frequency_s
+        self._blocks_keys = config.job.dead_letter is not None and options.dead_letter_order == "block_key"
         self._latest = Timestamp()
         self._resolved = Timestamp()
         self._latest_of: int | None = None
@@ -155,12 +170,14 @@ class Planner:
                     f"{self._owner} broke its contract: a slice begins at {slice_.lower}, but {self._resolved} is"
                     " resolved already"
                 )
+        blocked = self._store.blocked_keys(self._name) if self._blocks_keys else ()
         return [
             SlicePartition(
                 slice_,
                 SliceInfo(step=end["step"], index=index, lower=slice_.lower),
                 slices=len(slices),
                 end=end["token"],
+                blocked=blocked,
             )
             for index, slice_ in enumerate(slices)
         ]
