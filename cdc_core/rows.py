@@ -110,6 +110,12 @@ class RowBatch:
         greatest = wall.max()
         return Timestamp(int(greatest), int(logical[wall == greatest].max()))
 
+    def earliest(self) -> Timestamp:
+        """Return the least `updated` of the batch. Raises: ValueError when it is empty."""
+        wall, logical = self._updated()
+        least = wall.min()
+        return Timestamp(int(least), int(logical[wall == least].min()))
+
     def row_below(self, bound: Timestamp) -> int | None:
         """Return the index of the first row with `updated` below *bound*, None when there is no such row."""
         if len(self) == 0:

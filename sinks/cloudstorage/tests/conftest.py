@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from cdc_sink_cloudstorage.names import DataFile, parse_name
 from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.schemas import SCHEMAS
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
 from cdc_core import (
@@ -137,11 +138,14 @@ def slice_of() -> Callable[..., SliceInfo]:
 
 @pytest.fixture
 def visible(root: Path) -> Callable[[], list[str]]:
-    """List what a reader sees: the paths of all files below the root, in their order, without what is in progress."""
+    """List what a reader sees: the paths of all files below the root, in their order, without schemas and manifests."""
 
     def read() -> list[str]:
         paths = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
-        return sorted(path.as_posix() for path in paths if path.parts[0] != ".inprogress")
+        hidden = (".inprogress", SCHEMAS)
+        return sorted(
+            path.as_posix() for path in paths if path.parts[0] not in hidden and ".MANIFEST." not in path.name
+        )
 
     return read
 

@@ -50,7 +50,8 @@ def test_rows_are_in_a_file_named_after_their_slice_once_flushed(
     )
     body = (root / path).read_bytes()
     assert [json.loads(line)[:3] for line in body.splitlines()] == [["orders", key, 10] for key in (1, 2, 3)]
-    assert flushed == Flushed(messages=3, bytes=len(body), files=1)
+    assert (flushed.messages, flushed.bytes, flushed.files) == (3, len(body), 1)
+    assert [entry["path"] for entry in flushed.delivered] == [path]
 
 
 def test_flush_counts_only_what_came_since_the_flush_before(open_sink: OpenSink, rows: Rows, slice_of: SliceOf) -> None:

@@ -3,10 +3,11 @@
     <partition>/<timestamp>-<epoch>-<step>-<slice>-<file>-<topic>-<schema version><extension>
     2020-04-02/202004022058072107140000000000000-0000000000000007-0000000003-00000-00000000-orders-1.ndjson
     <partition>/<timestamp>.RESOLVED
+    <partition>/<timestamp>.MANIFEST.<changefeed>.<id of the changefeed>
 
 part            form                what it is
 timestamp       33 digits           UTC date and time, 9 digits of nanoseconds, 10 of the logical counter
-epoch           16 hex digits       run of the changefeed; a later run has the greater one
+epoch           16 hex digits       run of the changefeed that planned the slice; a later run has the greater one
 step, slice     10 and 5 digits     which slice of which step of that run
 file            8 hex digits        counts the files of the slice from 0
 topic           escaped             see `escape_topic`
@@ -14,8 +15,9 @@ schema version  hex                 of the table
 extension       starts with a dot   the encoder's, then `.gz` or `.zst`
 
 Every part before the topic has a fixed width, so names sort as text exactly as (timestamp, epoch, step, slice, file)
-sort as values. `-` sorts before `.`, so data files sort before the resolved file of the same timestamp. The partition
-is cut out of the same timestamp, so whole paths sort like names as long as partition_format stays the same.
+sort as values. `-` sorts before `.`, so data files sort before the resolved file of the same timestamp, and the
+manifest, which says what is covered by it, sorts between them. The partition is cut out of the same timestamp, so whole
+paths sort like names as long as partition_format stays the same.
 
 A topic may hold `-` and `.`: everything before it has a fixed width, and after it comes the last `-` of the name,
 because neither a schema version nor an extension has one. So parsing is unambiguous.
@@ -31,7 +33,16 @@ from urllib.parse import unquote
 
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["DataFile", "ResolvedFile", "escape_topic", "parse_name", "partition_of", "timestamp_text"]
+__all__ = [
+    "DataFile",
+    "ManifestFile",
+    "ResolvedFile",
+    "escape_topic",
+    "parse_manifest_name",
+    "parse_name",
+    "partition_of",
+    "timestamp_text",
+]
 
 PartitionFormat = Literal["daily", "hourly", "flat"]
 
@@ -41,6 +52,7 @@ _DATA = re.compile(
     re.ASCII,
 )
 _RESOLVED = re.compile(r"(?P<ts>\d{33})\.RESOLVED", re.ASCII)
+_MANIFEST = re.compile(r"(?P<ts>\d{33})\.MANIFEST\.(?P<changefeed>[A-Za-z0-9_-]{1,40})\.(?P<id>[0-9a-f]{12})", re.ASCII)
 _EXTENSION = re.compile(r"(\.[A-Za-z0-9_]+)+", re.ASCII)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\*?\[\]{}:\"<>|#]")
 _LIMITS = {"epoch": 16**16, "step": 10**10, "slice_index": 10**5, "counter": 16**8}
@@ -98,6 +110,24 @@ class ResolvedFile:
         return partition_of(self.timestamp, partition_format) + self.name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """Lists the files of one changefeed that the resolved mark *timestamp* covers and the mark before it did not."""
+
+    timestamp: Timestamp
+    changefeed: str
+    feed_id: str
+
+    @property
+    def name(self) -> str:
+        """The file's name without its directory."""
+        return f"{timestamp_text(self.timestamp)}.MANIFEST.{self.changefeed}.{self.feed_id}"
+
+    def path(self, partition_format: PartitionFormat) -> str:
+        """Return the file's path below the root."""
+        return partition_of(self.timestamp, partition_format) + self.name
+
+
 def parse_name(path: str) -> DataFile | ResolvedFile | None:
     """Return what the name at the end of *path* says, or None when the file is not one of ours."""
     name = path.rpartition("/")[2]
@@ -118,6 +148,17 @@ def parse_name(path: str) -> DataFile | ResolvedFile | None:
     except ValueError:  # the digits are no date
         return None
     return None
+
+
+def parse_manifest_name(path: str) -> ManifestFile | None:
+    """Return what the name at the end of *path* says, or None when the file is no manifest."""
+    found = _MANIFEST.fullmatch(path.rpartition("/")[2])
+    try:
+        return found and ManifestFile(
+            timestamp=_parse_timestamp(found["ts"]), changefeed=found["changefeed"], feed_id=found["id"]
+        )
+    except ValueError:  # the digits are no date
+        return None
 
 
 def escape_topic(topic: str) -> str:

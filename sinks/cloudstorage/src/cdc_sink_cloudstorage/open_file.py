@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from cdc_core.encoder import FileBody
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
+from cdc_core.timestamp import Timestamp
 from cdc_sink_cloudstorage.compression import new_compressor
 from cdc_sink_cloudstorage.store import Chunk
 
@@ -23,6 +26,11 @@ class OpenFile:
         self.messages = 0
         self.nbytes = 0
         """Bytes collected, after compression; those that the body still holds are not among them."""
+        self.lower: Timestamp | None = None
+        """The least `updated` of the rows, None while there are none."""
+        self.upper = Timestamp()
+        """The greatest `updated` of the rows."""
+        self._hash = hashlib.sha256()
         self._body = body
         self._compressor = new_compressor(compression)
         self._chunks: list[Chunk] = []
@@ -31,6 +39,11 @@ class OpenFile:
     def held_bytes(self) -> int:
         """Bytes of memory that the file takes, those that the body holds back included."""
         return self.nbytes + self._body.held_bytes
+
+    @property
+    def sha256(self) -> str:
+        """Checksum of the bytes collected, as hexadecimal digits."""
+        return self._hash.hexdigest()
 
     def takes(self, rows: RowBatch) -> bool:
         """Whether *rows* may go into this file: they are of its table and of its schema version."""
@@ -41,6 +54,10 @@ class OpenFile:
         before = self.held_bytes
         data = self._body.write(rows)
         self.messages += len(rows)
+        if len(rows):
+            earliest = rows.earliest()
+            self.lower = earliest if self.lower is None else min(self.lower, earliest)
+            self.upper = max(self.upper, rows.latest())
         self._append(data if self._compressor is None else self._compressor.compress(data))
         return self.held_bytes - before
 
@@ -58,4 +75,5 @@ class OpenFile:
     def _append(self, data: Chunk) -> None:
         if len(data):
             self._chunks.append(data)
+            self._hash.update(data)
             self.nbytes += len(data)

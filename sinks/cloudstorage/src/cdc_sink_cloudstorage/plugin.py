@@ -18,4 +18,5 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         envelopes=frozenset({"wrapped", "bare"}),
         summary="Files in a directory or bucket, in an order that resolved marks can be trusted in",
         reader="cdc_sink_cloudstorage.reader:CloudStorageReader",
+        history="cdc_sink_cloudstorage.history:CloudStorageHistory",
     )

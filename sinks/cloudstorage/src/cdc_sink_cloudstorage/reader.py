@@ -17,7 +17,7 @@ from cdc_sink_cloudstorage.names import DataFile, ResolvedFile, parse_name
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store import IN_PROGRESS
 
-__all__ = ["CloudStorageReader"]
+__all__ = ["CloudStorageReader", "unpacked"]
 
 _GZIP_FORMAT = 31
 _UNPACK: dict[str, Callable[[bytes], bytes]] = {
@@ -47,7 +47,7 @@ class CloudStorageReader(SinkReader):
             if isinstance(name, ResolvedFile):
                 yield StoredMessage(topic=None, value=body)
             else:
-                yield StoredMessage(topic=name.topic, value=_unpacked(body, name.extension))
+                yield StoredMessage(topic=name.topic, value=unpacked(body, name.extension))
 
     def endpoints(self) -> Collection[Endpoint]:
         """One resolved file speaks for all topics."""
@@ -68,8 +68,9 @@ class CloudStorageReader(SinkReader):
         return [(path, name) for path, name in found if name is not None]
 
 
-def _unpacked(body: bytes, extension: str) -> bytes:
+def unpacked(body: bytes, name: str) -> bytes:
+    """Return *body* decompressed as the end of *name* says."""
     for suffix, unpack in _UNPACK.items():
-        if extension.endswith(suffix):
+        if name.endswith(suffix):
             return unpack(body)
     return body

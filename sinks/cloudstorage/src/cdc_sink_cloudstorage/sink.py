@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import ClassVar
 
 from cdc_core.errors import ConfigError, TerminalSinkError
 from cdc_core.rows import RowBatch
-from cdc_core.schema import TableName
-from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
+from cdc_core.schema import TableName, TableSchema
+from cdc_core.sink import Covered, Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.timestamp import Timestamp
 from cdc_sink_cloudstorage.compression import EXTENSIONS, STATE_BYTES
 from cdc_sink_cloudstorage.destination import open_store
-from cdc_sink_cloudstorage.names import DataFile, ResolvedFile
+from cdc_sink_cloudstorage.manifest import Manifest, file_entry
+from cdc_sink_cloudstorage.names import DataFile, ManifestFile, ResolvedFile
 from cdc_sink_cloudstorage.open_file import OpenFile
 from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.schemas import SchemaFile
 from cdc_sink_cloudstorage.store import Store
+from cdc_sink_cloudstorage.stored import StoredBodies
 from cdc_sink_cloudstorage.temporaries import Temporaries
 from cdc_sink_cloudstorage.uploads import Uploads
 
@@ -22,6 +26,7 @@ __all__ = ["CloudStorageSink"]
 
 _OPEN_BYTES_IN_FILE_SIZES = 4
 _MAX_COMPRESSOR_BYTES = 64 * 1024 * 1024
+_NO_ID = "0" * 12
 
 
 class CloudStorageSink(Sink):
@@ -36,7 +41,14 @@ class CloudStorageSink(Sink):
     compressor state, beyond which the largest is finished early; files on their way hold at most `upload_buffer`, or
     are one file. What is in which file depends on the rows alone, so the same slice gives the same files, byte for
     byte.
+
+    A slice that repeats one of an earlier run writes its files under that run's names. A name that is taken by another
+    content stays as it is: from there on the slice's files get names of this run, so that whoever leaves out the names
+    that he has read before still reads every row.
     """
+
+    refuses_rows: ClassVar[bool] = False
+    records: ClassVar[bool] = True
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
@@ -48,6 +60,8 @@ class CloudStorageSink(Sink):
         self._open: dict[str, OpenFile] = {}
         self._slice: SliceInfo | None = None
         self._counter = 0
+        self._epoch = context.epoch
+        self._schemas: dict[TableSchema, str] = {}
         self._buffered = 0
         self._flushed = Flushed()
         self._swept = False
@@ -78,6 +92,7 @@ class CloudStorageSink(Sink):
         self._require_open()
         self._discard()
         self._slice = slice_
+        self._epoch = self.context.epoch if slice_.planned_by is None else slice_.planned_by
         self._counter = 0
         if not self._swept:
             self._store.sweep()
@@ -114,6 +129,14 @@ class CloudStorageSink(Sink):
         flushed, self._flushed = self._flushed, Flushed()
         return flushed
 
+    def record(self, covered: Covered) -> None:
+        """Return when the manifest of the mark is durable: the names of all files that the mark covers first."""
+        self._require_open()
+        feed_id = self.context.feed_id or _NO_ID
+        name = ManifestFile(timestamp=covered.mark, changefeed=self.context.changefeed, feed_id=feed_id)
+        manifest = Manifest.of(covered, changefeed=self.context.changefeed, feed_id=feed_id)
+        self._store.put(name.path(self._options.partition_format), [manifest.to_bytes()])
+
     def emit_resolved(self, timestamp: Timestamp) -> None:
         """Return when the resolved file of *timestamp* is durable. The same timestamp gives the same file again."""
         self._require_open()
@@ -138,6 +161,10 @@ class CloudStorageSink(Sink):
     def _uploads(self) -> Uploads:
         return Uploads(self._store, most_bytes=self._options.upload_buffer)
 
+    @cached_property
+    def _stored(self) -> StoredBodies:
+        return StoredBodies(self.context.uri, self._options)
+
     @property
     def _extension(self) -> str:
         return self.context.encoder.file_extension + EXTENSIONS[self._compression]
@@ -152,21 +179,42 @@ class CloudStorageSink(Sink):
         assert self._slice is not None
         del self._open[file.topic]
         self._buffered -= file.held_bytes
-        name = self._name(file.topic, file.schema.version, slice_=self._slice, counter=self._counter)
+        schema_path = self._keep_schema(file)
         chunks = file.finish()
-        path = name.path(self._options.partition_format)
+        path = self._path(file)
+        if self._epoch != self.context.epoch and self._stored.holds_other(path, file.sha256):
+            self._epoch = self.context.epoch
+            path = self._path(file)
         self._uploads.put(path, chunks, nbytes=file.nbytes, lane=file.topic)
         self._counter += 1
+        entry = file_entry(file, path, format_=self.context.format, schema_path=schema_path)
         self._flushed = Flushed(
             messages=self._flushed.messages + file.messages,
             bytes=self._flushed.bytes + file.nbytes,
             files=self._flushed.files + 1,
+            delivered=(*self._flushed.delivered, entry),
         )
+
+    def _keep_schema(self, file: OpenFile) -> str:
+        """Return the path of the schema file of *file*, which is durable from now on."""
+        path = self._schemas.get(file.schema)
+        if path is None:
+            context = self.context
+            schema = SchemaFile.of(file.schema, topic=file.topic, format_=context.format, encoder=context.encoder)
+            self._store.put(schema.path, [schema.body])
+            path = self._schemas[file.schema] = schema.path
+        return path
+
+    def _path(self, file: OpenFile) -> str:
+        """Return the slice's next name for *file*, with its directory."""
+        assert self._slice is not None
+        name = self._name(file.topic, file.schema.version, slice_=self._slice, counter=self._counter)
+        return name.path(self._options.partition_format)
 
     def _name(self, topic: str, version: int, *, slice_: SliceInfo, counter: int) -> DataFile:
         return DataFile(
             timestamp=slice_.lower,
-            epoch=self.context.epoch,
+            epoch=self._epoch,
             step=slice_.step,
             slice_index=slice_.index,
             counter=counter,

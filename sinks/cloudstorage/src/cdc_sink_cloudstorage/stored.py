@@ -1,0 +1,105 @@
+"""Read access to what a sink has written: names and bodies below its root."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from cdc_core.errors import CdcError, RetryableSinkError
+from cdc_core.masking import masked_uri
+from cdc_sink_cloudstorage.destination import open_file_system
+from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.store import IN_PROGRESS
+
+__all__ = ["StoredBodies"]
+
+T = TypeVar("T")
+
+
+class StoredBodies:
+    """The files below a root. Picklable; connects when first used.
+
+    Raises, everywhere: ConfigError for a URI that names no place; RetryableSinkError when the place cannot be read.
+    """
+
+    def __init__(self, uri: str, options: CloudStorageOptions) -> None:
+        self._uri = uri
+        self._options = options
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_uri": self._uri, "_options": self._options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        return f"StoredBodies({masked_uri(self._uri)!r})"
+
+    @property
+    def shown(self) -> str:
+        """The root for messages, without secrets."""
+        return masked_uri(self._uri)
+
+    def paths(self) -> list[str]:
+        """Return the paths below the root of all files that are visible, sorted."""
+
+        def find() -> list[str]:
+            fs, root = self._place
+            fs.invalidate_cache()
+            below = (path[len(root) :].lstrip("/") for path in fs.find(root))
+            return sorted(path for path in below if path and not path.startswith(f"{IN_PROGRESS}/"))
+
+        return self._translated("", find)
+
+    def body(self, path: str) -> bytes | None:
+        """Return the content of the file at *path* below the root, None when there is none."""
+
+        def read() -> bytes | None:
+            fs, root = self._place
+            try:
+                content: bytes = fs.cat_file(f"{root}/{path}")
+            except FileNotFoundError:
+                return None
+            return content
+
+        return self._translated(path, read)
+
+    def bodies(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return the contents of several files, which stores that can are asked for at the same time."""
+
+        def read() -> list[bytes | None]:
+            fs, root = self._place
+            if not getattr(fs, "async_impl", False):
+                return [self.body(path) for path in paths]
+            full = [f"{root}/{path}" for path in paths]
+            found: dict[str, Any] = fs.cat(full, on_error="return") if full else {}
+            contents = [found.get(path, found.get(path.lstrip("/"))) for path in full]
+            for content in contents:
+                if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
+                    raise content
+            return [content if isinstance(content, bytes) else None for content in contents]
+
+        return self._translated("", read)
+
+    def holds_other(self, path: str, sha256: str) -> bool:
+        """Return whether there is a file at *path* whose content is not the one with this checksum."""
+        content = self.body(path)
+        return content is not None and hashlib.sha256(content).hexdigest() != sha256
+
+    @cached_property
+    def _place(self) -> tuple[Any, str]:
+        return open_file_system(self._uri, self._options)
+
+    def _translated(self, path: str, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except CdcError:
+            raise
+        except Exception as error:
+            place = f"{self.shown}/{path}" if path else self.shown
+            number = error.errno if isinstance(error, OSError) else None
+            reason = os.strerror(number) if number is not None else str(error) or type(error).__name__
+            raise RetryableSinkError(f"cannot read {place}: {reason.replace(self._uri, self.shown)}") from None
