@@ -1,0 +1,40 @@
+"""Fixtures of object stores. A server that cannot be had is an error of the test, never a skip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cdc_testing.gcs_gate import GcsGate
+from cdc_testing.object_stores import Azurite, FakeGcs, SeaweedFS
+
+__all__: list[str] = []
+
+
+@pytest.fixture(autouse=True, scope="session")
+def gcsfs_without_zones() -> Iterator[None]:
+    """Keep gcsfs from asking each bucket for a kind that emulators do not know, for which it waits a minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+        yield
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedFS]:
+    """An S3 store for the whole session. Tests that harm one leave it as it was, or start their own."""
+    with SeaweedFS() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_gate() -> Iterator[GcsGate]:
+    """A Google Cloud Storage with a door, for the whole session."""
+    with FakeGcs() as server, GcsGate(server) as gate:
+        yield gate
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    """An Azure Blob Storage for the whole session."""
+    with Azurite() as server:
+        yield server
