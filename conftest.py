@@ -11,6 +11,7 @@ collect_ignore_glob = ["plugins/template*"]  # tested where they are installed, 
 pytest_plugins = [
     "cdc_testing.fixtures",
     "cdc_testing.kafka_fixtures",
+    "cdc_testing.store_fixtures",
     "cdc_testing.counts",
     "cdc_testing.table_rows",
     "cdc_testing.webhook_server",
