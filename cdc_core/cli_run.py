@@ -9,7 +9,7 @@ import click
 
 from cdc_core.changefeed import Changefeed
 from cdc_core.changefeed_file import read_changefeed
-from cdc_core.checking import check_encoder, check_sink, check_source
+from cdc_core.checking import check_dead_letters, check_encoder, check_sink, check_source
 from cdc_core.cli_session import CliSession, debug_option
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.job import Job
@@ -88,15 +88,19 @@ def check(session: CliSession, file: str, name: str | None) -> int:
         ("encoder", job.encoder.name, lambda: check_encoder(job, schemas)),
         ("sink", f"{job.sink.name} {masked_uri(job.destination)}", lambda: check_sink(job, schemas)),
     ]
+    if job.dead_letter is not None:
+        what = f"{job.dead_letter.sink.name} {masked_uri(job.dead_letter.destination)}"
+        parts.append(("dead letters", what, lambda: check_dead_letters(job, schemas)))
+    width = max(8, *(len(part) for part, _, _ in parts))
     status = 0
     for part, what, checked in parts:
         try:
             told = checked()
         except CdcError as error:
-            click.echo(f"  {part:8} {what} … {session.masked(str(error))}")
+            click.echo(f"  {part:{width}} {what} … {session.masked(str(error))}")
             status = max(status, error.exit_status)
         else:
-            click.echo(f"  {part:8} {what} … ok{session.masked(told or '')}")
+            click.echo(f"  {part:{width}} {what} … ok{session.masked(told or '')}")
     return status
 
 
@@ -124,7 +128,8 @@ def _state(beside: Path, state: str | None) -> tuple[Path, str]:
 
 
 def _resolved(session: CliSession, changefeed: Changefeed) -> Job:
-    session.add_secrets(secret_forms(uri_secrets(changefeed.source) | uri_secrets(changefeed.sink)))
+    uris = (changefeed.source, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
+    session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
     job = resolve(changefeed, PluginHost.load())
     session.add_secrets(job.secrets())
     return job

@@ -79,7 +79,10 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
 
 
 def _dead_letter_job(changefeed: Changefeed, uri: str, host: PluginHost) -> Job:
-    job = resolve(dead_letter_changefeed(changefeed, uri), host)
+    try:
+        job = resolve(dead_letter_changefeed(changefeed, uri), host)
+    except ConfigError as error:
+        raise type(error)(f"changefeed '{changefeed.name}', option 'dead_letter': {error}") from error
     return dataclasses.replace(job, table_names=(dead_letter_table(changefeed.name),))
 
 

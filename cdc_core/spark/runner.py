@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc_core.checking import check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.checking import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.errors import CdcError, ConfigError, ContractError, RetryableError, TerminalError
 from cdc_core.frontier import Frontier
 from cdc_core.job import Job
@@ -115,6 +115,7 @@ class _Run:
         schemas = check_source(self._job)
         check_sink(self._job, schemas)
         check_encoder(self._job, schemas)
+        check_dead_letters(self._job, schemas)
         prepare_sink(self._job, schemas)
 
     def _attempts(self) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core import Changefeed, Rangefeed, Sink, Span, Timestamp
-from cdc_core.checking import check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.checking import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.errors import from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.job import Job
@@ -102,6 +102,7 @@ class LocalEngine:
         schemas = check_source(job)
         check_sink(job, schemas)
         check_encoder(job, schemas)
+        check_dead_letters(job, schemas)
         prepare_sink(job, schemas)
         feed = self.store.register(job.name, job.definition())
         epoch = self.store.begin_run(job.name)
