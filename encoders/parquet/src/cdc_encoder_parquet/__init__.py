@@ -1,0 +1,1 @@
+"""Parquet encoder for cdc-core changefeeds."""

@@ -1,0 +1,128 @@
+"""One Parquet file, of row groups that are written as they become full."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdc_core import ContractError, EnvelopeOptions, FileBody, RowBatch, TableSchema
+from cdc_encoder_parquet.columns import file_columns, file_schema
+from cdc_encoder_parquet.options import ParquetOptions
+
+__all__ = ["ParquetBody"]
+
+_ZSTD_LEVEL = 3
+_ROW_BYTES = 32
+"""What a row counts besides its values: event type, timestamps."""
+
+
+class ParquetBody(FileBody):
+    """A file whose bytes depend on its rows alone, not on the batches that they came in.
+
+    A row group ends with the row that makes its values at least `parquet_row_group_size` bytes.
+    """
+
+    def __init__(self, *, envelope: EnvelopeOptions, options: ParquetOptions, compression: str) -> None:
+        self._envelope = envelope
+        self._options = options
+        self._compression = compression
+        self._table: TableSchema | None = None
+        self._schema: pa.Schema | None = None
+        self._out = _Out()
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self.held_bytes = 0
+
+    def write(self, rows: RowBatch) -> bytes:
+        """Add *rows* and return the row groups that are full.
+
+        Raises: ContractError when the rows have another schema than those before.
+        """
+        if len(rows) == 0:
+            return b""
+        schema = self._schema_of(rows)
+        batch = file_columns(rows, schema, self._options)
+        self._table, self._schema = rows.schema, schema
+        ends = np.cumsum(_sizes(rows))
+        row, written = 0, 0
+        while row < len(rows):
+            wanted = written + max(self._options.parquet_row_group_size - self.held_bytes, 1)
+            end = min(int(np.searchsorted(ends, wanted)) + 1, len(rows))
+            self._waiting.append(batch.slice(row, end - row))
+            self.held_bytes += int(ends[end - 1]) - written
+            row, written = end, int(ends[end - 1])
+            if self.held_bytes >= self._options.parquet_row_group_size:
+                self._write_group()
+        return self._out.taken()
+
+    def finish(self) -> bytes:
+        """Return the last row group and the footer. A body that was given no rows has no schema, and so no bytes."""
+        if self._waiting:
+            self._write_group()
+        if self._writer is not None:
+            self._writer.close()
+        return self._out.taken()
+
+    def _schema_of(self, rows: RowBatch) -> pa.Schema:
+        if self._table is None or self._schema is None:
+            return file_schema(rows.schema, self._envelope, self._options)
+        if self._table is not rows.schema and self._table != rows.schema:
+            raise ContractError(f"a file of table {self._table.name} was given rows of two schema versions")
+        return self._schema
+
+    def _write_group(self) -> None:
+        # in one piece: where pages end would depend on the batches else
+        table = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
+        self._waiting, self.held_bytes = [], 0
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._out,
+                self._schema,
+                compression=self._compression,
+                compression_level=_ZSTD_LEVEL if self._compression == "zstd" else None,
+                store_schema=False,
+            )
+        self._writer.write_table(table, row_group_size=len(table))
+
+
+class _Out:
+    """A file that is only ever written to, and gives away what was written."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._written = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self._chunks.append(bytes(data))
+        self._written += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._written
+
+    def flush(self) -> None:
+        """All is where it should be."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def taken(self) -> bytes:
+        chunks, self._chunks = self._chunks, []
+        return b"".join(chunks)
+
+
+def _sizes(rows: RowBatch) -> npt.NDArray[np.int64]:
+    """Return of each row how many bytes its values take, whatever stands where they are null."""
+    sizes = np.full(len(rows), _ROW_BYTES, np.int64)
+    for name in ("after", "before"):
+        if name in rows.batch.schema.names:
+            for array in rows.column(name).flatten():
+                if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+                    sizes += pc.fill_null(pc.binary_length(array), 0).to_numpy()
+                else:
+                    sizes += max(array.type.bit_width // 8, 1)
+    return sizes

@@ -1,0 +1,125 @@
+"""Reads what the Parquet encoder writes, whole columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdc_core import DecodedRow, Decoder, Op, RowBatch, TableSchema, Timestamp
+from cdc_core.decoder import plain_value
+from cdc_encoder_parquet.columns import BEFORE, EVENT_TYPE, EVENTS, METADATA, MVCC, UPDATED
+from cdc_encoder_parquet.reading import row_values
+
+__all__ = ["ParquetDecoder"]
+
+_RESOLVED = b'{"resolved":"'
+_DELETE = EVENTS[Op.DELETE]
+_OPS = pa.array([Op.INSERT, Op.UPDATE, Op.DELETE], pa.uint8())
+_EVENTS = pa.array([EVENTS[Op.INSERT], EVENTS[Op.UPDATE], _DELETE])
+
+
+class ParquetDecoder(Decoder):
+    """Reads files; messages there are none."""
+
+    def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:  # noqa: ARG002
+        raise ValueError("the Parquet encoder writes no messages")
+
+    def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
+        if not body:
+            return []
+        table = _table(body)
+        values = {
+            name: _values(table.column(name), schema, name) for name in table.schema.names if name not in METADATA
+        }
+        events = table.column(EVENT_TYPE).to_pylist()
+        updated, mvcc = (_timestamps(table, name) for name in (UPDATED, MVCC))
+        before: list[Any] = [None] * table.num_rows
+        if BEFORE in table.schema.names:
+            before = _structs(table.column(BEFORE), schema)
+        rows = []
+        for row, event in enumerate(events):
+            image = {name: column[row] for name, column in values.items()}
+            key = tuple(image[name] for name in schema.primary_key)
+            rows.append(
+                DecodedRow(
+                    key=key,
+                    after=None if event == _DELETE else image,
+                    before=before[row],
+                    updated=updated[row],
+                    mvcc=mvcc[row],
+                    key_in_value=key if self.context.envelope.key_in_value else None,
+                )
+            )
+        return rows
+
+    def rows(self, schema: TableSchema, body: bytes) -> RowBatch:
+        """Return the rows of a file as a batch, with `op` as the file has it: a scanned row is an insert."""
+        if not body:
+            return super().rows(schema, body)
+        table = _table(body)
+        if UPDATED not in table.schema.names:
+            raise ValueError(f"a row of table {schema.name} in a file has no 'updated'")
+        columns = [row_values(table.column(column.name), column.type) for column in schema.columns]
+        op = _OPS.take(pc.index_in(table.column(EVENT_TYPE), _EVENTS))
+        deleted = pc.equal(op, pa.scalar(Op.DELETE, pa.uint8()))
+        return RowBatch.of(
+            schema,
+            op=op,
+            updated=_updated(table.column(UPDATED)),
+            key=RowBatch.struct(
+                schema.key_type, [columns[schema.after_type.get_field_index(name)] for name in schema.primary_key]
+            ),
+            after=RowBatch.struct(schema.after_type, columns, deleted),
+        )
+
+    def resolved(self, value: bytes | None) -> Timestamp | None:
+        if not value or not value.startswith(_RESOLVED):
+            return None
+        return Timestamp.parse(value.removeprefix(_RESOLVED).removesuffix(b'"}').decode())
+
+
+def _table(body: bytes) -> pa.RecordBatch:
+    """Return a file's columns in one piece. Raises: ValueError when it is no Parquet file, or damaged."""
+    try:
+        table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False).combine_chunks()
+    except OSError as error:  # which Arrow raises for what does not decompress or deserialize
+        raise ValueError(f"the file is damaged: {error}") from error
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _values(array: pa.Array, schema: TableSchema, name: str) -> list[Any]:
+    """Return a column's values; those of a column that the table does not have, or not so, as Parquet has them."""
+    with suppress(KeyError, ValueError):
+        array = row_values(array, schema.column(name).type)
+    return [plain_value(value) for value in array]
+
+
+def _structs(array: pa.StructArray, schema: TableSchema) -> list[dict[str, Any] | None]:
+    names = [field.name for field in array.type]
+    columns = [_values(column, schema, name) for column, name in zip(array.flatten(), names, strict=True)]
+    return [
+        {name: column[row] for name, column in zip(names, columns, strict=True)} if there else None
+        for row, there in enumerate(array.is_valid().to_pylist())
+    ]
+
+
+def _timestamps(table: pa.RecordBatch, name: str) -> list[Timestamp | None]:
+    if name not in table.schema.names:
+        return [None] * table.num_rows
+    return [None if text is None else Timestamp.parse(text) for text in table.column(name).to_pylist()]
+
+
+def _updated(texts: pa.Array) -> pa.StructArray:
+    """Return a column of timestamps from their texts, which rows of one transaction have in common."""
+    known = texts.dictionary_encode()
+    stamps = [Timestamp.parse(text) for text in known.dictionary.to_pylist()]
+    places = known.indices.to_numpy()
+    walls, logicals = (np.array([getattr(stamp, part) for stamp in stamps]) for part in ("wall", "logical"))
+    return RowBatch.timestamps(pa.array(walls[places], pa.int64()), pa.array(logicals[places], pa.int32()))

@@ -1,0 +1,53 @@
+"""Which Arrow type, and so which Parquet type, each kind of column becomes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from cdc_core import ColumnType, Kind
+from cdc_encoder_parquet.options import ParquetOptions
+
+__all__ = ["decimal_type", "is_list", "is_text", "parquet_type"]
+
+_MOST_DIGITS = 38
+"""Of decimals in Polars, DuckDB and Spark: of longer ones they make doubles or errors, so those are text."""
+_WITH_SPECIAL_VALUES = frozenset({Kind.DECIMAL, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+
+
+def parquet_type(type_: ColumnType, options: ParquetOptions) -> pa.DataType:
+    """Return the type that a column of *type_* has in a file. All columns can be null.
+
+    What has no type that pyarrow, Polars, DuckDB and Spark all read is text: Spark refuses a file with Parquet's UUID,
+    Polars makes bytes of Parquet's JSON.
+    """
+    if is_list(type_, options):
+        assert type_.element is not None
+        return pa.list_(pa.field("element", parquet_type(type_.element, options)))
+    if is_text(type_, options):
+        return pa.string()
+    decimal = decimal_type(type_)
+    return type_.arrow if decimal is None else decimal
+
+
+def is_list(type_: ColumnType, options: ParquetOptions) -> bool:
+    """Return whether values of *type_* are written as lists; otherwise an array is its JSON text."""
+    return type_.kind is Kind.ARRAY and options.parquet_arrays == "typed" and type_.element is not None
+
+
+def is_text(type_: ColumnType, options: ParquetOptions) -> bool:
+    """Return whether values of *type_*, which are numbers or moments, are written as text by the options' wish."""
+    if type_.kind is Kind.TIME and options.parquet_time == "string":
+        return True
+    return type_.kind in _WITH_SPECIAL_VALUES and options.parquet_special_values == "string"
+
+
+def decimal_type(type_: ColumnType) -> pa.Decimal128Type | None:
+    """Return the type of a decimal whose digits were declared and are not too many, None for all else.
+
+    Parquet's scale is neither below zero nor above the precision: numeric(3,-2) is (5, 0) and numeric(2,4) is (4, 4).
+    """
+    if type_.kind is not Kind.DECIMAL or type_.precision is None:
+        return None
+    scale = type_.scale or 0
+    precision = max(type_.precision - min(scale, 0), scale)
+    return pa.decimal128(precision, max(scale, 0)) if precision <= _MOST_DIGITS else None

@@ -1,0 +1,104 @@
+"""One column of a `RowBatch` becomes one column of a file."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from cdc_column_texts.errors import NoRepresentationError
+from cdc_column_texts.items import JSON_KINDS, items_of
+from cdc_column_texts.plain import plain_texts
+
+from cdc_core import ColumnType, Kind
+from cdc_encoder_parquet.options import ParquetOptions
+from cdc_encoder_parquet.types import decimal_type, is_list, is_text, parquet_type
+
+__all__ = ["column_values"]
+
+_INFINITIES = {2**63 - 1: "infinity", -(2**63): "-infinity"}
+_SPECIAL: dict[Kind, dict[int, str]] = {
+    Kind.DATE: {2**31 - 1: "infinity", -(2**31): "-infinity"},
+    Kind.TIME: {86_400_000_000: "24:00:00"},
+    Kind.TIMESTAMP: _INFINITIES,
+    Kind.TIMESTAMPTZ: _INFINITIES,
+}
+"""By kind, the numbers that Parquet's types lack, and how they are written as text."""
+_SPECIAL_DECIMALS = pa.array(["NaN", "Infinity", "-Infinity"])
+_NESTED = r"^\s*\[\s*\["
+
+
+def column_values(array: pa.Array, type_: ColumnType, options: ParquetOptions) -> pa.Array:
+    """Return *array* as an array of `parquet_type`. Raises: NoRepresentationError."""
+    if is_list(type_, options):
+        assert type_.element is not None
+        return _lists(array, type_.element, parquet_type(type_, options), options)
+    if is_text(type_, options):
+        return plain_texts(array, type_)
+    if type_.kind in _SPECIAL:
+        _refuse_special(array, _SPECIAL[type_.kind])
+    decimal = decimal_type(type_)
+    if decimal is not None:
+        return _decimals(array, decimal)
+    return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
+
+
+def _refuse_special(array: pa.Array, special: dict[int, str]) -> None:
+    numbers = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+    found = pc.index(pc.is_in(numbers, pa.array(special, numbers.type)), value=True).as_py()
+    if found >= 0:
+        raise NoRepresentationError(
+            found,
+            f"Parquet's type has no '{special[numbers[found].as_py()]}'; set parquet_special_values = 'string', which"
+            " writes every such column as text",
+        )
+
+
+def _decimals(array: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
+    try:
+        return array.cast(type_)
+    except pa.ArrowInvalid as error:
+        for row, text in enumerate(array.to_pylist()):
+            reason = None if text is None else _not_a(type_, text)
+            if reason is not None:
+                raise NoRepresentationError(row, reason) from None
+        raise NoRepresentationError(0, str(error)) from error
+
+
+def _not_a(type_: pa.Decimal128Type, text: str) -> str | None:
+    """Return why *text* is no decimal of *type_*, None when it is one."""
+    if text in _SPECIAL_DECIMALS.to_pylist():
+        return (
+            f"Parquet's decimals have no '{text}'; set parquet_special_values = 'string', which writes every decimal"
+            " as text"
+        )
+    try:
+        Decimal(text)
+    except InvalidOperation:
+        return f"the decimal '{text[:80]}' is not a number"
+    try:
+        pa.array([text]).cast(type_)
+    except pa.ArrowInvalid:
+        digits = f"precision {type_.precision} and scale {type_.scale}"
+        return f"'{text[:80]}' is no decimal of {digits}, as the column declares"
+    return None
+
+
+def _lists(array: pa.Array, element: ColumnType, type_: pa.ListType, options: ParquetOptions) -> pa.Array:
+    if element.kind not in JSON_KINDS:
+        nested = pc.index(pc.match_substring_regex(array, _NESTED), value=True).as_py()
+        if nested >= 0:
+            raise NoRepresentationError(
+                nested,
+                "the array has several dimensions; set parquet_arrays = 'json', which writes arrays as JSON text",
+            )
+    items, counts = items_of(array, element)
+    ends = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=ends[1:])
+    try:
+        values = column_values(items, element, options)
+    except NoRepresentationError as error:
+        raise NoRepresentationError(int(np.searchsorted(ends, error.row, side="right")) - 1, str(error)) from error
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(ends), values, type=type_, mask=mask)

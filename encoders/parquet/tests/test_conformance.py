@@ -1,0 +1,28 @@
+"""The Parquet encoder keeps every promise of an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from cdc_conformance.encoders import EncoderConformance
+
+
+class TestParquet(EncoderConformance):
+    encoder = "parquet"
+
+    @pytest.fixture
+    def capabilities(self) -> frozenset[str]:
+        return frozenset({"json_null"})
+
+
+class TestParquetWithEveryOption(TestParquet):
+    @pytest.fixture
+    def encoder_options(self) -> Mapping[str, Any]:
+        return {
+            "parquet_row_group_size": "1KB",
+            "parquet_arrays": "json",
+            "parquet_time": "string",
+            "parquet_special_values": "string",
+        }
