@@ -30,6 +30,8 @@ _SECRET_NAME = re.compile(
 )
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")
 """Hosts with ports, as they may follow `://`."""
+_NO_SECRETS = frozenset({"implicit", "specified"})
+"""What CockroachDB's parameter AUTH says: where the secrets are, not what they are."""
 _SHORT = 4
 """Below this length a secret is replaced only where it stands alone, so that the password 'a' leaves readable text."""
 
@@ -65,7 +67,7 @@ def uri_secrets(uri: str) -> frozenset[str]:
     query = after.partition("?")[2]
     for parameter in query.split("&"):
         name, _, raw = parameter.partition("=")
-        if is_secret_name(unquote(name)):
+        if is_secret_name(unquote(name)) and raw not in _NO_SECRETS:
             found.add(raw)
             found.update(value for _, value in parse_qsl(parameter))
     return frozenset(found - {""})
@@ -76,7 +78,7 @@ def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from secret_texts(value)
-        elif isinstance(value, str) and value and is_secret_name(name):
+        elif isinstance(value, str) and value not in _NO_SECRETS | {""} and is_secret_name(name):
             yield value
 
 
@@ -137,4 +139,5 @@ def _split_password(uri: str) -> tuple[str, str, str]:
 
 def _masked_parameter(parameter: str) -> str:
     name, equals, value = parameter.partition("=")
-    return name + equals + (MASK if value and is_secret_name(unquote(name)) else value)
+    secret = value not in _NO_SECRETS | {""} and is_secret_name(unquote(name))
+    return name + equals + (MASK if secret else value)

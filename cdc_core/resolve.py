@@ -33,15 +33,16 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
     bare = [_component("rangefeed", rangefeed), _component("encoder", encoder), _component("sink", sink)]
     declared = {component.kind: option_names(component.load_options()) for component in bare}
     core_names = option_names(ChangefeedOptions)
-    _refuse_unknown(changefeed, {name for names in (core_names, *declared.values()) for name in names})
+    known = {name for names in (core_names, *declared.values()) for name in names}
+    given = _spelled(changefeed.name, changefeed.options, known)
+    parameters = _spelled(changefeed.name, parameters, known)
+    _refuse_unknown(changefeed.name, given, known)
     values = {
-        component.kind: {
-            name: value for name, value in changefeed.options.items() if _declared(name) in declared[component.kind]
-        }
+        component.kind: {name: value for name, value in given.items() if _declared(name) in declared[component.kind]}
         for component in bare
     }
     for name in parameters:
-        if name in changefeed.options:
+        if name in given:
             raise OptionError(
                 f"changefeed '{changefeed.name}' gives '{name}' twice, as a parameter of the sink's URI and as an "
                 "option; keep one of them"
@@ -54,7 +55,7 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
     owner = f"changefeed '{changefeed.name}'"
     options = parse_options(
         ChangefeedOptions,
-        {name: changefeed.options[name] for name in core_names if name in changefeed.options},
+        {name: given[name] for name in core_names if name in given},
         owner=owner,
     )
     _refuse_impossible(owner, options, encoder, sink, host)
@@ -115,12 +116,24 @@ def _declared(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _refuse_unknown(changefeed: Changefeed, known: set[str]) -> None:
-    for name in changefeed.options:
+def _spelled(changefeed: str, values: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    """Return *values* by their declared names: upper case is as good, as in CockroachDB's `AWS_REGION`."""
+    found: dict[str, Any] = {}
+    for written, value in values.items():
+        head, dot, rest = written.partition(".")
+        name = f"{head.lower()}{dot}{rest}" if head not in known and head.lower() in known else written
+        if name in found:
+            raise OptionError(f"changefeed '{changefeed}' gives '{name}' twice, in two spellings; keep one of them")
+        found[name] = value
+    return found
+
+
+def _refuse_unknown(changefeed: str, given: Mapping[str, Any], known: set[str]) -> None:
+    for name in given:
         if _declared(name) not in known:
             close = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"it knows {', '.join(sorted(known))}"
-            raise OptionError(f"changefeed '{changefeed.name}' does not know option '{name}'; {hint}")
+            raise OptionError(f"changefeed '{changefeed}' does not know option '{name}'; {hint}")
 
 
 def _refuse_impossible(

@@ -87,6 +87,15 @@ def test_a_parameter_given_twice_is_refused() -> None:
         job(sink="shelf://room?topic_prefix=a&topic_prefix=b")
 
 
+def test_options_and_parameters_may_be_written_in_upper_case() -> None:
+    assert job(sink="shelf://room?TOPIC_PREFIX=X_").sink.parsed().topic_prefix == "X_"
+    resolved = job({"UPDATED": True, "Topic_Prefix": "x_"})
+    assert (resolved.options.updated, resolved.sink.parsed().topic_prefix) == (True, "x_")
+    for twice in ({"topic_prefix": "a", "TOPIC_PREFIX": "b"}, {"TOPIC_PREFIX": "a"}):
+        with pytest.raises(OptionError, match="changefeed 'orders' gives 'topic_prefix' twice"):
+            job(twice, sink="shelf://room?topic_prefix=c" if len(twice) == 1 else "shelf://room")
+
+
 def test_the_sources_uri_keeps_its_parameters() -> None:
     assert job().source == "paper://user:hunter2@desk/db?application_name=x"
 

@@ -14,6 +14,7 @@ from cdc_core.masking import (
     mask,
     masked_uri,
     secret_forms,
+    secret_texts,
     uri_secrets,
 )
 
@@ -49,6 +50,13 @@ from cdc_core.masking import (
 def test_passwords_and_secret_parameters_are_found(uri: str, shown: str, secrets: set[str]) -> None:
     assert masked_uri(uri) == shown
     assert uri_secrets(uri) == secrets
+
+
+def test_where_a_secret_comes_from_is_none() -> None:
+    uri = "s3://bucket/x?AUTH=specified&AWS_SECRET_ACCESS_KEY=hunter2"
+    assert uri_secrets(uri) == {"hunter2"}
+    assert masked_uri(uri) == "s3://bucket/x?AUTH=specified&AWS_SECRET_ACCESS_KEY=***"
+    assert list(secret_texts({"auth": "implicit", "token": "implicitly"})) == ["implicitly"]
 
 
 def test_a_password_that_is_not_encoded_is_recognized() -> None:
