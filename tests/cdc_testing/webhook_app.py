@@ -64,13 +64,18 @@ class Faults:
 class Endpoint:
     """The ASGI application."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._journal = os.open(directory / "journal", flags)
         self._requests = os.open(directory / "requests", flags)
         self._faults = Faults(directory / "faults.json")
         self._under_way: dict[tuple[str, str], str] = {}
         self._count = 0
+        self._most_bytes = settings.get("most_bytes")
+        self._taken: set[str] | None = None
+        if settings.get("remembers"):
+            lines = (directory / "journal").read_bytes().splitlines()
+            self._taken = {json.loads(line)["identity"] for line in lines if line.endswith(b"}")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -107,14 +112,16 @@ class Endpoint:
         }
         os.write(self._requests, json.dumps(event).encode() + b"\n")
         try:
-            await self._answer(scope, receive, send, plain, fault)
+            await self._answer(scope, receive, send, plain=plain, identity=identity, fault=fault)
         finally:
             if held:
                 self._count -= 1
                 for key in keys:
                     self._under_way.pop(key, None)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, plain: bytes, fault: dict[str, Any]) -> None:
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, *, plain: bytes, identity: str, fault: dict[str, Any]
+    ) -> None:
         if fault.get("hang"):
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -128,12 +135,10 @@ class Endpoint:
             for _, key, _ in messages_of(plain):
                 if key in refused:
                     status, text = refused[key], f"the key {key} is refused"
-        limit = self._faults.rules.get("most_bytes")
-        if status == 200 and limit is not None and len(plain) > limit:
-            status, text = 413, f"at most {limit} bytes"
+        if status == 200 and self._most_bytes is not None and len(plain) > self._most_bytes:
+            status, text = 413, f"at most {self._most_bytes} bytes"
         if 200 <= status < 300:
-            taken = {"path": scope["path"], "body": base64.b64encode(plain).decode()}
-            os.write(self._journal, json.dumps(taken).encode() + b"\n")
+            self._take(scope["path"], identity, plain)
         answer = text.encode()
         headers = [(name.encode(), value.encode()) for name, value in fault.get("headers", {}).items()]
         if fault.get("reset") == "after":
@@ -143,6 +148,15 @@ class Endpoint:
         headers.append((b"content-length", str(len(answer)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
+
+    def _take(self, path: str, identity: str, plain: bytes) -> None:
+        """Write down what is taken, unless it was before and we remember that."""
+        if self._taken is not None:
+            if identity in self._taken:
+                return
+            self._taken.add(identity)
+        taken = {"path": path, "identity": identity, "body": base64.b64encode(plain).decode()}
+        os.write(self._journal, json.dumps(taken).encode() + b"\n")
 
 
 def _decoded(body: bytes, encoding: str | None) -> bytes:
@@ -167,7 +181,7 @@ def main() -> None:
         import ssl
 
         config.ca_certs, config.verify_mode = settings["client_authority"], ssl.CERT_REQUIRED
-    asyncio.run(serve(Endpoint(directory), config))  # type: ignore[arg-type]
+    asyncio.run(serve(Endpoint(directory, settings), config))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

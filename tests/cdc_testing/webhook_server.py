@@ -35,7 +35,8 @@ class WebhookServer:
     """Keeps its files in *directory*. After `kill` it can be started again, at the same port, with all it took.
 
     Everything below every path is taken; `new_path` gives one that no other test has. With *demand_client* a client
-    needs a certificate of our authority; with *tls* False it speaks plain HTTP.
+    needs a certificate of our authority; with *tls* False it speaks plain HTTP. A connection takes *most_requests*, a
+    body *most_bytes*. If it *remembers*, it takes what has the same Idempotency-Key only once.
     """
 
     def __init__(
@@ -46,13 +47,20 @@ class WebhookServer:
         protocols: Sequence[str] = ("h2", "http/1.1"),
         demand_client: bool = False,
         most_requests: int = 1_000_000,
+        most_bytes: int | None = None,
+        remembers: bool = False,
     ) -> None:
         self.directory = directory
         self.certificates: Certificates = make_certificates(directory / "certificates")
         self.tls = tls
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        settings: dict[str, Any] = {"protocols": list(protocols), "most_requests": most_requests}
+        settings: dict[str, Any] = {
+            "protocols": list(protocols),
+            "most_requests": most_requests,
+            "most_bytes": most_bytes,
+            "remembers": remembers,
+        }
         if tls:
             settings |= {
                 "certificate": str(self.certificates.server_cert),
@@ -137,21 +145,19 @@ class WebhookServer:
         random: Sequence[Mapping[str, Any]] = (),
         seed: int = 0,
         refused_keys: Mapping[str, int] | None = None,
-        most_bytes: int | None = None,
         slow_s: float = 0.0,
     ) -> None:
         """Say what befalls requests from now on; nothing, without arguments.
 
         *script* befalls the next requests, one entry each; *random* entries befall a `share` of them. An entry may have
         `status` with `text` and `headers`; `hang`; `slow_s`; `reset`, "before" anything is answered or "after" the rows
-        are taken. Requests with a key of *refused_keys*, JSON text, get its status; those larger than *most_bytes* 413.
+        are taken. Requests with a key of *refused_keys*, JSON text, get its status.
         """
         rules = {
             "script": list(script),
             "random": list(random),
             "seed": seed,
             "refused_keys": refused_keys or {},
-            "most_bytes": most_bytes,
             "slow_s": slow_s,
         }
         new = self.directory / "faults.new"

@@ -50,7 +50,7 @@ class ServerDisturbance:
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
     """An endpoint that tests of this module may harm, if they leave it well."""
-    with WebhookServer(tmp_path_factory.mktemp("own")) as server:
+    with WebhookServer(tmp_path_factory.mktemp("own"), most_bytes=MB, remembers=True) as server:
         yield server
 
 
@@ -79,7 +79,7 @@ class TestWebhook(SinkConformance):
 
     @pytest.fixture
     def capabilities(self) -> Collection[str]:
-        return {"disturbance", "stall", "partial_failure", "unreachable"}
+        return {"disturbance", "stall", "partial_failure", "row_limit", "idempotent", "unreachable"}
 
     @pytest.fixture
     def disturbance(self, own_server: WebhookServer) -> ServerDisturbance:
@@ -88,6 +88,10 @@ class TestWebhook(SinkConformance):
     @pytest.fixture
     def unreachable_uri(self) -> str:
         return "webhook-https://127.0.0.1:9/hook"
+
+    @pytest.fixture
+    def row_limit_bytes(self) -> int:
+        return MB
 
     @pytest.fixture
     def memory_bound_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
-from cdc_sink_webhook.bodies import Format, Values, compressed
+from cdc_sink_webhook.bodies import Format, Values, compressed, decompressed
 from cdc_sink_webhook.request import Request, identity
 from cdc_sink_webhook.sink_config import FlushConfig
 
@@ -25,7 +26,7 @@ _NO_LIMIT = 1 << 62
 class _Piece:
     """Neighbouring rows of one call that go into one request."""
 
-    data: memoryview
+    data: memoryview | bytes
     lengths: npt.NDArray[np.int64]
     times: bytes
     places: npt.NDArray[np.int64]
@@ -34,8 +35,9 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Open:
-    """The batch of a topic that is not full yet."""
+    """The batch of a topic that is not full yet. Its first rows came at `since`, by the monotonic clock."""
 
+    since: float
     pieces: list[_Piece] = field(default_factory=list)
     rows: int = 0
     nbytes: int = 0
@@ -46,6 +48,7 @@ class Batches:
 
     def __init__(self, flush: FlushConfig, *, format: Format, compression: str, changefeed: str, limit: int) -> None:  # noqa: A002
         """No batch grows much beyond *limit* bytes, also where `Flush` sets no limit."""
+        self._frequency_s = float(flush.Frequency)
         self._most_rows = 1 if flush.single else flush.Messages or _NO_LIMIT
         self._most_bytes = min(flush.Bytes or _NO_LIMIT, limit)
         self._format = format
@@ -54,9 +57,11 @@ class Batches:
         self._open: dict[str, _Open] = {}
 
     @property
-    def waiting(self) -> bool:
-        """Whether there are rows in a batch that is not full."""
-        return any(batch.rows for batch in self._open.values())
+    def due_at(self) -> float | None:
+        """When the next batch is to be cut that is not full, by the monotonic clock; None when none ever is."""
+        if not self._frequency_s or not self._open:
+            return None
+        return min(batch.since for batch in self._open.values()) + self._frequency_s
 
     def add(self, rows: RowBatch, messages: MessageBatch, *, first: int) -> Iterator[Request]:
         """Yield each request that is full; *first* is the number of the first row since the last flush.
@@ -67,17 +72,18 @@ class Batches:
         keys = _key_hashes(rows, messages)
         times = _times(messages)
         places = np.arange(first, first + len(values), dtype=np.int64)
-        batch = self._open.setdefault(messages.topic, _Open())
         start = 0
         while start < len(values):
+            batch = self._open.setdefault(messages.topic, _Open(since=time.monotonic()))
             begin = values.start(start)
             room = self._most_bytes - batch.nbytes
             stop = min(start + self._most_rows - batch.rows, int(np.searchsorted(values.ends, begin + room)) + 1)
             full, stop = stop <= len(values), min(stop, len(values))
             end = int(values.ends[stop - 1])
+            data = values.data[begin:end]
             batch.pieces.append(
                 _Piece(
-                    data=values.data[begin:end],
+                    data=data if full else bytes(data),  # what waits must not hold on to all the rest
                     lengths=np.diff(values.ends[start:stop], prepend=begin),
                     times=times[start:stop].tobytes(),
                     places=places[start:stop],
@@ -86,14 +92,19 @@ class Batches:
             )
             batch.rows += stop - start
             batch.nbytes += end - begin
+            start = stop
             if full:
                 yield self._cut(messages.topic)
-                batch = self._open[messages.topic]
-            start = stop
+
+    def due(self) -> Iterator[Request]:
+        """Yield a request for each topic whose rows have waited as long as `Flush.Frequency` says."""
+        now = time.monotonic()
+        for topic in [topic for topic, batch in self._open.items() if batch.since + self._frequency_s <= now]:
+            yield self._cut(topic)
 
     def rest(self) -> Iterator[Request]:
         """Yield a request for each topic that has rows waiting."""
-        for topic in [topic for topic, batch in self._open.items() if batch.rows]:
+        for topic in list(self._open):
             yield self._cut(topic)
 
     def forget(self) -> None:
@@ -112,26 +123,30 @@ class Batches:
             keys=frozenset(),
         )
 
-    def halves(self, request: Request, data: bytes) -> list[Request]:
-        """Return two requests with the rows of *request*, whose messages with separators are *data*."""
+    def halves(self, request: Request) -> tuple[Request, Request]:
+        """Return two requests that have the rows of *request* between them, in order."""
+        body = decompressed(request.body, self._compression)
+        data = self._format.data(body, int(request.lengths.sum()))
         middle = len(request.places) // 2
         border = int(request.lengths[:middle].sum())
-        parts = ((slice(0, middle), data[:border]), (slice(middle, None), data[border:]))
-        return [
-            Request(
-                id=identity(request.id.encode(), str(number).encode(), part),
-                topic=request.topic,
-                body=self._body(part, len(request.places[rows])),
-                places=request.places[rows],
-                lengths=request.lengths[rows],
-                keys=request.keys,
-            )
-            for number, (rows, part) in enumerate(parts)
-        ]
+        return (
+            self._part(request, slice(0, middle), data[:border], name=b"first half"),
+            self._part(request, slice(middle, None), data[border:], name=b"second half"),
+        )
+
+    def _part(self, request: Request, rows: slice, data: bytes, *, name: bytes) -> Request:
+        places = request.places[rows]
+        return Request(
+            id=identity(request.id.encode(), name),
+            topic=request.topic,
+            body=self._body(data, len(places)),
+            places=places,
+            lengths=request.lengths[rows],
+            keys=request.keys,
+        )
 
     def _cut(self, topic: str) -> Request:
         batch = self._open.pop(topic)
-        self._open[topic] = _Open()
         pieces = batch.pieces
         data = b"".join(piece.data for piece in pieces)
         one = len(pieces) == 1
@@ -152,9 +167,14 @@ def _key_hashes(rows: RowBatch, messages: MessageBatch) -> list[int]:
     """Return a hash of each row's key. Equal keys of a table have equal hashes, in this process."""
     encoded = messages.key
     if encoded.null_count:  # a format without keys: the row's own, as text
-        columns = [column.cast(pa.large_string()) for column in rows.column("key").flatten()]
-        encoded = pc.binary_join_element_wise(*columns, "\0")
+        columns = [_as_bytes(column) for column in rows.column("key").flatten()]
+        encoded = pc.binary_join_element_wise(*columns, pa.scalar(b"\0", pa.large_binary()))
     return list(map(hash, encoded.to_pylist()))
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    is_binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
+    return (column if is_binary else column.cast(pa.large_string())).cast(pa.large_binary())
 
 
 def _times(messages: MessageBatch) -> npt.NDArray[np.int64]:

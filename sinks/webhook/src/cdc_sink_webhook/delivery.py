@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cdc_core.errors import CdcError, RetryableSinkError, TerminalSinkError
 from cdc_sink_webhook.answers import Answer, Meaning
-from cdc_sink_webhook.batches import Batches
-from cdc_sink_webhook.bodies import Format, decompressed
 from cdc_sink_webhook.client import Client, UnansweredError
 from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.sink_config import RetryConfig
@@ -52,18 +50,14 @@ class Delivery:
         client: Client,
         retry: RetryConfig,
         *,
-        batches: Batches,
-        format: Format,  # noqa: A002
-        compression: str,
+        halves: Callable[[Request], tuple[Request, Request]],
         endpoint: str,
     ) -> None:
-        """Take the *client*, and what parts bodies again; errors name the *endpoint*."""
+        """Take the *client*, and what makes two requests of one; errors name the *endpoint*."""
         self._client = client
         self._most_repeats = retry.limit
         self._backoff_s = max(float(retry.Backoff), _SHORTEST_BACKOFF_S)
-        self._batches = batches
-        self._format = format
-        self._compression = compression
+        self._halves = halves
         self._endpoint = endpoint
         self._resume_at = 0.0
 
@@ -90,10 +84,6 @@ class Delivery:
     async def aclose(self) -> None:
         """Close the client."""
         await self._client.aclose()
-
-    def _halves(self, request: Request) -> Sequence[Request]:
-        body = decompressed(request.body, self._compression)
-        return self._batches.halves(request, self._format.data(body, int(request.lengths.sum())))
 
     async def _answered(self, request: Request) -> Answer:
         """Return the answer that says what became of *request*, after as many attempts as the options allow."""

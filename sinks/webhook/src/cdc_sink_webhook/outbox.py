@@ -60,6 +60,14 @@ class Outbox:
                 group = []
         self._post(group)
 
+    def send_now(self, requests: Iterable[Request]) -> None:
+        """Queue *requests*, full or not; for the outbox's own thread, which must not wait. Raises: as `send`."""
+        for request in requests:
+            with self._changed:
+                self._raise_error()
+                self._reserve(request)
+            self._post([request])
+
     def flush(self) -> Delivered:
         """Return what became of all that was sent since the last flush, as soon as that is known. Raises: as `send`."""
         with self._changed:
@@ -70,8 +78,9 @@ class Outbox:
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         """Call *action* in the outbox's thread after so many seconds, unless it is closed by then. It must not wait."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, action)
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.call_later, seconds, action)
 
     def close(self) -> None:
         """Give up what is under way and close connections, in a moment or later."""
@@ -91,9 +100,12 @@ class Outbox:
             self._raise_error()
             if not self._has_room(request):
                 return False
-            self._held += request.cost
-            self._waiting += 1
+            self._reserve(request)
         return True
+
+    def _reserve(self, request: Request) -> None:
+        self._held += request.cost
+        self._waiting += 1
 
     def _has_room(self, request: Request) -> bool:
         return not self._held or self._held + request.cost <= self._most_bytes
@@ -103,8 +115,9 @@ class Outbox:
             raise self._error
 
     def _post(self, group: list[Request]) -> None:
-        if group and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._queue, group)
+        loop = self._loop
+        if group and loop is not None:
+            loop.call_soon_threadsafe(self._queue, group)
 
     def _run(self) -> None:
         try:

@@ -26,9 +26,7 @@ def tls_context(endpoint: Endpoint, options: WebhookOptions) -> ssl.SSLContext |
         return None
     if bool(options.client_cert) != bool(options.client_key):
         raise ConfigError("sink 'webhook': the options 'client_cert' and 'client_key' need each other")
-    context = ssl.create_default_context()
-    if options.ca_cert:
-        context = _trusting(_pem("ca_cert", options.ca_cert))
+    context = _trusting(_pem("ca_cert", options.ca_cert)) if options.ca_cert else ssl.create_default_context()
     if options.insecure_tls_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
