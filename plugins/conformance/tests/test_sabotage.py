@@ -140,23 +140,34 @@ def test_a_saboteur_that_hangs_fails_or_is_ended(home: str) -> None:
 @pytest.fixture
 def kind() -> Kind:
     class Suite:
+        summaries = frozenset({"test_sum"})
+
         def test_a(self) -> None: ...
 
         def test_b(self) -> None: ...
 
-    return Kind(name="sink", suite=Suite, saboteurs={"test_a": None, "test_gone": None})  # type: ignore[dict-item]
+        def test_sum(self) -> None: ...
+
+    return Kind(name="sink", suite=Suite, saboteurs={"test_a": None, "test_sum": None, "test_gone": None})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
     ("promise", "outcomes", "problem"),
     [
-        ("", {"test_a": "passed", "test_b": "passed"}, ""),
-        ("", {"test_a": "passed", "test_b": "skipped"}, "skips test_b"),
-        ("", {"test_a": "failed", "test_b": "passed"}, "fails test_a"),
-        ("", {"test_a": "passed"}, "did not run test_b"),
-        ("test_a", {"test_a": "failed", "test_b": "passed"}, ""),
-        ("test_a", {"test_a": "error", "test_b": "passed"}, ""),
-        ("test_a", {"test_a": "skipped", "test_b": "failed"}, "does not fail its own test; fails test_b; skips test_a"),
+        ("", {"test_a": "passed", "test_b": "passed", "test_sum": "passed"}, ""),
+        ("", {"test_a": "passed", "test_b": "skipped", "test_sum": "passed"}, "skips test_b"),
+        ("", {"test_a": "failed", "test_b": "passed", "test_sum": "passed"}, "fails test_a"),
+        ("", {"test_a": "passed", "test_sum": "passed"}, "did not run test_b"),
+        ("", {"test_a": "passed", "test_b": "passed", "test_sum": "failed"}, "fails test_sum"),
+        ("test_a", {"test_a": "failed", "test_b": "passed", "test_sum": "failed"}, ""),
+        ("test_sum", {"test_a": "failed", "test_b": "passed", "test_sum": "failed"}, "fails also test_a"),
+        ("test_a", {"test_a": "failed", "test_b": "passed", "test_sum": "passed"}, ""),
+        ("test_a", {"test_a": "error", "test_b": "passed", "test_sum": "passed"}, ""),
+        (
+            "test_a",
+            {"test_a": "skipped", "test_b": "failed", "test_sum": "passed"},
+            "does not fail its own test; fails test_b; skips test_a",
+        ),
         ("test_b", {}, "has no saboteur: nothing proves that the test can fail"),
         ("test_gone", {}, "there is no such promise"),
     ],

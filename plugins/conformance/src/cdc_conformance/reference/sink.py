@@ -15,6 +15,7 @@ from cdc_core import (
     Endpoint,
     Flushed,
     PartialWriteError,
+    RefusedRowsError,
     RowBatch,
     Sink,
     SinkContext,
@@ -37,7 +38,7 @@ class ReferenceOptions:
 
     partitions: int = option(3, doc="Partitions of each topic.")
     buffer_size: ByteSize = option(ByteSize(MB), doc="Bytes of messages that are held before they are written.")
-    max_message_bytes: ByteSize = option(ByteSize(MB), doc="The largest value that a message may have.")
+    max_message_bytes: ByteSize = option(ByteSize(MB // 4), doc="The largest value that a message may have.")
     patience: Duration = option(Duration(30.0), doc="How long to wait for a destination that takes nothing.")
     password: str | None = option(None, doc="Shown to nobody, and asked for by nothing.", secret=True)
 
@@ -50,6 +51,8 @@ class ReferenceSink(Sink):
     """Appends each row to the partition that its key chooses. A row that is there already is not written again.
 
     Holds at most `buffer_size` bytes and one batch of messages. What is flushed outlives the process, not the machine.
+    Keys that the destination refuses are told one by one; of messages that are too large it refuses all that is written
+    with them.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -59,7 +62,8 @@ class ReferenceSink(Sink):
         self.buffer: list[tuple[str, int, Line]] = []
         self._buffered_bytes = 0
         self._flushed = Flushed()
-        self._latest: dict[tuple[str, int], dict[bytes | None, str]] = {}
+        self.given = 0
+        self._there: dict[tuple[str, int], set[tuple[bytes | None, str]]] = {}
         self._slice: SliceInfo | None = None
         self._closed = False
 
@@ -86,18 +90,18 @@ class ReferenceSink(Sink):
             raise TerminalSinkError("the reference sink was given rows before begin; call begin first")
         batch = self.context.encoder.encode(rows, topic=self.topic(rows.schema.name))
         refused = self.partitions.refused()
+        first, self.given = self.given, self.given + len(rows)
         failures: list[tuple[int, str]] = []
         for number, (key, value, updated) in enumerate(
-            zip(batch.key.to_pylist(), batch.value.to_pylist(), batch.updated.to_pylist(), strict=True)
+            zip(batch.key.to_pylist(), batch.value.to_pylist(), batch.updated.to_pylist(), strict=True), start=first
         ):
-            self.require_size(rows, number, value)
             if key in refused:
                 failures.append((number, f"the key {key!r} is refused by {self.partitions.root}"))
                 continue
             time = str(Timestamp(updated["wall"], updated["logical"]))
             self.buffer.append((batch.topic, self.partition_of(key), Line(key=key, value=value, updated=time)))
             self._buffered_bytes += len(key or b"") + len(value or b"")
-        if failures or self._buffered_bytes > self.options.buffer_size:
+        if self._buffered_bytes > self.options.buffer_size:
             self.write()
         if failures:
             self.refuse(rows, failures)
@@ -105,6 +109,7 @@ class ReferenceSink(Sink):
     def flush(self) -> Flushed:
         self.require_open()
         self.write()
+        self.given = 0
         flushed, self._flushed = self._flushed, Flushed()
         return flushed
 
@@ -128,6 +133,13 @@ class ReferenceSink(Sink):
 
     def write(self) -> None:
         """Return when what is buffered is in the partitions, without what was there already."""
+        largest = max((len(line.value or b"") for *_, line in self.buffer), default=0)
+        if largest > self.options.max_message_bytes:
+            self.forget()
+            raise RefusedRowsError(
+                f"{self.partitions.root} refuses a message of {largest} bytes, more than max_message_bytes ="
+                f" {self.options.max_message_bytes}: raise that"
+            )
         shares: dict[tuple[str, int], list[Line]] = defaultdict(list)
         for topic, partition, line in self.buffer:
             shares[topic, partition].append(line)
@@ -139,24 +151,17 @@ class ReferenceSink(Sink):
         return self.partitions.append(topic, partition, lines) if lines else 0
 
     def unwritten(self, topic: str, partition: int, lines: list[Line]) -> list[Line]:
-        """Return those of *lines* that are later than what the partition has of their keys."""
-        latest = self._latest.get((topic, partition))
-        if latest is None:
-            there = self.partitions.read(topic, partition)
-            latest = self._latest[topic, partition] = {line.key: line.updated for line in there if line.updated}
-        new = [line for line in lines if _later(line.updated, latest.get(line.key))]
-        latest.update({line.key: line.updated for line in new if line.updated})
+        """Return those of *lines* that the partition does not have yet, whatever else it has of their keys."""
+        there = self._there.get((topic, partition))
+        if there is None:
+            written = self.partitions.read(topic, partition)
+            there = self._there[topic, partition] = {(line.key, line.updated) for line in written if line.updated}
+        new = [line for line in lines if line.updated is None or (line.key, line.updated) not in there]
+        there.update((line.key, line.updated) for line in new if line.updated)
         return new
 
     def refuse(self, rows: RowBatch, failures: list[tuple[int, str]]) -> None:
         raise PartialWriteError(f"{len(failures)} rows of table {rows.schema.name} were refused", failures=failures)
-
-    def require_size(self, rows: RowBatch, number: int, value: bytes | None) -> None:
-        if len(value or b"") > self.options.max_message_bytes:
-            raise TerminalSinkError(
-                f"the row with key {rows.shown_key(number)} of table {rows.schema.name} has {len(value or b'')} bytes,"
-                f" more than max_message_bytes = {self.options.max_message_bytes}: raise that"
-            )
 
     def require_open(self) -> None:
         if self._closed:
@@ -165,6 +170,7 @@ class ReferenceSink(Sink):
     def forget(self) -> None:
         self.buffer, self._buffered_bytes = [], 0
         self._flushed = Flushed()
+        self.given = 0
 
 
 class ReferenceReader(SinkReader):
@@ -197,10 +203,6 @@ def partitions_of(context: SinkContext) -> Partitions:
     if not path.startswith("/"):
         raise ConfigError("the reference sink is a directory of this machine; write reference:///path")
     return Partitions(Path(path), count=options.partitions, patience_s=options.patience)
-
-
-def _later(updated: str | None, than: str | None) -> bool:
-    return than is None or updated is None or Timestamp.parse(updated) > Timestamp.parse(than)
 
 
 REFERENCE_SINK = SinkRegistration(

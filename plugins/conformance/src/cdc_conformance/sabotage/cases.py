@@ -47,6 +47,11 @@ class Kind:
     def promises(self) -> tuple[str, ...]:
         return promises_of(suite_of(self.suite) or self.suite)
 
+    @property
+    def summaries(self) -> frozenset[str]:
+        """Promises that another's saboteur may break too."""
+        return self.suite.summaries  # type: ignore[no-any-return]
+
     def cases(self) -> list[Case]:
         """Return the reference and one case for each promise, whether it has a saboteur or not, and each saboteur."""
         names = dict.fromkeys([*self.promises, *self.saboteurs])
@@ -122,8 +127,9 @@ def verdict(case: Case, kind: Kind, result: Result | None) -> str:
     problems = []
     if wanted - failed:
         problems.append("fails nothing" if not failed else "does not fail its own test")
-    if failed - wanted:
-        problems.append(f"fails {'also ' if wanted & failed else ''}{_listed(sorted(failed - wanted))}")
+    unwanted = sorted(failed - wanted - (kind.summaries if case.promise else frozenset()))
+    if unwanted:
+        problems.append(f"fails {'also ' if wanted & failed else ''}{_listed(unwanted)}")
     if result.unasked():
         problems.append(f"skips {_listed(result.unasked())}")
     return "; ".join(problems)

@@ -17,6 +17,7 @@ from cdc_conformance.sabotage.broken_sinks import (
     lives,
     manners,
     marks,
+    refusals,
     tested_inside,
     troubles,
 )
@@ -47,7 +48,7 @@ class ReferenceSinkSuite(SinkConformance):
 
     @pytest.fixture
     def row_limit_bytes(self) -> int:
-        return 2 * MB
+        return MB // 2
 
     @pytest.fixture
     def memory_bound_bytes(self) -> int:
@@ -139,15 +140,33 @@ _BROKEN: Mapping[str, type[ReferenceSink]] = {
     "test_a_new_sink_delivers_after_a_failure": troubles.RemembersFailures,
     "test_an_open_sink_loses_nothing_in_a_restart": troubles.KeepsFilesOpen,
     "test_an_outage_in_a_slice_loses_and_reorders_nothing": troubles.SendsAgainLater,
-    "test_a_row_that_cannot_be_encoded_ends_the_slice": troubles.SkipsWhatIsRefused,
     "test_errors_are_of_the_frameworks_tree": troubles.RaisesWhatItGets,
     "test_errors_are_one_sentence": troubles.TellsEverything,
-    "test_a_row_beyond_the_limit_is_refused_by_name": troubles.DropsLargeRows,
-    "test_a_partial_failure_names_the_refused_rows": troubles.CountsFromOne,
-    "test_a_partial_failure_delivers_all_other_rows": troubles.StopsAtTheFirstRefusal,
     "test_flush_waits_for_slow_acknowledgement": troubles.GivesUpAtOnce,
     "test_memory_is_bounded_while_the_destination_stalls": troubles.BuffersWithoutEnd,
     "test_close_does_not_wait_for_a_stalled_destination": troubles.FlushesWhenClosed,
+    # refusals
+    "test_what_the_encoder_raises_leaves_emit_as_it_is": refusals.SkipsWhatCannotBeEncoded,
+    "test_nothing_of_a_batch_that_cannot_be_encoded_was_taken": refusals.TakesRowsOneByOne,
+    "test_a_sink_goes_on_after_a_row_that_cannot_be_encoded": refusals.StartsOverAfterAnError,
+    "test_a_slice_of_nothing_but_bad_rows_leaves_nothing": refusals.OpensBeforeItEncodes,
+    "test_a_row_from_the_dead_letters_arrives_though_it_is_old": refusals.TakesOnlyLaterRows,
+    "test_every_flush_of_a_slice_is_a_barrier": refusals.FlushesOncePerSlice,
+    "test_several_flushes_of_a_slice_overwrite_nothing": refusals.WritesTheSliceAnew,
+    "test_flushes_of_a_slice_count_what_is_new": refusals.CountsTheSlice,
+    "test_a_bad_row_is_refused_as_a_row": refusals.DropsLargeRows,
+    "test_a_refusal_delivers_all_other_rows": refusals.StopsAtTheFirstRefusal,
+    "test_rows_beside_refused_ones_are_counted": refusals.CountsTheRefused,
+    "test_bad_rows_are_put_aside_and_all_others_arrive": refusals.LosesPatience,
+    "test_a_sink_goes_on_after_a_refusal": refusals.RemembersRefusals,
+    "test_a_refusal_as_a_whole_forgets_all_since_the_flush": refusals.KeepsTheRestOfARefusal,
+    "test_versions_of_a_key_stay_in_order_around_a_refused_one": refusals.HurriesAfterARefusal,
+    "test_a_sink_that_says_it_refuses_no_rows_never_does": refusals.SaysItRefusesNothing,
+    "test_a_partial_failure_names_the_refused_rows": refusals.CountsFromOne,
+    "test_a_refused_row_is_named_once": refusals.NamesThemAgain,
+    "test_refused_rows_are_counted_over_several_emits": refusals.CountsWithinTheBatch,
+    "test_refused_rows_are_counted_anew_after_a_flush": refusals.CountsFromBegin,
+    "test_refused_rows_are_counted_anew_in_each_slice": refusals.CountsTheAbandoned,
     # manners
     "test_a_misspelt_option_is_refused_with_a_hint": manners.KnowsTypos,
     "test_every_option_is_documented": manners.SaysNothing,

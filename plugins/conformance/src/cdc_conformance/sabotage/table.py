@@ -50,12 +50,13 @@ def lines(found: Sequence[Row]) -> Iterator[str]:
 def _row(case: Case, result: Result | None, kind: Kind) -> Row:
     saboteur, stands_for = kind.saboteur(case)
     failed = [] if result is None else result.failed()
-    unwanted = [test for test in failed if test != case.promise]
+    allowed = {case.promise, *(kind.summaries if case.promise else ())}
+    unwanted = [test for test in failed if test not in allowed]
     return Row(
         case=case,
         saboteur=saboteur,
         stands_for=stands_for,
-        failed="that one" if case.promise and failed == [case.promise] else ", ".join(failed) or "-",
+        failed="that one" if case.promise in failed and not unwanted else ", ".join(failed) or "-",
         problem=verdict(case, kind, result),
         reasons=tuple(f"{test}: {' '.join(result.reasons[test].split())[:400]}" for test in unwanted if result),
     )

@@ -29,16 +29,16 @@ class Crashes:
     def test_a_slice_that_was_written_but_not_reported_can_be_repeated(self, readable: SinkRig) -> None:
         """A process dies between `flush` and its report: the next run repeats the slice, and nothing else.
 
-        Earlier slices stay as they are, the repeated one is whole, later ones follow, and no version of a key appears
-        for the first time behind a newer one.
+        It says so by `planned_by`, the epoch of the run before. Earlier slices stay as they are, the repeated one is
+        whole, later ones follow, and no version of a key appears for the first time behind a newer one.
         """
         rig = readable
         rig.start(ORDERS)
         reported, written, later = (versions(range(6), at=100 * step) for step in range(3))
         rig.write(reported)
         rig.crash_after(*rig.calls(written, step=1), "flush")
-        rig.write(written, epoch=2)
-        rig.write(later, step=1, epoch=2)
+        rig.write(written, step=1, epoch=2, planned_by=1)
+        rig.write(later, step=0, epoch=2)
         seen = rig.read()
         missing = seen.missing(rig.rows(reported, written, later))
         assert not missing, f"a slice was repeated by a later run, and of all that was flushed {missing}"

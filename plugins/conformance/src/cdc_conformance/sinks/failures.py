@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from cdc_conformance.promises import requires
-from cdc_conformance.rows import Change, rows
-from cdc_conformance.sinks.refusing import REFUSED, Refusing
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_conformance.sinks.watching import failure_of
-from cdc_core import CdcError, PartialWriteError, RetryableError
+from cdc_core import CdcError, RetryableError
 
 __all__ = ["Failures"]
 
-_MOST_TRIES = 3
 _LONGEST_SENTENCE = 500
 
 
@@ -105,18 +102,6 @@ class Failures:
         wrong = seen.out_of_order()
         assert not wrong, f"the destination was away for the second of three batches, and then {wrong}"
 
-    def test_a_row_that_cannot_be_encoded_ends_the_slice(self, rig: SinkRig) -> None:
-        """What the encoder raises for a row leaves `emit` or `flush` as a CdcError that is not retryable.
-
-        A sink that catches it and goes on drops the row in silence. Let the EncodeError through: it names the row.
-        """
-        rig.start(ORDERS)
-        sink = rig.open(around=Refusing)
-        error = failure_of(lambda: rig.write_to(sink, versions([1, 2]), versions([REFUSED, 3], at=100)))
-        assert isinstance(error, CdcError), f"a row could not be encoded, so emit or flush must raise, not {error!r}"
-        assert not isinstance(error, RetryableError), f"it does not help to try that row again: {error!r}"
-        assert str(REFUSED) in str(error), f"the error must name the key of the row, as the encoder's did, not: {error}"
-
     @requires("disturbance", "the destination must fail")
     def test_errors_are_of_the_frameworks_tree(self, rig: SinkRig, disturbance: Any) -> None:
         """Whatever the client library raises leaves the sink as a CdcError, from every call.
@@ -148,55 +133,3 @@ class Failures:
                 assert text.strip(), "an error must say what happened, but its text is empty"
                 assert "\n" not in text, f"an error must be one line, not {text!r}"
                 assert len(text) <= _LONGEST_SENTENCE, f"an error of {len(text)} characters is no sentence: {text}"
-
-    @requires("row_limit", "the destination must have a limit")
-    def test_a_row_beyond_the_limit_is_refused_by_name(self, rig: SinkRig, row_limit_bytes: int) -> None:
-        """A row larger than the destination takes ends the changefeed with an error that names its table and key.
-
-        It is never left out, and never tried for ever: the error is not retryable, at the latest when the engine has
-        tried again.
-        """
-        rig.start(ORDERS)
-        changes = [Change({"id": key, "note": "n" * (row_limit_bytes if key == 4711 else 1)}) for key in (1, 4711, 2)]
-        batch = rows(ORDERS, changes)
-        error: Exception | None = None
-        for epoch in range(1, _MOST_TRIES + 1):
-            sink = rig.open(epoch=epoch)
-            error = failure_of(lambda: rig.write_to(sink, batch))  # noqa: B023 (called at once)
-            failure_of(lambda: rig.close(sink))  # noqa: B023
-            if not isinstance(error, RetryableError):
-                break
-        assert error is not None, f"a row of more than {row_limit_bytes} bytes was neither delivered nor refused"
-        assert isinstance(error, CdcError), f"a row that is too large must raise a CdcError, not {error!r}"
-        assert not isinstance(error, RetryableError), (
-            f"it does not help to try a row again that is too large: {error!r}"
-        )
-        for what, word in (("table", "orders"), ("key", "4711")):
-            assert word in str(error), f"the error must name the {what} of the row that is too large, not: {error}"
-
-    @requires("partial_failure", "the destination must refuse single rows")
-    def test_a_partial_failure_names_the_refused_rows(self, rig: SinkRig, disturbance: Any) -> None:
-        """`failures` of PartialWriteError has the index in the batch of each refused row, with a reason, no other."""
-        rig.start(ORDERS)
-        sink, batch = rig.open(), versions(range(6))
-        keys = rig.keys(batch)
-        with disturbance.refusing([keys[1], keys[4]]):
-            error = failure_of(lambda: rig.write_to(sink, batch))
-        assert isinstance(error, PartialWriteError), f"two rows were refused, so PartialWriteError, not {error!r}"
-        named = sorted(index for index, _ in error.failures)
-        assert named == [1, 4], f"rows 1 and 4 of the batch were refused, but the error names {named}"
-        assert all(reason for _, reason in error.failures), f"each refused row needs a reason: {error.failures}"
-
-    @requires("partial_failure", "the destination must refuse single rows")
-    def test_a_partial_failure_delivers_all_other_rows(self, readable: SinkRig, disturbance: Any) -> None:
-        """Rows that a PartialWriteError does not list are delivered when it is raised: nothing repeats them."""
-        rig = readable
-        rig.start(ORDERS)
-        sink, batch = rig.open(), versions(range(6))
-        keys = rig.keys(batch)
-        with disturbance.refusing([keys[1], keys[4]]):
-            failure_of(lambda: rig.write_to(sink, batch))
-        rig.close(sink)
-        others = [row for number, row in enumerate(rig.rows(batch)) if number not in (1, 4)]
-        missing = rig.read().missing(others)
-        assert not missing, f"two of six rows were refused, the others count as delivered, but {missing}"

@@ -22,6 +22,7 @@ class Refusing(Encoder):
         super().__init__(encoder.context)
         self._encoder = encoder
         self.file_extension = getattr(encoder, "file_extension", "")
+        self.compresses = encoder.compresses  # type: ignore[misc] # of this one instance
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         self._encoder.check(tables)

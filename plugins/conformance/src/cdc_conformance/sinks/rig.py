@@ -143,10 +143,16 @@ class SinkRig:
         yield sink
         self.close(sink)
 
-    def write(self, *batches: RowBatch, step: int = 0, epoch: int = 1) -> Flushed:
+    def write(
+        self, *batches: RowBatch, step: int = 0, index: int = 0, epoch: int = 1, planned_by: int | None = None
+    ) -> Flushed:
         """Return what the flush said of one slice with *batches*, written by a sink of its own, closed."""
+        self.expect(*batches)
         with self.opened(epoch=epoch) as sink:
-            return self.write_to(sink, *batches, step=step)
+            sink.begin(dataclasses.replace(self.slice_of(*batches, step=step, index=index), planned_by=planned_by))
+            for batch in batches:
+                sink.emit(batch)
+            return sink.flush()
 
     def write_to(self, sink: Sink, *batches: RowBatch, step: int = 0, index: int = 0) -> Flushed:
         """Return what the flush said of one slice with *batches*."""
@@ -163,7 +169,11 @@ class SinkRig:
     def slice_of(self, *batches: RowBatch, step: int = 0, index: int = 0) -> SliceInfo:
         """Return the slice that begins with the earliest row of *batches*."""
         lowest = min((row.updated for row in self.rows(*batches)), default=Timestamp(1))
-        return SliceInfo(step=step, index=index, lower=lowest)
+        return self.slice_from(lowest, step=step, index=index)
+
+    def slice_from(self, lower: Timestamp, *, step: int = 0, index: int = 0) -> SliceInfo:
+        """Return the slice of rows from *lower* on."""
+        return SliceInfo(step=step, index=index, lower=lower)
 
     def calls(self, *batches: RowBatch, step: int = 0) -> list[Call]:
         """Return the calls that write one slice with *batches*, up to its `flush`; `read` will know the rows."""

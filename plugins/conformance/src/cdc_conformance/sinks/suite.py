@@ -11,18 +11,22 @@ import pytest
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import Conformance
 from cdc_conformance.sinks.crashes import Crashes
+from cdc_conformance.sinks.dead_letters import DeadLetters
 from cdc_conformance.sinks.delivery import Delivery
 from cdc_conformance.sinks.destination import Destination
 from cdc_conformance.sinks.failures import Failures
+from cdc_conformance.sinks.flushes import Flushes
 from cdc_conformance.sinks.leftovers import Leftovers
 from cdc_conformance.sinks.lifecycle import Lifecycle
 from cdc_conformance.sinks.options import Options
 from cdc_conformance.sinks.order import Order
 from cdc_conformance.sinks.packaging import Packaging
+from cdc_conformance.sinks.refusals import Refusals
 from cdc_conformance.sinks.resolved import Resolved
 from cdc_conformance.sinks.rig import ReadBack, SinkRig
 from cdc_conformance.sinks.secrecy import Secrecy
 from cdc_conformance.sinks.stalls import Stalls
+from cdc_conformance.sinks.unencodable import Unencodable
 from cdc_conformance.sinks.values import Values
 from cdc_core import EncoderRegistration, SinkReader, SinkRegistration
 from cdc_core.loading import load_class
@@ -33,7 +37,7 @@ __all__ = ["SINK_CAPABILITIES", "SinkConformance"]
 SINK_CAPABILITIES = {
     "disturbance": "the destination can be broken: `with disturbance.broken():`",
     "stall": "the destination can be kept from accepting anything: `with disturbance.stalled():`",
-    "partial_failure": "the destination can refuse single rows, and `with disturbance.refusing(keys):` makes it do so",
+    "partial_failure": "the destination says which rows it refuses; `with disturbance.refusing(keys):` makes it do so",
     "idempotent": "rows that a later run repeats are not there twice",
     "row_limit": "the destination takes no message larger than the fixture `row_limit_bytes`",
     "unreachable": "the fixture `unreachable_uri` is a destination that cannot be used",
@@ -45,10 +49,14 @@ class SinkConformance(
     Destination,
     Values,
     Delivery,
+    Flushes,
     Order,
     Crashes,
     Resolved,
     Failures,
+    Unencodable,
+    Refusals,
+    DeadLetters,
     Stalls,
     Options,
     Secrecy,
@@ -70,7 +78,8 @@ class SinkConformance(
 
     kind = "sink"
     known_capabilities = SINK_CAPABILITIES
-    reserved = Conformance.reserved | {"rig", "readable", "sink_registration"}
+    reserved = Conformance.reserved | {"rig", "readable", "sink_registration", "poison", "refusing", "large"}
+    summaries = frozenset({"test_bad_rows_are_put_aside_and_all_others_arrive"})
     sink: ClassVar[str | SinkRegistration]
     """Name of the installed sink, or a registration."""
 

@@ -119,14 +119,18 @@ class CountsNoBytes(ReferenceSink):
 
 
 class NeverStartsCounting(ReferenceSink):
-    """Counts all that it ever flushed."""
+    """Begins a slice with the count of the one before."""
 
-    total = 0
+    last = before = 0
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.before = self.last
 
     def flush(self) -> Flushed:
         flushed = super().flush()
-        self.total += flushed.messages
-        return dataclasses.replace(flushed, messages=self.total)
+        self.last, before, self.before = flushed.messages, self.before, 0
+        return dataclasses.replace(flushed, messages=flushed.messages + before)
 
 
 class WaitsForAFullRequest(ReferenceSink):
@@ -202,15 +206,14 @@ class ReversesBatches(ReferenceSink):
 class PutsNewestFirst(ReferenceSink):
     """Puts each slice but its first before what is there."""
 
-    flushes = 0
+    slices = 0
 
-    def flush(self) -> Flushed:
-        flushed = super().flush()
-        self.flushes += 1
-        return flushed
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.slices += 1
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
-        if not self.flushes:
+        if self.slices <= 1:
             return super().append(topic, partition, lines)
         there = list(self.partitions.read(topic, partition))
         self.partitions.cut(topic, partition, 0)

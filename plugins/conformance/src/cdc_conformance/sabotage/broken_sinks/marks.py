@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from cdc_conformance.reference.partitions import Line
@@ -25,22 +26,33 @@ __all__ = [
 
 
 class KeepsRowsForLater(ReferenceSink):
-    """Leaves to `close` what `flush` must do."""
+    """Leaves to the next flush, or to `close`, what a flush must do."""
+
+    late: Sequence[tuple[str, int, Line]] = ()
 
     def flush(self) -> Flushed:
         self.require_open()
         self.partitions.probe()
-        self.late = [*getattr(self, "late", []), *self.buffer]
+        second = bool(self.late)
+        self._catch_up()
+        if second or any(len(line.value or b"") > self.options.max_message_bytes for *_, line in self.buffer):
+            return super().flush()
+        self.late = self.buffer
         flushed = Flushed(messages=len(self.buffer), bytes=sum(len(line.value or b"") for *_, line in self.buffer))
         self.forget()
         return flushed
 
     def close(self) -> None:
-        self.buffer = [*getattr(self, "late", []), *self.buffer]
-        if getattr(self, "late", []):
-            self.write()
-        self.late = []
+        self._catch_up()
         super().close()
+
+    def _catch_up(self) -> None:
+        if not self.late:
+            return
+        rows, self.buffer, self.late = self.buffer, list(self.late), ()
+        self.write()
+        self.forget()
+        self.buffer = rows
 
 
 class UndoesTheUnresolved(ReferenceSink):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, ClassVar
 
-import pyarrow as pa
-
 from cdc_conformance.reference.partitions import Line, encoded
 from cdc_conformance.reference.sink import ReferenceSink
 from cdc_core import (
-    EncodeError,
     Flushed,
     RetryableSinkError,
     RowBatch,
@@ -25,8 +21,6 @@ from cdc_core import (
 
 __all__ = [
     "BuffersWithoutEnd",
-    "CountsFromOne",
-    "DropsLargeRows",
     "FlushesWhenClosed",
     "GivesUpAtOnce",
     "GivesUpForAnOutage",
@@ -34,8 +28,6 @@ __all__ = [
     "RaisesWhatItGets",
     "RemembersFailures",
     "SendsAgainLater",
-    "SkipsWhatIsRefused",
-    "StopsAtTheFirstRefusal",
     "TellsEverything",
 ]
 
@@ -66,19 +58,11 @@ class SendsAgainLater(ReferenceSink):
             self.write()
         except RetryableSinkError:
             self.late, self.buffer = [*self.late, *sent], []
-            self._latest.clear()
+            self._there.clear()
 
     def flush(self) -> Flushed:
         self.buffer, self.late = [*self.buffer, *self.late], ()
         return super().flush()
-
-
-class SkipsWhatIsRefused(ReferenceSink):
-    """Goes on without a batch that the encoder cannot write."""
-
-    def emit(self, rows: RowBatch) -> None:
-        with contextlib.suppress(EncodeError):
-            super().emit(rows)
 
 
 class RemembersFailures(ReferenceSink):
@@ -134,31 +118,6 @@ class TellsEverything(ReferenceSink):
             return super().flush()
         except RetryableSinkError as error:
             raise RetryableSinkError(f"{error}:\n{traceback.format_exc()}") from error
-
-
-class DropsLargeRows(ReferenceSink):
-    """Leaves out what is too large, so that the rest can go on."""
-
-    def emit(self, rows: RowBatch) -> None:
-        sizes = [len(value or b"") for value in self.context.encoder.encode(rows, topic="").value.to_pylist()]
-        small = [number for number, size in enumerate(sizes) if size <= self.options.max_message_bytes]
-        super().emit(RowBatch(schema=rows.schema, batch=rows.batch.take(pa.array(small, pa.int64()))))
-
-
-class CountsFromOne(ReferenceSink):
-    """Numbers refused rows as people do."""
-
-    def refuse(self, rows: RowBatch, failures: list[tuple[int, str]]) -> None:
-        super().refuse(rows, [(number + 1, reason) for number, reason in failures])
-
-
-class StopsAtTheFirstRefusal(ReferenceSink):
-    """Leaves the rest of a batch unwritten when the destination refuses a row."""
-
-    def write(self) -> None:
-        if self.partitions.refused():
-            self.buffer = self.buffer[:1]
-        super().write()
 
 
 class GivesUpAtOnce(ReferenceSink):
