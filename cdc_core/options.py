@@ -20,7 +20,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeVar
 
@@ -51,6 +51,7 @@ MB = 1024 * 1024
 
 T = TypeVar("T")
 _SIZES = {"": 1, "B": 1, "K": 1024, "M": MB, "G": 1024 * MB, "T": 1024 * 1024 * MB}
+_LONG_WORD = 8
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -123,17 +124,27 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def secret_values(options: Any) -> list[str]:
-    """Return the secrets that an options instance holds, also those in its URLs and under names in its tables."""
-    found = []
+    """Return the secrets that an options instance holds, also those in its URLs and under names in its tables.
+
+    Of a secret table every text is one; of a secret text also each longer word, such as the token of `Bearer …`.
+    """
+    found: list[str] = []
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
-        if field.metadata.get("secret") and value:
-            found += [str(value), *sorted(uri_secrets(str(value)))]
+        if field.metadata.get("secret") and isinstance(value, Mapping):
+            found += [text for entry in value.values() for text in _with_words(str(entry))]
+        elif field.metadata.get("secret") and value:
+            found += [*_with_words(str(value)), *sorted(uri_secrets(str(value)))]
         elif field.metadata.get("uri") and value:
             found += sorted(uri_secrets(str(value)))
         elif isinstance(value, Mapping):
             found.extend(secret_texts(value))
     return found
+
+
+def _with_words(secret: str) -> Iterator[str]:
+    yield secret
+    yield from (word for word in secret.split() if len(word) >= _LONG_WORD and word != secret)
 
 
 def describe(cls: type) -> list[OptionDoc]:

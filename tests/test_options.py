@@ -176,6 +176,20 @@ def test_secret_values_are_those_of_secret_options() -> None:
     assert secret_values(parse()) == []
 
 
+def test_the_longer_words_of_a_secret_are_secrets_by_themselves() -> None:
+    assert secret_values(parse(password="Bearer c2VjcmV0")) == ["Bearer c2VjcmV0", "c2VjcmV0"]
+
+
+def test_every_text_of_a_secret_table_is_a_secret() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        headers: dict[str, Any] = option(None, doc="Headers.", secret=True)
+
+    parsed = parse_options(Options, {"headers": '{"X-Team": "blue", "X-Key": "Key dG9rZW5z"}'}, owner="sink 's'")
+    assert secret_values(parsed) == ["blue", "Key dG9rZW5z", "dG9rZW5z"]
+    assert "blue" not in repr(parsed)
+
+
 def test_the_secrets_in_a_secret_url_are_secrets_by_themselves() -> None:
     url = "https://me:hun%2Fter@host?client_key=LS0tLS1&timeout=1s"
     assert secret_values(parse(password=url)) == [url, "LS0tLS1", "hun%2Fter", "hun/ter"]
