@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
@@ -99,6 +99,9 @@ class Rangefeed(ABC):
     (the changefeed stops), ConfigError (before the start only).
     """
 
+    repeats_steps: ClassVar[bool] = False
+    """Whether `repeat` may return slices. Their plans are then saved, which is one small write a step."""
+
     def __init__(self, context: RangefeedContext) -> None:
         self.context = context
 
@@ -139,6 +142,16 @@ class Rangefeed(ABC):
     @abstractmethod
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         """Return the step's slices, at least one. No key is in two of them. Planner, directly after `advance`."""
+
+    def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:  # noqa: ARG002
+        """Return the slices of a step that an earlier run planned and perhaps did not finish; None to plan it anew.
+
+        Planner, in place of the first `advance` and `slices` of a run, if `repeats_steps`. *start* is what `start` has
+        returned, *end* and *after* are those of the earlier run. The slices must be what `slices` returned then, in
+        their `repr` too, by which the engine compares them, and yield the same rows in the same batches; where that
+        cannot be, as for slices of an initial scan, return None. By default no step is repeated.
+        """
+        return None
 
     @abstractmethod
     def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:

@@ -1,7 +1,8 @@
 """A rangefeed as a Spark streaming data source. No rule of the domain lives here.
 
 Spark builds the reader anew in each process: in the planner's for offsets and partitions, once more to pickle `read`,
-and in each executor's worker. An offset is `{"step": n, "token": …}`.
+and in each executor's worker. An offset is `{"step": n, "token": …}`; with `planned_by` it ends a step that an earlier
+run has planned.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from cdc_core.spark.config import MaskedError, RunConfig
 from cdc_core.spark.control import StopFlag
 from cdc_core.spark.kept import Kept
 from cdc_core.spark.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
+from cdc_core.spark.plans import Plans
 from cdc_core.stages import SOURCE
 from cdc_core.timestamp import Timestamp
 
@@ -144,6 +146,9 @@ class Planner:
         self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
         self._frequency_s = config.job.min_checkpoint_frequency_s
         self._blocks_keys = config.job.dead_letter is not None and options.dead_letter_order == "block_key"
+        self._plans = Plans(config.job, rangefeed, self._store)
+        self._repeated: Sequence[Slice] | None = None
+        self._begun = False
         self._latest = Timestamp()
         self._resolved = Timestamp()
         self._latest_of: int | None = None
@@ -154,6 +159,12 @@ class Planner:
         after = self._after(start)
         if time.monotonic() < self._not_before:
             return start
+        if not self._begun:
+            self._begun = True
+            found = self._plans.repeat(start["token"], after=after, blocked=self._blocked())
+            if found is not None:
+                plan, self._repeated = found
+                return {"step": plan.step, "token": plan.end, "planned_by": plan.epoch}
         end = self._rangefeed.advance(start["token"], after=after, limit=self._limit)
         if end == start["token"]:
             return start
@@ -161,7 +172,12 @@ class Planner:
         return {"step": start["step"] + 1, "token": end}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        slices = self._rangefeed.slices(start["token"], end["token"], after=self._after(start))
+        after, planned_by, blocked = self._after(start), end.get("planned_by"), self._blocked()
+        if planned_by is None:
+            slices = self._rangefeed.slices(start["token"], end["token"], after=after)
+        else:
+            assert self._repeated is not None
+            slices = self._repeated
         if not slices:
             raise ContractError(f"{self._owner} broke its contract: slices() must return at least one slice")
         for slice_ in slices:
@@ -170,11 +186,14 @@ class Planner:
                     f"{self._owner} broke its contract: a slice begins at {slice_.lower}, but {self._resolved} is"
                     " resolved already"
                 )
-        blocked = self._store.blocked_keys(self._name) if self._blocks_keys else ()
+        if planned_by is None:
+            self._plans.save(
+                end["step"], start=start["token"], end=end["token"], after=after, slices=slices, blocked=blocked
+            )
         return [
             SlicePartition(
                 slice_,
-                SliceInfo(step=end["step"], index=index, lower=slice_.lower),
+                SliceInfo(step=end["step"], index=index, lower=slice_.lower, planned_by=planned_by),
                 slices=len(slices),
                 end=end["token"],
                 blocked=blocked,
@@ -185,6 +204,9 @@ class Planner:
     def close(self) -> None:
         self._rangefeed.close()
         self._store.close()
+
+    def _blocked(self) -> Sequence[Any]:
+        return self._store.blocked_keys(self._name) if self._blocks_keys else ()
 
     def _after(self, start: Offset) -> Timestamp:
         """Return how far time got with the step that ended at *start*, and set when the next one may begin.

@@ -98,6 +98,7 @@ class LocalEngine:
 
     def run(self) -> None:
         """Begin a run from the saved progress, whatever became of the last one."""
+        self.close()
         job = self._job
         schemas = check_source(job)
         check_sink(job, schemas)
@@ -124,6 +125,12 @@ class LocalEngine:
         config = RunConfig(job=job, state_dir=self._directory, run_dir=run_dir, start=token, parallelism=2)
         self._reader, self._writer = RangefeedReader(config), SinkWriter(config)
         self._offset = self._reader.initialOffset()
+
+    def close(self) -> None:
+        """Let go of what the planner holds; `run` goes on from here."""
+        if self._reader is not None:
+            self._reader.stop()
+            self._reader = None
 
     def step(self) -> bool:
         """Take one step; return whether there was one to take. Raises: the error that ends the run."""

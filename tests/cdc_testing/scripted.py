@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -128,6 +128,8 @@ class CounterRangefeed(Rangefeed):
     raise; `hold-read` blocks reads while it is there.
     """
 
+    repeats_steps: ClassVar[bool] = True
+
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
         self.options: CounterOptions = context.options
@@ -153,6 +155,9 @@ class CounterRangefeed(Rangefeed):
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         count = self.options.slices
         return [Slice(lower=after.next(), payload=(start["n"], end["n"], index, count)) for index in range(count)]
+
+    def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
+        return self.slices(start, end, after=after)
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
         first, last, index, count = slice_.payload

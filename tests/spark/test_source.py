@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 from cdc_testing.engine import counter_job
-from cdc_testing.scripted import TABLE, Script
+from cdc_testing.scripted import TABLE, CounterRangefeed, Script
 
 from cdc_core import Span, Timestamp
-from cdc_core.errors import ContractError, RetryableRangefeedError, from_wire
+from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError, from_wire
 from cdc_core.frontier import Frontier
+from cdc_core.options import Duration
 from cdc_core.progress import Progress, ProgressStore, store_url
 from cdc_core.spark import source
 from cdc_core.spark.config import OPTION, MaskedError, RunConfig
 from cdc_core.spark.control import StopFlag, is_idle
 from cdc_core.spark.packing import BEGIN, END, FAILED, ROWS, unpack
-from cdc_core.spark.source import RangefeedReader, RangefeedSource, SlicePartition, WarmUpReader
+from cdc_core.spark.source import Offset, RangefeedReader, RangefeedSource, SlicePartition, WarmUpReader
 
 LIMIT: Any = None  # Spark's own limit is not used: steps are limited by the changefeed's options
 
@@ -166,6 +167,112 @@ def test_a_read_that_fails_tells_why_instead_of_costing_a_task_attempt(reader: R
     error = from_wire(value["error"])
     assert isinstance(error, RetryableRangefeedError)
     assert error.retry_after_s == 9
+
+
+def again(script: Script, store: ProgressStore, **job: Any) -> RangefeedReader:
+    """The reader of the next run, whatever became of the one before."""
+    config = config_of(script, store, **job)
+    epoch = store.begin_run("t")
+    return RangefeedReader(dataclasses.replace(config, job=dataclasses.replace(config.job, epoch=epoch)))
+
+
+def planned(reader: RangefeedReader, *, steps: int = 1) -> Offset:
+    """Plan the first steps of a run, of which none is saved but by the test; return where the last one ends."""
+    offset = reader.initialOffset()
+    for _ in range(steps):
+        start, offset = offset, reader.latestOffset(offset, LIMIT)
+        reader.partitions(start, offset)
+    return offset
+
+
+def test_a_step_that_another_run_left_unfinished_is_repeated_first(
+    reader: RangefeedReader, script: Script, store: ProgressStore
+) -> None:
+    planned(reader)
+    second = again(script, store, rows_per_step=600)
+    assert planned(second) != {"step": 0, "token": {"n": 1000}, "planned_by": 1}  # another option decides otherwise
+    third = again(script, store, rows_per_step=600)
+    start = third.initialOffset()
+    end = third.latestOffset(start, LIMIT)
+    assert end == {"step": 0, "token": {"n": 600}, "planned_by": 2}
+    infos = [partition.info for partition in third.partitions(start, end)]  # type: ignore[attr-defined]
+    assert [(info.step, info.index, info.planned_by) for info in infos] == [(0, 0, 2), (0, 1, 2)]
+    store.save("t", 3, Progress(token={"n": 600}, latest=Timestamp(600)))
+    following = third.latestOffset(end, LIMIT)
+    assert following == {"step": 1, "token": {"n": 1200}}
+    (info, _) = [partition.info for partition in third.partitions(end, following)]  # type: ignore[attr-defined]
+    assert (info.step, info.planned_by) == (1, None)
+
+
+def test_a_repeat_that_dies_too_is_repeated_under_the_name_of_the_first_run(
+    reader: RangefeedReader, script: Script, store: ProgressStore
+) -> None:
+    planned(reader)
+    for _ in range(3):
+        assert planned(again(script, store))["planned_by"] == 1
+
+
+def test_a_finished_step_is_not_repeated(reader: RangefeedReader, script: Script, store: ProgressStore) -> None:
+    planned(reader)
+    save(store, 1000)
+    config = dataclasses.replace(config_of(script, store), start={"n": 1000})
+    epoch = store.begin_run("t")
+    following = RangefeedReader(dataclasses.replace(config, job=dataclasses.replace(config.job, epoch=epoch)))
+    assert planned(following) == {"step": 0, "token": {"n": 2000}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"slices": 3},
+        {"options": {"max_step_rows": 999}},
+        {"options": {"diff": True}},
+        {"destination": "journal://elsewhere"},
+    ],
+    ids=["slices", "limit", "before", "destination"],
+)
+def test_a_step_that_would_hold_other_slices_is_planned_anew(
+    reader: RangefeedReader, script: Script, store: ProgressStore, change: dict[str, Any]
+) -> None:
+    planned(reader)
+    assert "planned_by" not in planned(again(script, store, **change))
+
+
+def test_what_decides_nothing_may_change_between_a_step_and_its_repeat(
+    reader: RangefeedReader, script: Script, store: ProgressStore
+) -> None:
+    planned(reader)
+    options = {"resolved": None, "max_retry_backoff": Duration(9.0), "on_error": "pause"}
+    assert planned(again(script, store, options=options))["planned_by"] == 1
+
+
+def test_a_source_may_decline_to_repeat(reader: RangefeedReader, script: Script, store: ProgressStore) -> None:
+    planned(reader)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CounterRangefeed, "repeat", lambda *_, **__: None)
+        assert "planned_by" not in planned(again(script, store))
+
+
+def test_a_plan_that_is_never_finished_is_given_up(
+    reader: RangefeedReader, script: Script, store: ProgressStore
+) -> None:
+    planned(reader)
+    for _ in range(20):
+        assert planned(again(script, store))["planned_by"] == 1
+    assert planned(again(script, store)) == {"step": 0, "token": {"n": 1000}}
+
+
+def test_the_saved_plan_holds_no_secret_in_any_form(script: Script, store: ProgressStore) -> None:
+    jobs = [{"source": f"counter://user:{password}@host", "plain_secrets": frozenset({password})} for password in "ab"]
+    planned(again(script, store, **jobs[0]))
+    assert planned(again(script, store, **jobs[1]))["planned_by"] == 2
+
+
+def test_a_fenced_run_plans_no_step(reader: RangefeedReader, store: ProgressStore) -> None:
+    store.begin_run("t")
+    with pytest.raises(MaskedError) as raised:
+        planned(reader)
+    assert isinstance(from_wire(str(raised.value)), FencedError)
 
 
 class Clock:

@@ -226,7 +226,7 @@ def load_types(connection: Connection, oids: Iterable[int], known: TypeCatalog |
             )
         for oid in missing - types.keys():
             types[oid] = TypeInfo(oid=oid, name="unknown", typtype="b")
-    return TypeCatalog(types)
+    return TypeCatalog(dict(sorted(types.items())))
 
 
 def make_version(

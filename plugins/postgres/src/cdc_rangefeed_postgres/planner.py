@@ -106,6 +106,24 @@ class Planner:
         with self._server.translated("planning a step"):
             return self._scan_slices(plan, self._catalog)
 
+    def repeat(self, start: Position, end: Position, *, after: Timestamp) -> list[Slice] | None:
+        """Return the slices of a step along the log that an earlier run has planned, None when it is no such step.
+
+        The log is searched for what it announces, as always at the beginning of a run; as long as that and the catalog
+        agree with what the earlier run had found, the slices are the same.
+        """
+        if start.scan is not None or end.scan is not None:
+            return None
+        with self._server.translated("planning a step again"):
+            connection = self._connect()
+            self._refresh(connection, start)
+            reached = end.clock
+            again = self._along_log(connection, replace(start, clock=reached), end.lsn, until=reached, mark=reached)
+        if again.tables != end.tables or self._plan is None:
+            return None
+        self._plan = replace(self._plan, end=end)
+        return self.slices(end, after=after)
+
     def close(self) -> None:
         self._rounds.close()
         if self._connection is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from cdc_core import (
     ConfigError,
@@ -51,6 +51,8 @@ WHERE s.slot_name = %s
 
 class PostgresRangefeed(Rangefeed):
     """See `cdc_core.Rangefeed`. Each instance opens the connections that its process needs, when it needs them."""
+
+    repeats_steps: ClassVar[bool] = True
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
@@ -123,6 +125,10 @@ class PostgresRangefeed(Rangefeed):
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         return self._plan().slices(Position.from_token(end), after=_since(Position.from_token(start), after))
+
+    def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
+        position = Position.from_token(start)
+        return self._plan().repeat(position, Position.from_token(end), after=_since(position, after))
 
     # executor
 

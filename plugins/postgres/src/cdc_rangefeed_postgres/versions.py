@@ -44,21 +44,27 @@ class Versions:
         """Return the versions that a step's log announces by its Relation *relations*.
 
         A flag says whether each lies inside the step. Of those before it only the last of each table still counts:
-        transactions inside may rely on it.
+        transactions inside may rely on it. Tables that the log does not announce are as the catalog has them, so that
+        this is what `of_catalog` returns when nothing else is announced.
         """
         lists: dict[str, list[TableVersion]] = {name: [] for name in states}
         after = dict(states)
         by_oid = catalog.by_oid
+        shown = {name: _published(catalog.tables[name]) for name in states}
+        announced = [column for relation, _ in relations if relation.relid in by_oid for column in relation.columns]
+        types = _types(connection, [*announced, *(column for columns in shown.values() for column in columns)])
         before = {relation.relid: relation for relation, inside in relations if not inside}
         for relation in [*before.values(), *(relation for relation, inside in relations if inside)]:
             table = by_oid.get(relation.relid)
             if table is None:
                 continue
             name = table.name.qualified
-            types = _types(connection, relation.columns)
             version, after[name] = _next(table, relation.columns, after[name], types)
             if not lists[name] or lists[name][-1].schema.version != version.schema.version:
                 lists[name].append(version)
+        for name, found in lists.items():
+            if not found:
+                found.append(_next(catalog.tables[name], shown[name], after[name], types)[0])
         return cls(lists={name: tuple(found) for name, found in lists.items()}, states=after)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
 from cdc_conformance.simulated import planning, scan
@@ -67,6 +68,8 @@ def directory_of(uri: str) -> Path:
 
 class SimulatedRangefeed(Rangefeed):
     """Reads the events that the database's directory holds; nothing is kept between calls but what they say."""
+
+    repeats_steps: ClassVar[bool] = True
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
@@ -145,6 +148,11 @@ class SimulatedRangefeed(Rangefeed):
             return self._scan_slices(cluster, first.scan, last.scan)
         groups = planning.grouped(planning.pieces(cluster, first.frontier, last.frontier))
         return [Slice(lower=group[0].after.next(), payload=LogSlice(pieces=tuple(group))) for group in groups]
+
+    def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
+        if any(Position.from_token(token).scan is not None for token in (start, end)):
+            return None
+        return self.slices(start, end, after=after)
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
         wanted = Wanted(diff=self.context.diff, mvcc=self.context.mvcc, batch_rows=self._options.batch_rows)

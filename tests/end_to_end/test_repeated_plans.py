@@ -1,0 +1,141 @@
+"""A step that broke off is repeated by the next run, into the same files, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_sink_cloudstorage.names import DataFile, parse_name
+from cdc_testing.local_engine import LocalEngine, job_of
+
+from cdc_core import Flushed, RetryableError, RowBatch, Sink, SliceInfo
+
+OPTIONS: dict[str, Any] = {"file_size": "2KB", "max_step_bytes": "1MB", "fetch_size": "64KB"}
+
+
+class DyingSink(Sink):
+    """Stands in front of a sink and dies in the middle of a slice when told: after so many batches, before `flush`."""
+
+    after_batches: int | None = None
+
+    def __init__(self, inner: Sink) -> None:
+        super().__init__(inner.context)
+        self.inner = inner
+        self.records = inner.records  # type: ignore[misc]
+        self.batches = 0
+
+    def check(self) -> None:
+        self.inner.check()
+
+    def topic(self, table: Any) -> str:
+        return self.inner.topic(table)
+
+    def prepare(self) -> None:
+        self.inner.prepare()
+
+    def begin(self, slice_: SliceInfo) -> None:
+        self.batches = 0
+        self.inner.begin(slice_)
+
+    def emit(self, rows: RowBatch) -> None:
+        for offset in range(0, len(rows), 50):
+            self.inner.emit(rows.slice(offset, 50))
+            self.batches += 1
+            if self.batches == DyingSink.after_batches:
+                getattr(self.inner, "_uploads").wait()  # noqa: B009
+                raise RetryableError("the process died")
+
+    def flush(self) -> Flushed:
+        return self.inner.flush()
+
+    def record(self, covered: Any) -> None:
+        self.inner.record(covered)
+
+    def emit_resolved(self, timestamp: Any) -> None:
+        self.inner.emit_resolved(timestamp)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@contextmanager
+def dying(after_batches: int) -> Iterator[None]:
+    DyingSink.after_batches = after_batches
+    try:
+        with pytest.raises(RetryableError, match="the process died"):
+            yield
+    finally:
+        DyingSink.after_batches = None
+
+
+def data_files(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if isinstance(parse_name(path.name), DataFile)
+    }
+
+
+def engine_of(database: str, directory: Path, **options: Any) -> LocalEngine:
+    job = job_of(database, f"file://{directory}/files", "public.orders", options={**OPTIONS, **options})
+    return LocalEngine(job, directory, wrap_sink=DyingSink)
+
+
+@pytest.fixture
+def engine(database: str, tmp_path: Path) -> Iterator[LocalEngine]:
+    """A changefeed that has done its initial scan, of an empty table."""
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY, note text, mood interval)")
+    engine = engine_of(database, tmp_path)
+    engine.run()
+    step_until_idle(engine)
+    yield engine
+    engine.close()
+
+
+def step_until_idle(engine: LocalEngine) -> None:
+    while engine.step():
+        if engine.high_water and engine.progress.token["scan"] is None:
+            return
+
+
+def insert(database: str, first: int, last: int) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO orders SELECT n, 'order ' || n FROM generate_series(%s::int, %s) n", [first, last]
+        )
+
+
+def lines(files: Mapping[str, bytes]) -> list[bytes]:
+    return [line for body in files.values() for line in body.splitlines()]
+
+
+def test_a_step_that_broke_off_is_repeated_into_the_same_files(
+    engine: LocalEngine, database: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "files"
+    insert(database, 1, 1000)
+    with dying(after_batches=9):
+        engine.step()
+    torso = data_files(root)
+    assert len(torso) > 5
+    insert(database, 1001, 1100)
+    engine.run()
+    with dying(after_batches=14):
+        engine.step()
+    longer = data_files(root)
+    assert len(longer) > len(torso)
+    assert longer.items() > torso.items()
+    engine.run()
+    assert engine.step()
+    whole = data_files(root)
+    assert whole.items() > longer.items()
+    assert len(lines(whole)) == len(set(lines(whole))) == 1000
+    names = [parse_name(path) for path in whole]
+    assert {name.epoch for name in names if isinstance(name, DataFile)} == {1}
+    assert engine.step()
+    assert len(lines(data_files(root))) == len(set(lines(data_files(root)))) == 1100
