@@ -36,6 +36,6 @@ def test_a_table_escapes_what_would_end_a_cell() -> None:
 
 def test_every_first_party_component_is_on_the_page() -> None:
     page = Path(ROOT / "docs" / "options.md").read_text()
-    components = ("Encoder avro", "Encoder json", "Source postgres", "Sink cloudstorage", "Sink kafka")
-    for heading in ("Every changefeed", *components):
+    encoders = ("Encoder avro", "Encoder csv", "Encoder json", "Encoder parquet")
+    for heading in ("Every changefeed", *encoders, "Source postgres", "Sink cloudstorage", "Sink kafka"):
         assert f"## {heading}\n" in page

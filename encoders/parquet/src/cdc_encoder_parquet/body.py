@@ -14,7 +14,8 @@ from cdc_encoder_parquet.options import ParquetOptions
 
 __all__ = ["ParquetBody"]
 
-_ZSTD_LEVEL = 3
+_LEVELS = {"gzip": 4, "zstd": 3}
+"""As the cloud-storage sink compresses; Arrow would take level 9 of gzip."""
 _ROW_BYTES = 32
 """What a row counts besides its values: event type, timestamps."""
 
@@ -82,7 +83,7 @@ class ParquetBody(FileBody):
                 self._out,
                 self._schema,
                 compression=self._compression,
-                compression_level=_ZSTD_LEVEL if self._compression == "zstd" else None,
+                compression_level=_LEVELS.get(self._compression),
                 store_schema=False,
             )
         self._writer.write_table(table, row_group_size=len(table))

@@ -1,0 +1,1 @@
+"""CSV encoder for cdc-core changefeeds."""

@@ -1,0 +1,19 @@
+"""Registers the CSV encoder."""
+
+from collections.abc import Iterator
+
+from cdc_core import EncoderRegistration, hookimpl
+
+
+@hookimpl
+def cdc_register_encoders() -> Iterator[EncoderRegistration]:
+    yield EncoderRegistration(
+        name="csv",
+        target="cdc_encoder_csv.encoder:CsvEncoder",
+        options="cdc_encoder_csv.options:CsvOptions",
+        summary="Comma-separated values of the rows of an initial scan",
+        envelopes=frozenset({"wrapped", "bare", "row"}),
+        outputs=frozenset({"messages", "files"}),
+        decoder="cdc_encoder_csv.decoder:CsvDecoder",
+        scans_only=True,
+    )

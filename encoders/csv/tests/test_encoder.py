@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from cdc_encoder_csv.decoder import CsvDecoder
+from cdc_encoder_csv.encoder import CsvEncoder
+from cdc_encoder_csv.options import CsvOptions
+from cdc_encoder_csv.plugin import cdc_register_encoders
+
+from cdc_core import (
+    Changefeed,
+    ColumnType,
+    EncodeError,
+    EncoderContext,
+    EnvelopeOptions,
+    Kind,
+    Op,
+    OptionError,
+    RowBatch,
+    Timestamp,
+)
+from cdc_core.plugin_host import PluginHost
+from cdc_core.resolve import resolve
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+TEXTS = [
+    "",
+    " ",
+    "NULL",
+    "a",
+    'say "hi"',
+    "a,b",
+    "two\nlines",
+    "\r\n",
+    "\\.",
+    "'",
+    "é 🎉",
+    '"',
+    " x",
+    "x ",
+    "\\N",
+    None,
+]
+
+
+def context(envelope: dict[str, Any] | None = None, **options: Any) -> EncoderContext:
+    return EncoderContext(
+        changefeed="feed",
+        envelope=EnvelopeOptions(**(envelope or {})),
+        options=CsvOptions(**options),
+        output="files",
+    )
+
+
+def written(*batches: RowBatch, **options: Any) -> bytes:
+    body = CsvEncoder(context(**options)).open_body("t")
+    return b"".join([*(bytes(body.write(batch)) for batch in batches), bytes(body.finish())])
+
+
+@pytest.fixture
+def texts(make_rows: Any, row: Any) -> RowBatch:
+    changes = [row(op=Op.SCAN, after={"id": number, "t": text}) for number, text in enumerate(TEXTS)]
+    rows: RowBatch = make_rows({"id": INT, "t": TEXT}, changes, primary_key=["id"])
+    return rows
+
+
+def sample(make_rows: Any, row: Any, kind: Kind, values: list[Any], **more: Any) -> RowBatch:
+    type_ = ColumnType(kind=kind, source=str(kind), **more)
+    changes = [row(op=Op.SCAN, after={"id": number, "v": value}) for number, value in enumerate(values)]
+    rows: RowBatch = make_rows({"id": INT, "v": type_}, changes, primary_key=["id"])
+    return rows
+
+
+US = 1_000_000
+CASES: list[tuple[Kind, Any, str]] = [
+    (Kind.BOOL, True, "true"),
+    (Kind.INT, -7, "-7"),
+    (Kind.FLOAT, 0.1, "0.1"),
+    (Kind.FLOAT, float("nan"), "NaN"),
+    (Kind.FLOAT, float("-inf"), "-Infinity"),
+    (Kind.DECIMAL, "22.30", "22.30"),
+    (Kind.STRING, "a", "a"),
+    (Kind.STRING, "a,b", '"a,b"'),
+    (Kind.BYTES, b"ab", "\\x6162"),
+    (Kind.BYTES, b"", "\\x"),
+    (Kind.DATE, 18292, "2020-01-31"),
+    (Kind.DATE, 2**31 - 1, "infinity"),
+    (Kind.DATE, -(2**31), "-infinity"),
+    (Kind.DATE, -719529, "0002-12-31 BC"),
+    (Kind.DATE, -719528, "0001-01-01 BC"),
+    (Kind.DATE, -719162, "0001-01-01"),
+    (Kind.DATE, 2_932_897, "10000-01-01"),
+    (Kind.TIME, 86_400_000_000, "24:00:00"),
+    (Kind.TIMESTAMP, 1_580_474_096_789_000, "2020-01-31 12:34:56.789"),
+    (Kind.TIMESTAMPTZ, 1_580_474_096_000_000, "2020-01-31 12:34:56+00"),
+    (Kind.TIMESTAMPTZ, -719529 * 86_400 * US, "0002-12-31 00:00:00+00 BC"),
+    (Kind.TIMESTAMPTZ, 2**63 - 1, "infinity"),
+    (Kind.JSON, '{"a": 1}', '"{""a"": 1}"'),
+    (Kind.ARRAY, "[1, 2]", '"[1, 2]"'),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "text"), CASES)
+def test_a_value_is_written_as_sql_has_it(make_rows: Any, row: Any, kind: Kind, value: Any, text: str) -> None:
+    rows = sample(make_rows, row, kind, [value, None, value])
+    assert written(rows).decode() == f"0,{text}\n1,\n2,{text}\n"
+    assert written(rows, csv_null="NULL").decode() == f"0,{text}\n1,NULL\n2,{text}\n"
+
+
+@pytest.mark.parametrize("null", ["", "NULL", "\\N", "a", "0"])
+def test_a_null_is_told_from_every_text(texts: RowBatch, null: str) -> None:
+    body = written(texts, csv_null=null)
+    found = CsvDecoder(context(csv_null=null)).file(texts.schema, body)
+    assert [dict(row.after or {})["t"] for row in found] == TEXTS
+    unquoted = [line for line in body.split(b"\n") if line == f"{len(TEXTS) - 1},{null}".encode()]
+    assert len(unquoted) == 1
+
+
+def test_pythons_own_reader_reads_the_texts(texts: RowBatch) -> None:
+    found = [fields[1] for fields in csv.reader(io.StringIO(written(texts).decode(), newline=""))]
+    assert found == [text or "" for text in TEXTS]
+
+
+def test_polars_reads_the_texts_and_nulls(texts: RowBatch) -> None:
+    frame = pl.read_csv(io.BytesIO(written(texts, csv_header=True)), schema={"id": pl.Int64, "t": pl.String})
+    assert frame["t"].to_list() == TEXTS
+
+
+def test_duckdb_reads_the_texts_and_nulls(texts: RowBatch, tmp_path: Any) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(written(texts))
+    columns = "columns = {'id': 'BIGINT', 't': 'VARCHAR'}, quote = '\"', escape = '\"', allow_quoted_nulls = false"
+    found = duckdb.sql(f"FROM read_csv('{path}', header = false, auto_detect = false, {columns}) ORDER BY id")
+    assert [text for _, text in found.fetchall()] == TEXTS
+
+
+def test_a_header_stands_once_at_the_beginning(make_rows: Any, row: Any) -> None:
+    odd = 'odd "name",'
+    changes = [row(op=Op.SCAN, after={"id": 1, odd: None})] * 2
+    rows = make_rows({"id": INT, odd: TEXT}, changes, primary_key=["id"])
+    body = written(rows.slice(0, 0), rows.slice(0, 1), rows.slice(1), csv_header=True)
+    assert body == b'id,"odd ""name"","\n1,\n1,\n'
+    assert len(CsvDecoder(context(csv_header=True)).file(rows.schema, body)) == 2
+
+
+def test_a_message_is_a_line_and_its_key_a_line_of_the_key(make_rows: Any, row: Any) -> None:
+    changes = [row(after={"a": "x,y", "b": 1, "c": None})]
+    rows = make_rows({"a": TEXT, "b": INT, "c": TEXT}, changes, primary_key=["b", "a"])
+    batch = CsvEncoder(context()).encode(rows, topic="t")
+    assert (batch.key.to_pylist(), batch.value.to_pylist()) == ([b'1,"x,y"'], [b'"x,y",1,'])
+
+
+def test_a_deleted_row_is_refused_by_table_and_key(make_rows: Any, row: Any) -> None:
+    rows = make_rows({"id": INT}, [row(after={"id": 1}), row(op=Op.DELETE, key=(47,))], primary_key=["id"])
+    encoder = CsvEncoder(context())
+    for write in (encoder.open_body("t").write, lambda batch: encoder.encode(batch, topic="t")):
+        with pytest.raises(EncodeError, match=r"a deleted row of table \S+ cannot become CSV, .*'id': 47"):
+            write(rows)
+
+
+def test_a_resolved_mark_is_refused() -> None:
+    with pytest.raises(EncodeError, match="no place for resolved marks"):
+        CsvEncoder(context()).encode_resolved("t", Timestamp(1))
+
+
+@pytest.mark.parametrize("name", ["updated", "topic_in_value", "diff", "mvcc_timestamp"])
+def test_metadata_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=f"no place for '{name}'"):
+        CsvEncoder(context({name: True})).check([])
+    CsvEncoder(context({"key_in_value": True})).check([])
+
+
+def test_the_text_of_a_null_has_nothing_that_needs_quotes() -> None:
+    with pytest.raises(ValueError, match="'csv_null' must be without commas, quotes and line ends"):
+        CsvOptions(csv_null="a,b")
+
+
+def test_it_is_for_scans_only() -> None:
+    (registration,) = cdc_register_encoders()
+    assert registration.scans_only
+    host = PluginHost.load()
+    feed = {"name": "x", "source": "postgresql://h/d", "tables": ("t",), "sink": "file:///d", "format": "csv"}
+    with pytest.raises(OptionError, match="set initial_scan = 'only'"):
+        resolve(Changefeed(**feed), host)  # type: ignore[arg-type]
+    assert resolve(Changefeed(**feed, options={"initial_scan": "only"}), host).encoder.name == "csv"  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_cut_off_is_refused(texts: RowBatch) -> None:
+    body = written(texts)
+    with pytest.raises(ValueError, match="has no end"):
+        CsvDecoder(context()).file(texts.schema, body[:-1])
