@@ -20,7 +20,7 @@ from cdc_core.progress import ProgressStore, store_url
 from cdc_core.resolve import resolve
 from cdc_core.schema import TableSchema
 
-__all__ = ["check", "run"]
+__all__ = ["check", "find_changefeed", "resolved", "run", "state_of"]
 
 STATE_DIRECTORY = ".cdc"
 
@@ -45,10 +45,10 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
     The first run delivers what the tables hold, then every change. A later run goes on where the last one ended,
     however that ended. Ctrl-C lets the running step finish; a second one abandons it, and the next run repeats it.
     """
-    changefeed, beside = _find(file, name)
+    changefeed, beside = find_changefeed(file, name)
     session.start_logging()
-    job = _resolved(session, changefeed)
-    state_dir, url = _state(beside, state)
+    job = resolved(session, changefeed)
+    state_dir, url = state_of(beside, state)
     session.add_secrets(secret_forms(uri_secrets(url)))
     try:
         from cdc_core.spark.runner import run as run_job
@@ -79,8 +79,8 @@ def check(session: CliSession, file: str, name: str | None) -> int:
 
     Prints a line for each part and exits with status 2 when one of them is not all right.
     """
-    changefeed, _ = _find(file, name)
-    job = _resolved(session, changefeed)
+    changefeed, _ = find_changefeed(file, name)
+    job = resolved(session, changefeed)
     click.echo(f"changefeed '{job.name}'")
     schemas: list[TableSchema] = []
     parts: list[tuple[str, str, Callable[[], str | None]]] = [
@@ -104,7 +104,7 @@ def check(session: CliSession, file: str, name: str | None) -> int:
     return status
 
 
-def _find(file: str, name: str | None) -> tuple[Changefeed, Path]:
+def find_changefeed(file: str, name: str | None) -> tuple[Changefeed, Path]:
     """Return the changefeed asked for and the directory that its state belongs to."""
     path = Path(file)
     if path.is_file() or path.suffix == ".toml" or len(path.parts) > 1:
@@ -119,7 +119,7 @@ def _find(file: str, name: str | None) -> tuple[Changefeed, Path]:
     return pipeline(file), Path()
 
 
-def _state(beside: Path, state: str | None) -> tuple[Path, str]:
+def state_of(beside: Path, state: str | None) -> tuple[Path, str]:
     """Return the directory for a run's own files and the URL of the progress store."""
     if state is not None and "://" in state:
         return (beside / STATE_DIRECTORY).absolute(), state
@@ -127,7 +127,8 @@ def _state(beside: Path, state: str | None) -> tuple[Path, str]:
     return directory, store_url(directory)
 
 
-def _resolved(session: CliSession, changefeed: Changefeed) -> Job:
+def resolved(session: CliSession, changefeed: Changefeed) -> Job:
+    """Return *changefeed* as a job; *session* shows none of its secrets from now on. Raises: ConfigError."""
     uris = (changefeed.source, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
     session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
     job = resolve(changefeed, PluginHost.load())

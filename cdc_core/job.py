@@ -128,35 +128,41 @@ class Job:
         )
         return rangefeed
 
-    def open_encoder(self) -> Encoder:
-        """Return a new encoder. Raises: PluginLoadError, ContractError, OptionError."""
-        cls = self.encoder.load(Encoder)
-        context = EncoderContext(
+    def encoder_context(self) -> EncoderContext:
+        """Return what the encoder is built from, and its decoder. Raises: PluginLoadError, OptionError."""
+        compresses = self.encoder.load(Encoder).compresses
+        return EncoderContext(
             changefeed=self.name,
             envelope=self.envelope(),
             options=self.encoder.parsed(),
             output=self.output,
-            compression=getattr(self.sink.parsed(), "compression", "none") if cls.compresses else "none",
+            compression=getattr(self.sink.parsed(), "compression", "none") if compresses else "none",
         )
-        encoder: Encoder = cls(context)
+
+    def sink_context(self) -> SinkContext:
+        """Return what the sink is built from, and its reader. Raises: PluginLoadError, ContractError, OptionError."""
+        return SinkContext(
+            changefeed=self.name,
+            epoch=self.epoch,
+            uri=self.destination,
+            options=self.sink.parsed(),
+            encoder=time_encoder(self.open_encoder()),
+            full_table_name=self.options.full_table_name,
+            tables=self.table_names,
+            feed_id=self.feed_id,
+            format=self.encoder.name,
+        )
+
+    def open_encoder(self) -> Encoder:
+        """Return a new encoder. Raises: PluginLoadError, ContractError, OptionError."""
+        cls = self.encoder.load(Encoder)
+        encoder: Encoder = cls(self.encoder_context())
         return encoder
 
     def open_sink(self) -> Sink:
         """Return a new sink with an encoder of its own. Raises: PluginLoadError, ContractError, OptionError."""
         cls = self.sink.load(Sink)
-        sink: Sink = cls(
-            SinkContext(
-                changefeed=self.name,
-                epoch=self.epoch,
-                uri=self.destination,
-                options=self.sink.parsed(),
-                encoder=time_encoder(self.open_encoder()),
-                full_table_name=self.options.full_table_name,
-                tables=self.table_names,
-                feed_id=self.feed_id,
-                format=self.encoder.name,
-            )
-        )
+        sink: Sink = cls(self.sink_context())
         return sink
 
     def secrets(self) -> frozenset[str]:

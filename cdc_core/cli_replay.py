@@ -1,0 +1,88 @@
+"""`cdc replay-dead-letters`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from cdc_core.cli_run import find_changefeed, resolved, state_of
+from cdc_core.cli_session import CliSession, debug_option
+from cdc_core.errors import ConfigError
+from cdc_core.job import Job
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.plugin_host import PluginHost
+from cdc_core.progress import DeadLetter, ProgressStore
+from cdc_core.replay import DeadLetterReader, Replay
+
+__all__ = ["replay_dead_letters"]
+
+_MOST_SHOWN = 20
+
+
+@click.command(short_help="Send rows again that were put aside.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@click.option("--list", "only_list", is_flag=True, help="Only show the rows that wait.")
+@click.option(
+    "--state",
+    metavar="DIR|URL",
+    help="Where progress is kept: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+)
+@debug_option
+@click.pass_obj
+def replay_dead_letters(session: CliSession, file: str, name: str | None, only_list: bool, state: str | None) -> int:
+    """Send the rows again that the changefeed NAME of FILE has put aside, to its sink.
+
+    The changefeed must be stopped. Rows of one key are sent in their order. A row that is refused again goes on
+    waiting, and then the exit status is 1.
+    """
+    changefeed, beside = find_changefeed(file, name)
+    session.start_logging()
+    job = resolved(session, changefeed)
+    state_dir, url = state_of(beside, state)
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    store = ProgressStore(url)
+    store.open()
+    try:
+        waiting = store.dead_letters(job.name)
+        if only_list or not waiting:
+            for line in _listed(waiting) if waiting else [f"no row of changefeed '{job.name}' waits to be sent again"]:
+                click.echo(session.masked(line))
+            return 0
+        if job.dead_letter is None:
+            raise ConfigError(
+                f"{len(waiting)} rows of changefeed '{job.name}' wait in its dead letters, but it has no option"
+                " 'dead_letter' any more: set it, and on_error = 'dead_letter', to where they are"
+            )
+        # the engine's part that needs no Spark
+        from cdc_core.spark.replay import replay
+
+        reader = DeadLetterReader(job, PluginHost.load())
+        result, missing = replay(job, store=store, state_dir=state_dir, find=reader.find)
+    finally:
+        store.close()
+    for line in _told(job, result, missing):
+        click.echo(session.masked(line))
+    return 1 if result.kept or missing else 0
+
+
+def _told(job: Job, result: Replay, missing: int) -> Iterator[str]:
+    yield f"changefeed '{job.name}': {len(result.sent)} rows were sent again, {len(result.kept)} go on waiting"
+    for bad in result.kept[:_MOST_SHOWN]:
+        yield f"  {bad} (stage {bad.stage}): {bad.shown_reason}"
+    if len(result.kept) > _MOST_SHOWN:
+        yield f"  and {len(result.kept) - _MOST_SHOWN} more"
+    if missing:
+        yield f"{missing} rows that wait are not in the dead letters any more, so they cannot be sent: see --list"
+
+
+def _listed(waiting: Sequence[DeadLetter]) -> Iterator[str]:
+    """Yield a table of *waiting*, its columns as wide as they must be."""
+    rows = [("put aside at", "table", "key", "updated", "stage", "error")]
+    for letter in waiting:
+        moment = "" if letter.put_aside_at is None else letter.put_aside_at.strftime("%Y-%m-%d %H:%M:%SZ")
+        rows.append((moment, letter.table, letter.key, str(letter.updated), letter.stage, letter.error))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
