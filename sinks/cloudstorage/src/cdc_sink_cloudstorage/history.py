@@ -36,12 +36,14 @@ class CloudStorageHistory(StoredHistory):
         super().__init__(uri, options, changefeed=changefeed)
         self._stored = StoredBodies(uri, options)
         self._shapes: dict[str, FileShape] = {}
+        self._listed: dict[Timestamp, str] = {}
 
     def changefeeds(self) -> Sequence[str]:
         return sorted({_identity(name) for _, name in self._manifests()})
 
     def marks(self) -> Sequence[Timestamp]:
-        return list(self._chosen())
+        self._listed = self._chosen()
+        return list(self._listed)
 
     def files(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:
         if upto <= after:
@@ -106,7 +108,7 @@ class CloudStorageHistory(StoredHistory):
 
     def _chain(self, upto: Timestamp, after: Timestamp) -> list[str]:
         """Return the paths of the manifests that may list rows in (*after*, *upto*], ascending."""
-        paths = self._chosen()
+        paths = self._listed if upto in self._listed else self._chosen()
         if upto not in paths:
             raise ConfigError(
                 f"{upto} is no resolved mark of the files below {self._stored.shown}; the newest is {max(paths)}"

@@ -1,0 +1,205 @@
+"""Reads back what a changefeed has kept in files: every row exactly once, up to a resolved mark.
+
+    from cdc_core.reading import ChangeReader
+
+    with ChangeReader("file:///data/out") as reader:
+        mark = reader.newest()
+        for rows in reader.read(table="public.orders", upto=mark):
+            ...                                  # rows.batch is an Arrow record batch
+    # later, what has come since
+        for rows in reader.read(table="public.orders", after=mark):
+            ...
+
+What is read is a consistent cut: all rows with `updated` up to the mark, and no others; those of one key in order.
+Files of crashed steps, which a reader of names would see, are left out. Neither the database nor the changefeed is
+needed, only the plugins that wrote the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qsl
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_core.decoder import Decoder
+from cdc_core.encoder import EncoderContext
+from cdc_core.errors import ConfigError, HistoryLostError, OptionError
+from cdc_core.loading import load_class
+from cdc_core.masking import masked_uri
+from cdc_core.options import parse_options
+from cdc_core.plugin_host import PluginHost
+from cdc_core.rows import RowBatch
+from cdc_core.schema import TableName
+from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["ChangeReader"]
+
+
+class ChangeReader:
+    """Reads the history that sinks have kept at *uri*, the URI that a changefeed writes to, parameters included.
+
+    *changefeed* says whose, where several have written to one place. Picklable; connects when first used. Memory: one
+    file at a time, decoded, and its name and extent for each file that is still to be read.
+
+    Raises, everywhere: ConfigError for a URI that no installed sink keeps a history for, a place where no changefeed
+    has recorded anything, a choice that is still to be made; HistoryLostError for files that are gone, damaged, or in
+    no record; RetryableError when the place is out of reach.
+    """
+
+    def __init__(self, uri: str, *, changefeed: str = "", host: PluginHost | None = None) -> None:
+        self._uri = uri
+        self._changefeed = changefeed
+        self._given_host = host
+        self._decoders: dict[tuple[str, str], Decoder] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._given_host is not None:
+            raise TypeError("a ChangeReader with a plugin host of its own stays in its process")
+        return {"uri": self._uri, "changefeed": self._changefeed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ChangeReader.__init__(self, state["uri"], changefeed=state["changefeed"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"ChangeReader({masked_uri(self._uri)!r})"
+
+    def changefeeds(self) -> Sequence[str]:
+        """Return the changefeeds that have recorded something here, each with its identity: `name.0123456789ab`."""
+        return self._history.changefeeds()
+
+    def marks(self) -> Sequence[Timestamp]:
+        """Return every resolved mark that is there by now, ascending."""
+        return self._history.marks()
+
+    def newest(self) -> Timestamp:
+        """Return the newest resolved mark that is there by now."""
+        return self._mark(None)
+
+    def files(
+        self, *, table: str | None = None, upto: Timestamp | None = None, after: Timestamp = Timestamp()
+    ) -> Iterator[StoredFile]:
+        """Yield the files that hold the rows which `read` yields for the same arguments, in the order of each key."""
+        seen: set[TableName] = set()
+        for file in self._history.files(upto=self._mark(upto), after=after):
+            if table is not None:
+                if table not in (file.table.table, file.table.qualified, file.table.full):
+                    continue
+                seen.add(file.table)
+                if len(seen) > 1:
+                    names = " and ".join(sorted(name.full for name in seen))
+                    raise ConfigError(f"table '{table}' may be {names}: name it in full")
+            yield file
+
+    def read(
+        self, *, table: str | None = None, upto: Timestamp | None = None, after: Timestamp = Timestamp()
+    ) -> Iterator[RowBatch]:
+        """Yield every row with *after* < `updated` <= the newest mark that is not above *upto*, once.
+
+        Rows of a key come in order. Without *upto* the newest mark of all counts; who goes on from there later takes it
+        from `newest` first. *table* is a table's name, with schema and database where it needs them; all tables without
+        it. All rows of a batch are of one version of one table.
+        """
+        mark = self._mark(upto)
+        for file in self.files(table=table, upto=mark, after=after):
+            rows = self.rows(file, upto=mark, after=after)
+            if len(rows):
+                yield rows
+
+    def rows(self, file: StoredFile, *, upto: Timestamp, after: Timestamp = Timestamp()) -> RowBatch:
+        """Return the rows of one of `files` with *after* < `updated` <= *upto*."""
+        shape = self._history.shape(file)
+        body = self._history.body(file)
+        try:
+            rows = self._decoder(file, shape).rows(shape.schema, body)
+        except ValueError as error:
+            raise HistoryLostError(f"file {file.path} cannot be decoded as {shape.format}: {error}") from error
+        if len(rows) != file.rows:
+            raise HistoryLostError(f"file {file.path} holds {len(rows)} rows, {file.rows} are recorded")
+        if file.lower > after and file.upper <= upto:
+            return rows
+        return RowBatch(schema=rows.schema, batch=rows.batch.filter(_within(rows.column("updated"), after, upto)))
+
+    def shape(self, file: StoredFile) -> FileShape:
+        """Return the version of its table that *file* was written with, and how its rows are encoded."""
+        return self._history.shape(file)
+
+    def close(self) -> None:
+        """Let go of connections. May be called twice."""
+        if "_history" in self.__dict__:
+            self._history.close()
+
+    def _mark(self, upto: Timestamp | None) -> Timestamp:
+        """Return the newest mark that is not above *upto*."""
+        marks = self._history.marks()
+        reached = [mark for mark in marks if upto is None or mark <= upto]
+        if not reached:
+            raise ConfigError(
+                f"nothing at {masked_uri(self._uri)} is resolved up to {upto}; the first mark is {marks[0]}"
+            )
+        return reached[-1]
+
+    @cached_property
+    def _host(self) -> PluginHost:
+        return PluginHost.load() if self._given_host is None else self._given_host
+
+    @cached_property
+    def _history(self) -> StoredHistory:
+        place, _, query = self._uri.partition("?")
+        sink = self._host.sink_for(place)
+        if not sink.history:
+            raise ConfigError(
+                f"sink '{sink.name}' keeps no history that could be read back: {masked_uri(place)} needs a consumer of"
+                " its own"
+            )
+        owner = f"sink '{sink.name}'"
+        parameters: dict[str, str] = {}
+        for name, value in parse_qsl(query, keep_blank_values=True):
+            if name in parameters:
+                raise OptionError(f"{owner}: the parameter '{name}' of the URI is given twice; keep one of them")
+            parameters[name] = value
+        options = load_class(sink.options, owner=owner, install_hint=sink.install_hint)
+        history = load_class(sink.history, owner=owner, base=StoredHistory, install_hint=sink.install_hint)
+        opened: StoredHistory = history(
+            place, parse_options(options, parameters, owner=owner), changefeed=self._changefeed
+        )
+        return opened
+
+    def _decoder(self, file: StoredFile, shape: FileShape) -> Decoder:
+        """Return what reads files of this shape."""
+        found = self._decoders.get((file.format, file.schema_path))
+        if found is None:
+            encoder = self._host.encoder(shape.format)
+            owner = f"encoder '{encoder.name}'"
+            if not encoder.decoder:
+                raise ConfigError(f"{owner} brings no decoder, so file {file.path} cannot be read")
+            options = load_class(encoder.options, owner=owner, install_hint=encoder.install_hint)
+            cls = load_class(encoder.decoder, owner=owner, base=Decoder, install_hint=encoder.install_hint)
+            context = EncoderContext(
+                changefeed=self._changefeed,
+                envelope=shape.envelope,
+                options=parse_options(options, shape.options, owner=owner),
+                output="files",
+            )
+            found = self._decoders[file.format, file.schema_path] = cls(context)
+        return found
+
+
+def _within(updated: pa.StructArray, after: Timestamp, upto: Timestamp) -> pa.BooleanArray:
+    wall, logical = updated.field("wall").to_numpy(), updated.field("logical").to_numpy()
+    above = (wall > after.wall) | ((wall == after.wall) & (logical > after.logical))
+    below = (wall < upto.wall) | ((wall == upto.wall) & (logical <= upto.logical))
+    return pa.array(np.logical_and(above, below))

@@ -1,0 +1,292 @@
+"""What manifests promise: every file that counts once, none that does not, and no gap unnoticed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_sink_cloudstorage.history import CloudStorageHistory
+from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.sink import CloudStorageSink
+
+from cdc_core import Covered, RowBatch, SliceInfo, Timestamp
+from cdc_core.errors import ConfigError, HistoryLostError
+
+ZERO = Timestamp()
+OpenSink = Callable[..., CloudStorageSink]
+
+
+def at(n: int) -> Timestamp:
+    return Timestamp(1_585_861_087_000_000_000 + n)
+
+
+class Feed:
+    """A changefeed whose steps and marks a test makes by hand, as the engine would."""
+
+    def __init__(self, sink: CloudStorageSink, rows: Callable[..., RowBatch]) -> None:
+        self.sink = sink
+        self.rows = rows
+        self.waiting: list[Any] = []
+        self.previous: Timestamp | None = ZERO
+        self.steps = 0
+
+    def step(self, *walls: int, saved: bool = True, table: str = "orders", version: int = 1) -> list[str]:
+        """Deliver a row at each of *walls*; return the paths of their files."""
+        self.sink.begin(SliceInfo(step=self.steps, index=0, lower=at(min(walls))))
+        self.steps += 1
+        for wall in walls:
+            self.sink.emit(self.rows([wall], wall=at(wall).wall, table=table, version=version))
+        delivered = list(self.sink.flush().delivered)
+        self.waiting += delivered if saved else []
+        return [entry["path"] for entry in delivered]
+
+    def mark(self, wall: int, *, latest: int | None = None, previous: Timestamp | str | None = "known") -> Timestamp:
+        """Record and emit a mark; *previous* is the last one unless it is said otherwise."""
+        before = self.previous if previous == "known" else previous
+        assert not isinstance(before, str)
+        reached = at(latest or wall)
+        covered = Covered(mark=at(wall), previous=before, latest=reached, delivered=tuple(self.waiting))
+        self.sink.record(covered)
+        self.sink.emit_resolved(at(wall))
+        self.waiting, self.previous = [], at(wall)
+        return at(wall)
+
+
+@pytest.fixture
+def feed(open_sink: OpenSink, rows: Callable[..., RowBatch]) -> Feed:
+    return Feed(open_sink(feed_id="0123456789ab", format="lines"), rows)
+
+
+@pytest.fixture
+def history(root: Path) -> Iterator[CloudStorageHistory]:
+    history = CloudStorageHistory(f"file://{root}", CloudStorageOptions())
+    yield history
+    history.close()
+
+
+def listed(history: CloudStorageHistory, upto: Timestamp, after: Timestamp = ZERO) -> list[str]:
+    return [file.path for file in history.files(upto=upto, after=after)]
+
+
+def test_a_mark_covers_what_was_saved_and_nothing_that_a_crash_left_behind(
+    feed: Feed, history: CloudStorageHistory
+) -> None:
+    first = feed.step(1, 2)
+    feed.step(3, 4, saved=False)
+    second = feed.step(3, 4)
+    mark = feed.mark(5)
+    third = feed.step(6)
+    assert history.marks() == [mark]
+    assert listed(history, mark) == first + second
+    later = feed.mark(7)
+    assert listed(history, later) == first + second + third
+    assert listed(history, later, after=mark) == third
+    assert listed(history, mark, after=mark) == []
+
+
+def test_what_a_file_holds_is_said_without_opening_it(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+    (path,) = feed.step(3, 1, 2, version=10)
+    mark = feed.mark(9)
+    (file,) = pickle.loads(pickle.dumps(list(history.files(upto=mark))))
+    assert (file.path, str(file.table), file.topic) == (path, "public.orders", "orders")
+    assert (file.table.database, file.schema_version, file.format) == ("shop", 10, "lines")
+    assert (file.rows, file.bytes) == (3, (root / path).stat().st_size)
+    assert (file.lower, file.upper, file.mark) == (at(1), at(3), mark)
+    assert [json.loads(line)[1] for line in history.body(file).splitlines()] == [3, 1, 2]
+    shape = history.shape(file)
+    assert (shape.format, shape.schema.version, shape.schema.primary_key) == ("lines", 10, ("id",))
+    assert shape.schema.column("id").type.source == "bigint"
+
+
+def test_a_mark_that_covers_nothing_new_is_a_mark_all_the_same(feed: Feed, history: CloudStorageHistory) -> None:
+    files = feed.step(1)
+    marks = [feed.mark(2), feed.mark(3), feed.mark(4)]
+    assert history.marks() == marks
+    assert listed(history, marks[-1]) == files
+    assert listed(history, marks[-1], after=marks[0]) == []
+
+
+def test_rows_above_their_files_mark_are_found_when_reading_on_from_it(
+    feed: Feed, history: CloudStorageHistory
+) -> None:
+    ahead = feed.step(1, 9)  # one part of the table is ahead of the others
+    first = feed.mark(2, latest=9)
+    second = feed.mark(5, latest=9)
+    behind = feed.step(6)
+    third = feed.mark(10)
+    assert listed(history, third, after=first) == ahead + behind
+    assert listed(history, third, after=second) == ahead + behind
+    assert listed(history, third, after=third) == []
+
+
+def test_a_manifest_that_was_written_again_counts_once(feed: Feed, history: CloudStorageHistory) -> None:
+    files = feed.step(1)
+    waiting, previous = feed.waiting, feed.previous
+    mark = feed.mark(2)
+    feed.waiting, feed.previous = waiting, previous
+    feed.mark(2)
+    assert listed(history, mark) == files
+
+
+def test_a_manifest_of_a_run_that_died_before_it_counted_is_passed_over(
+    feed: Feed, history: CloudStorageHistory
+) -> None:
+    first = feed.step(1)
+    start = feed.mark(2)
+    feed.mark(3)  # the store never learned of it
+    second = feed.step(4)
+    last = feed.mark(5, previous=start)
+    assert listed(history, last) == first + second
+    assert listed(history, last, after=at(3)) == second
+
+
+def test_a_manifest_that_is_gone_is_noticed(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+    feed.step(1)
+    feed.mark(2)
+    feed.step(3)
+    feed.mark(4)
+    kept = feed.step(5)
+    last = feed.mark(6)
+    (gone,) = root.rglob("*07000000004*.MANIFEST.*")
+    gone.unlink()
+    with pytest.raises(HistoryLostError, match=f"the manifest of the mark {at(4)} is gone; read after {last}"):
+        listed(history, last)
+    feed.step(7)
+    assert len(listed(history, feed.mark(8), after=last)) == 1
+    assert kept
+
+
+def test_files_that_no_manifest_lists_are_noticed(feed: Feed, history: CloudStorageHistory) -> None:
+    feed.step(1)
+    first = feed.mark(2)
+    feed.step(3, saved=False)  # without the option resolved
+    feed.step(5)
+    second = feed.mark(6, previous=None)
+    assert len(listed(history, first)) == 1
+    with pytest.raises(HistoryLostError, match="wrote files that no manifest lists, because its option 'resolved'"):
+        listed(history, second, after=first)
+    feed.step(7)
+    assert len(listed(history, feed.mark(8), after=second)) == 1
+
+
+@pytest.mark.parametrize("cut", [1, -30])
+def test_a_damaged_manifest_is_noticed(feed: Feed, history: CloudStorageHistory, root: Path, cut: int) -> None:
+    feed.step(1)
+    mark = feed.mark(2)
+    (manifest,) = root.rglob("*.MANIFEST.*")
+    manifest.write_bytes(manifest.read_bytes()[:cut])
+    with pytest.raises(HistoryLostError, match="is damaged"):
+        listed(history, mark)
+
+
+def test_a_damaged_file_and_one_that_is_gone_are_noticed(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+    (path,) = feed.step(1)
+    (file,) = history.files(upto=feed.mark(2))
+    body = (root / path).read_bytes()
+    (root / path).write_bytes(body[:-1] + b"x")
+    with pytest.raises(HistoryLostError, match=f"{path} is not what the mark"):
+        history.body(file)
+    (root / path).unlink()
+    with pytest.raises(HistoryLostError, match="is gone"):
+        history.body(file)
+    for schema in (root / "_schemas").iterdir():
+        schema.unlink()
+    with pytest.raises(HistoryLostError, match=r"_schemas.*is gone"):
+        history.shape(file)
+
+
+def test_changefeeds_that_share_a_root_are_told_apart(
+    open_sink: OpenSink, rows: Callable[..., RowBatch], root: Path
+) -> None:
+    one = Feed(open_sink(changefeed="one", feed_id="0" * 12), rows)
+    two = Feed(open_sink(changefeed="two", feed_id="1" * 12), rows)
+    anew = Feed(open_sink(changefeed="two", feed_id="2" * 12), rows)
+    paths = [feed.step(1, table=f"t{index}") for index, feed in enumerate((one, two, anew))]
+    for feed in (one, two, anew):
+        feed.mark(2)  # all of them at the very same time
+
+    def of(changefeed: str) -> CloudStorageHistory:
+        return CloudStorageHistory(f"file://{root}", CloudStorageOptions(), changefeed=changefeed)
+
+    assert of("").changefeeds() == [f"one.{'0' * 12}", f"two.{'1' * 12}", f"two.{'2' * 12}"]
+    assert listed(of("one"), at(2)) == paths[0]
+    assert listed(of(f"two.{'2' * 12}"), at(2)) == paths[2]
+    with pytest.raises(ConfigError, match=f"choose one of them: one.{'0' * 12}, two.{'1' * 12}, two.{'2' * 12}"):
+        of("").marks()
+    with pytest.raises(ConfigError, match=f"choose one of them: two.{'1' * 12}, two.{'2' * 12}"):
+        of("two").marks()
+    with pytest.raises(ConfigError, match="changefeed 'three' has no manifest below"):
+        of("three").marks()
+
+
+def test_a_place_without_manifests_says_what_makes_them(history: CloudStorageHistory, root: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"there is no manifest below .*: a changefeed writes them .* 'resolved'"):
+            history.marks()
+        root.mkdir(exist_ok=True)
+
+
+def test_a_time_that_is_no_mark_is_refused(feed: Feed, history: CloudStorageHistory) -> None:
+    mark = feed.mark(2)
+    with pytest.raises(ConfigError, match=f"{at(3)} is no resolved mark of the files below .*; the newest is {mark}"):
+        listed(history, at(3))
+
+
+def test_more_manifests_than_are_read_at_once_make_one_history(feed: Feed, history: CloudStorageHistory) -> None:
+    files = []
+    for step in range(150):
+        files += feed.step(2 * step + 1)
+        mark = feed.mark(2 * step + 2)
+    assert listed(history, mark) == files
+    assert listed(history, mark, after=at(102)) == files[51:]
+
+
+def test_the_schema_of_each_version_is_there_before_the_first_file_of_it_and_once(
+    open_sink: OpenSink, rows: Callable[..., RowBatch], root: Path
+) -> None:
+    sink = open_sink({"file_size": "1B"}, format="lines")
+    sink.begin(SliceInfo(step=0, index=0, lower=at(1)))
+    for version in (1, 2, 1, 2):
+        sink.emit(rows([1], version=version))
+    sink.flush()
+    schemas = sorted(path.name for path in (root / "_schemas").iterdir())
+    assert [name.rpartition("-")[0] for name in schemas] == ["orders-1", "orders-2"]
+    first_file = min(path.stat().st_mtime_ns for path in root.glob("2*/*"))
+    assert (root / "_schemas" / schemas[0]).stat().st_mtime_ns < first_file
+
+
+def test_a_repeated_slice_takes_the_names_of_the_run_that_planned_it(
+    open_sink: OpenSink, rows: Callable[..., RowBatch], visible: Callable[[], list[str]]
+) -> None:
+    slice_ = SliceInfo(step=4, index=0, lower=at(1))
+    repeated = SliceInfo(step=4, index=0, lower=at(1), planned_by=7)
+    for sink, info in ((open_sink(epoch=7), slice_), (open_sink(epoch=9), repeated)):
+        sink.begin(info)
+        sink.emit(rows([1, 2]))
+        sink.flush()
+    assert len(visible()) == 1
+
+
+def test_a_name_never_gets_other_rows_than_it_had(
+    open_sink: OpenSink, rows: Callable[..., RowBatch], visible: Callable[[], list[str]], root: Path
+) -> None:
+    """A reader that leaves out names which it knows would miss rows: here the third."""
+
+    def write(epoch: int, batches: list[list[int]], *, planned_by: int | None = None) -> list[str]:
+        sink = open_sink({"file_size": "1B"}, epoch=epoch)
+        sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by))
+        for batch in batches:
+            sink.emit(rows(batch))
+        return [entry["path"] for entry in sink.flush().delivered]
+
+    write(7, [[1], [2]])
+    before = {path: (root / path).read_bytes() for path in visible()}
+    delivered = write(9, [[1], [2, 3], [4]], planned_by=7)  # something made the source cut in another place
+    assert {path: (root / path).read_bytes() for path in before} == before
+    assert delivered[0] in before
+    assert not set(delivered[1:]) & set(before)
+    assert sorted(delivered) == delivered
