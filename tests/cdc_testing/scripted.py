@@ -24,6 +24,7 @@ import pyarrow as pa
 from cdc_core import (
     Column,
     ColumnType,
+    EncodeError,
     Encoder,
     EncoderContext,
     Flushed,
@@ -31,8 +32,10 @@ from cdc_core import (
     Mark,
     MessageBatch,
     Op,
+    PartialWriteError,
     Rangefeed,
     RangefeedContext,
+    RefusedRowsError,
     RowBatch,
     ScanProgress,
     Sink,
@@ -232,7 +235,8 @@ class JournalSink(Sink):
     """Writes `["rows", epoch, step, index, [[id, n], …]]` and the like to the file `journal`.
 
     Orders: `sink-check`, `sink-prepare`, `emit`, `flush`, `resolved`, `before-report` (after the flush) raise;
-    `hold-emit` blocks.
+    `hold-emit` blocks. `bad-rows` holds JSON, {"how": encode | name | refuse, "rows": [n, …]}: as long as it is there,
+    these rows are not taken, and how they are not.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -259,14 +263,27 @@ class JournalSink(Sink):
     def emit(self, rows: RowBatch) -> None:
         self.script.raise_once("emit")
         self.script.hold("hold-emit")
-        self._buffer.extend([row["id"], row["n"]] for row in rows.column("after").to_pylist())
+        found = [[row["id"], row["n"]] for row in rows.column("after").to_pylist()]
+        how, bad = self._bad_rows()
+        if how == "encode" and (first := next((n for _, n in found if n in bad), None)):
+            raise EncodeError(f"there is no text for {first}")
+        self._buffer.extend(found)
 
     def flush(self) -> Flushed:
         self.script.raise_once("flush")
         assert self._slice is not None
+        how, bad = self._bad_rows()
+        failures = [(index, f"{n} is refused") for index, (_, n) in enumerate(self._buffer) if n in bad]
+        if failures and how == "refuse":
+            self._buffer = []
+            raise RefusedRowsError("400 Bad Request")
+        if failures and how == "name":
+            self._buffer = [entry for entry in self._buffer if entry[1] not in bad]
         journal(self.options.control, ["rows", self.context.epoch, self._slice.step, self._slice.index, self._buffer])
         done = Flushed(messages=len(self._buffer), bytes=0, files=1)
         self._buffer = []
+        if failures and how == "name":
+            raise PartialWriteError(f"{len(failures)} rows are refused", failures=failures)
         self.script.raise_once("before-report")
         return done
 
@@ -276,6 +293,13 @@ class JournalSink(Sink):
 
     def close(self) -> None:
         pass
+
+    def _bad_rows(self) -> tuple[str, frozenset[int]]:
+        try:
+            order = json.loads((self.script.directory / "bad-rows").read_text())
+        except FileNotFoundError:
+            return "", frozenset()
+        return order["how"], frozenset(order["rows"])
 
 
 def journal(control: str, event: list[Any]) -> None:

@@ -1,0 +1,445 @@
+"""Rows that are put aside: what the dead letters hold, what progress knows, what a crash does to both."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.engine import Journal, counter_job
+from cdc_testing.local_engine import LocalEngine
+from cdc_testing.scripted import TABLE, Script
+
+from cdc_core import Changefeed, Timestamp
+from cdc_core.dead_letters import dead_letter_changefeed, dead_letter_table, row_of
+from cdc_core.errors import BadRowError, ConfigError, RetryableSinkError, TerminalError
+from cdc_core.job import Job
+from cdc_core.plugin_host import PluginHost
+from cdc_core.replay import DeadLetterReader, Replay
+from cdc_core.resolve import resolve
+from cdc_core.spark import writer
+from cdc_core.spark.control import RunLock
+from cdc_core.spark.replay import replay
+
+TABLE_NAME = TABLE.name.full
+TOTAL = 400
+HOW = ["encode", "name", "refuse"]
+
+
+class Rig:
+    """A counting changefeed of 400 rows in 4 steps, with its dead letters in files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.script = Script(directory)
+        self.places = directory / "dead"
+        self.engine: LocalEngine | None = None
+
+    def refuse(self, *rows: int, how: str = "encode") -> None:
+        self.script.order("bad-rows", json.dumps({"how": how, "rows": rows}))
+
+    def mend(self) -> None:
+        (self.directory / "bad-rows").unlink()
+
+    def job(self, *, dead_letter: str | None = None, **options: Any) -> Job:
+        uri = dead_letter or f"file://{self.places}"
+        job = counter_job(
+            self.directory,
+            options={"on_error": "dead_letter", "dead_letter": uri, **options},
+            total=TOTAL,
+            rows_per_step=100,
+            batch_rows=20,
+            keys=10,
+        )
+        bare = Changefeed(name="t", source="postgresql://u@h/d", tables=("counter",), sink="file:///nowhere")
+        letters = resolve(dead_letter_changefeed(bare, uri), PluginHost.load())
+        return dataclasses.replace(job, dead_letter=dataclasses.replace(letters, table_names=(dead_letter_table("t"),)))
+
+    def start(self, **options: Any) -> LocalEngine:
+        self.engine = LocalEngine(self.job(**options), self.directory)
+        self.engine.run()
+        return self.engine
+
+    def complete(self, **options: Any) -> LocalEngine:
+        engine = self.start(**options)
+        engine.until(Timestamp(TOTAL))
+        return engine
+
+    def replay(self, **options: Any) -> tuple[Replay, int]:
+        job = self.job(**options)
+        assert self.engine is not None
+        find = DeadLetterReader(job, PluginHost.load()).find
+        return replay(job, store=self.engine.store, state_dir=self.directory, find=find)
+
+    def letters(self) -> list[dict[str, Any]]:
+        lines = [line for path in sorted(self.places.rglob("*.ndjson")) for line in path.read_text().splitlines()]
+        return [json.loads(line)["after"] for line in lines]
+
+    def waiting(self) -> list[tuple[int, str]]:
+        assert self.engine is not None
+        return sorted((letter.updated.wall, letter.stage) for letter in self.engine.store.dead_letters("t"))
+
+    def delivered(self) -> list[int]:
+        return [n for event in Journal(self.directory).of("rows") for _, n in event[4]]
+
+    def faults(self) -> list[str]:
+        return Journal(self.directory).faults(total=TOTAL)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_bad_row_is_put_aside_and_all_others_arrive(how: str, rig: Rig) -> None:
+    rig.refuse(17, 205, 400, how=how)
+    engine = rig.complete()
+    stage = "encode" if how == "encode" else "sink"
+    assert rig.waiting() == [(17, stage), (205, stage), (400, stage)]
+    assert sorted(set(rig.delivered())) == [n for n in range(1, TOTAL + 1) if n not in (17, 205, 400)]
+    assert [fault for fault in rig.faults() if "first came after" in fault] == []
+    assert engine.progress.counters["dead_letters"] == 3
+    assert engine.progress.counters["rows"] == TOTAL
+
+
+def test_a_dead_letter_says_which_row_it_was_and_what_was_wrong(rig: Rig) -> None:
+    rig.refuse(17)
+    rig.complete()
+    [letter] = rig.letters()
+    payload = letter.pop("payload")
+    assert letter == {
+        "changefeed": "t",
+        "table": TABLE_NAME,
+        "key": [7],
+        "updated": "17.0000000000",
+        "op": "update",
+        "stage": "encode",
+        "error": "there is no text for 17",
+        "row": {"id": 7, "n": 17},
+        "schema_version": 1,
+    }
+    row = row_of({"payload": payload})
+    assert row.column("after").to_pylist() == [{"id": 7, "n": 17}]
+    assert row.schema == TABLE
+
+
+@pytest.mark.parametrize(("how", "owner"), [("encode", "encoder 'plain'"), ("name", "sink 'journal'")])
+@pytest.mark.parametrize("on_error", ["fail", "pause"])
+def test_without_dead_letters_the_changefeed_ends_with_a_sentence_that_names_the_row(
+    how: str, owner: str, on_error: str, rig: Rig
+) -> None:
+    rig.refuse(117, how=how)
+    job = counter_job(rig.directory, options={"on_error": on_error}, total=TOTAL, rows_per_step=100)
+    engine = LocalEngine(job, rig.directory)
+    engine.run()
+    engine.step()
+    with pytest.raises(BadRowError) as raised:
+        engine.step()
+    stage = "encode" if how == "encode" else "sink"
+    reason = "there is no text for 117" if how == "encode" else "117 is refused"
+    assert str(raised.value) == (
+        f"the row of table public.counter with key {{'id': 17}}, updated 117.0000000000 is not taken by {owner} (stage"
+        f" {stage}): {reason}; change the row or what refuses it, or set on_error='dead_letter' to have such rows put"
+        " aside and the others delivered"
+    )
+    assert engine.high_water == Timestamp(100)
+
+
+def test_rows_are_durable_in_the_dead_letters_before_progress_says_so(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.refuse(17)
+    engine = rig.start()
+    seen: list[int] = []
+    save = type(engine.store).save
+
+    def saving(*args: Any, **told: Any) -> None:
+        seen.append(len(rig.letters()))
+        save(*args, **told)
+
+    monkeypatch.setattr(type(engine.store), "save", saving)
+    engine.step()
+    assert seen == [1]
+
+
+def test_a_crash_between_dead_letters_and_progress_leaves_each_row_there_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.refuse(17, 18)
+    engine = rig.start()
+
+    def crash(*_: Any, **__: Any) -> None:
+        raise RetryableSinkError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(engine.store), "save", crash)
+        with pytest.raises(RetryableSinkError):
+            engine.step()
+    letters = rig.letters()
+    assert len(letters) == 2
+    assert engine.store.dead_letters("t") == []
+    rig.complete()
+    assert rig.waiting() == [(17, "encode"), (18, "encode")]
+    assert rig.letters() == letters, "a repeated plan gives the same letters under the same names"
+    rig.mend()
+    result, missing = rig.replay()
+    assert (len(result.sent), len(result.kept), missing) == (2, 0, 0)
+    assert [rig.delivered().count(n) for n in (16, 17, 18)] == [2, 1, 1]
+
+
+def test_dead_letters_that_cannot_be_written_now_hold_the_step_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.refuse(17)
+    engine = rig.start()
+
+    def unreachable(*_: Any, **__: Any) -> None:
+        raise RetryableSinkError("the place of the dead letters is out of reach")
+
+    sink = type(rig.job().dead_letter.open_sink())  # type: ignore[union-attr]
+    with monkeypatch.context() as patch:
+        patch.setattr(sink, "flush", unreachable)
+        with pytest.raises(RetryableSinkError, match="out of reach"):
+            engine.step()
+    assert not engine.high_water
+    rig.complete()
+    assert rig.waiting() == [(17, "encode")]
+
+
+def test_a_row_that_even_the_dead_letters_do_not_take_ends_the_changefeed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.refuse(17)
+    engine = rig.start()
+    sink = type(rig.job().dead_letter.open_sink())  # type: ignore[union-attr]
+
+    def refuse(_sink: Any, _rows: Any) -> None:
+        from cdc_core.errors import RefusedRowsError
+
+        raise RefusedRowsError("too large")
+
+    monkeypatch.setattr(sink, "refuses_rows", True)
+    monkeypatch.setattr(sink, "emit", refuse)
+    with pytest.raises(BadRowError) as raised:
+        engine.step()
+    assert str(raised.value) == (
+        f"the row of table {TABLE_NAME} with key [7], updated 17.0000000000, was to be put aside (there is no text for"
+        " 17), but sink 'cloudstorage' of the dead letters does not take it either: too large; choose another"
+        " dead_letter"
+    )
+
+
+def test_more_bad_rows_than_the_budget_end_the_changefeed_with_all_of_them_put_aside(rig: Rig) -> None:
+    rig.refuse(3, 103, 203)
+    engine = rig.start(dead_letter_max=2)
+    engine.step()
+    engine.step()
+    with pytest.raises(TerminalError) as raised:
+        engine.step()
+    assert str(raised.value) == (
+        "changefeed 't': 3 rows were put aside within an hour, dead_letter_max is 2; the last one is of table"
+        f" {TABLE_NAME} with key [3], updated 203.0000000000, stage encode: there is no text for 203; mend what refuses"
+        " the rows, or raise dead_letter_max"
+    )
+    assert rig.waiting() == [(3, "encode"), (103, "encode"), (203, "encode")]
+    assert engine.high_water == Timestamp(300)
+
+
+def test_the_budget_counts_what_earlier_runs_put_aside(rig: Rig) -> None:
+    rig.refuse(3, 103, 203)
+    engine = rig.start(dead_letter_max=2)
+    engine.step()
+    engine.step()
+    engine = rig.start(dead_letter_max=2)
+    with pytest.raises(TerminalError, match="3 rows were put aside within an hour"):
+        engine.step()
+    engine = rig.complete(dead_letter_max=2)
+    assert rig.waiting()[-1] == (203, "encode")
+
+
+def test_a_slice_whose_rows_are_all_bad_ends_early_and_saves_nothing(rig: Rig) -> None:
+    rig.refuse(*range(1, TOTAL + 1))
+    engine = rig.start(dead_letter_max=5)
+    with pytest.raises(TerminalError, match="more than 5 rows of one slice would be put aside; the last one is of"):
+        engine.step()
+    assert rig.waiting() == []
+    assert not engine.high_water
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_later_rows_of_a_blocked_key_wait_in_later_steps_too(how: str, rig: Rig) -> None:
+    rig.refuse(107, how=how)
+    rig.complete(dead_letter_order="block_key")
+    stage = "encode" if how == "encode" else "sink"
+    behind = [(n, "blocked") for n in range(117, TOTAL + 1, 10)]
+    assert rig.waiting() == [(107, stage), *behind]
+    if how != "name":  # that sink had the rest of the slice already
+        assert {n for n in rig.delivered() if n % 10 == 7} == set(range(7, 107, 10))
+    others = [n for n in rig.delivered() if n % 10 != 7]
+    assert set(others) == {n for n in range(1, TOTAL + 1) if n % 10 != 7}
+    rig.mend()
+    result, missing = rig.replay(dead_letter_order="block_key")
+    assert (len(result.sent), len(result.kept), missing) == (len(behind) + 1, 0, 0)
+    assert [n for n in rig.delivered() if n % 10 == 7][-len(behind) - 1 :] == list(range(107, TOTAL + 1, 10))
+    assert rig.waiting() == []
+
+
+def test_a_key_is_free_again_once_all_its_rows_were_sent(rig: Rig) -> None:
+    rig.refuse(7)
+    engine = rig.start(dead_letter_order="block_key")
+    engine.step()
+    rig.mend()
+    result, _ = rig.replay(dead_letter_order="block_key")
+    assert [row.row.column("updated")[0]["wall"].as_py() for row in result.sent] == list(range(7, 101, 10))
+    rig.complete(dead_letter_order="block_key")
+    assert rig.waiting() == []
+    assert [fault for fault in rig.faults() if not fault.startswith("resolved")] == []
+
+
+def test_what_is_refused_again_goes_on_waiting_and_holds_back_the_rows_behind_it(rig: Rig) -> None:
+    rig.refuse(7, 8)
+    engine = rig.start(dead_letter_order="block_key")
+    engine.step()
+    rig.refuse(27)
+    result, missing = rig.replay(dead_letter_order="block_key")
+    assert missing == 0
+    assert [(bad.updated.wall, bad.stage) for bad in result.kept] == [
+        (27, "encode"),
+        *((n, "blocked") for n in range(37, 101, 10)),
+    ]
+    assert [n for n, _ in rig.waiting()] == list(range(27, 101, 10))
+    assert [n for n in rig.delivered() if n % 10 == 7] == [7, 17]
+
+
+def test_without_blocking_only_the_bad_rows_wait(rig: Rig) -> None:
+    rig.refuse(7, 27)
+    rig.complete()
+    rig.refuse(27)
+    result, _ = rig.replay()
+    assert [n for n, _ in rig.waiting()] == [27]
+    assert [bad.updated.wall for bad in result.kept] == [27]
+    assert rig.delivered()[-1] == 7
+
+
+def test_a_replay_is_a_run_of_its_own_above_what_is_resolved(rig: Rig) -> None:
+    rig.refuse(7)
+    engine = rig.complete()
+    epoch = max(Journal(rig.directory).epochs)
+    rig.mend()
+    rig.replay()
+    [*_, last] = Journal(rig.directory).of("rows")
+    assert last == ["rows", epoch + 1, 0, 0, [[7, 7]]]
+    assert engine.store.count_dead_letters("t", since=Timestamp().to_datetime()) == 1
+
+
+def test_rows_are_sent_again_only_once(rig: Rig) -> None:
+    rig.refuse(7)
+    rig.complete()
+    rig.mend()
+    rig.replay()
+    result, missing = rig.replay()
+    assert (result.sent, result.kept, missing) == ((), (), 0)
+    assert rig.delivered().count(7) == 1
+
+
+def test_a_crash_before_the_store_knows_of_a_replay_sends_the_rows_once_more(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.refuse(7)
+    engine = rig.complete()
+    rig.mend()
+
+    def crash(*_: Any, **__: Any) -> None:
+        raise OSError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(engine.store), "replayed", crash)
+        with pytest.raises(OSError, match="crash"):
+            rig.replay()
+    assert rig.waiting() == [(7, "encode")]
+    rig.replay()
+    assert rig.delivered().count(7) == 2
+    assert rig.waiting() == []
+
+
+def test_nothing_is_sent_again_while_the_changefeed_runs(rig: Rig) -> None:
+    rig.refuse(7)
+    rig.complete()
+    with RunLock(rig.directory / "t.lock") as lock:
+        assert lock.acquire()
+        with pytest.raises(ConfigError, match=r"changefeed 't' is running from .*: stop it first"):
+            rig.replay()
+
+
+def test_rows_whose_letters_are_gone_are_counted_and_go_on_waiting(rig: Rig) -> None:
+    rig.refuse(7, 8)
+    rig.complete()
+    for path in rig.places.rglob("*.ndjson"):
+        if '"n": 7}' in path.read_text():
+            path.unlink()
+    rig.mend()
+    result, missing = rig.replay()
+    assert missing == 2 - len(result.sent)
+    assert len(rig.waiting()) == missing >= 1
+
+
+def test_a_foreign_message_among_the_dead_letters_is_named(rig: Rig) -> None:
+    rig.refuse(7)
+    rig.complete()
+    [path] = rig.places.rglob("*.ndjson")
+    path.write_text(path.read_text() + '{"after": {"changefeed": "t"}, "key": []}\n')
+    rig.mend()
+    with pytest.raises(ConfigError, match=r"topic 't_dead_letters' at file://.* holds something else than its dead"):
+        rig.replay()
+
+
+def test_each_row_that_is_put_aside_is_logged_up_to_a_number(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.refuse(*range(1, 100, 3))
+    with caplog.at_level(logging.WARNING, logger="cdc_core.spark.coordinator"):
+        rig.complete()
+    told = [record.getMessage() for record in caplog.records if "put aside" in record.getMessage()]
+    assert len(told) == 11
+    assert told[0].startswith(f"changefeed 't': row of table {TABLE_NAME} with key [")
+    assert told[-1] == "changefeed 't': 23 more rows of the same step were put aside"
+
+
+def test_the_sink_of_the_dead_letters_is_opened_for_the_first_bad_row_and_kept(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Job] = []
+    open_sink = Job.open_sink
+    engine = rig.start()
+    engine.step()
+
+    def counting(job: Job) -> Any:
+        if job.destination.endswith("/dead"):
+            opened.append(job)
+        return open_sink(job)
+
+    monkeypatch.setattr(Job, "open_sink", counting)
+    engine.step()
+    assert opened == []
+    rig.refuse(203, 303)
+    engine.until(Timestamp(TOTAL))
+    assert len(opened) == 1
+    assert writer._dead_letter_sinks is not writer._sinks
+
+
+@pytest.mark.parametrize("place", ["files", "files/dead", ""])
+def test_dead_letters_among_the_files_of_the_sink_are_refused(place: str, rig: Rig, tmp_path: Path) -> None:
+    from cdc_core.checking import check_dead_letters
+
+    job = resolve(
+        Changefeed(
+            name="t",
+            source="postgresql://u@h/d",
+            tables=("counter",),
+            sink=f"file://{tmp_path}/files",
+            options={"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/{place}"},
+        ),
+        PluginHost.load(),
+    )
+    with pytest.raises(ConfigError, match=r"would put its dead letters, .*, among the files of its sink"):
+        check_dead_letters(job, [TABLE])
