@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.client_log import ClientLog, plain
-from cdc_sink_kafka.failures import Failure, sink_error
+from cdc_sink_kafka.failures import Failure, refused_rows, sink_error
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.outbox import Outbox
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
@@ -48,6 +48,15 @@ def test_what_a_retry_can_cure_is_retried(code: int, kind: type) -> None:
     error = KafkaError(code)
     failure = Failure(code=error.code(), reason=error.str(), topic="orders")
     assert type(sink_error(failure, "it failed")) is kind
+
+
+def test_a_record_that_is_refused_for_what_it_holds_is_a_rows_fault_and_nothing_else_is() -> None:
+    for code in (KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+        failure = Failure(code=code, reason="no", topic="orders")
+        error = refused_rows(failure)
+        assert (error is not None) is (code == KafkaError.INVALID_RECORD)
+        assert error is None or str(error).startswith("topic 'orders' refuses a message for what it holds: no; a topic")
+    assert Failure(code=KafkaError._INVALID_DIFFERENT_RECORD, reason="another one").consequence
 
 
 def test_a_compacted_topic_refuses_resolved_marks_in_one_sentence(

@@ -8,7 +8,7 @@ from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_sink_kafka.sink import KafkaSink
 
-from cdc_core import RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError
+from cdc_core import PartialWriteError, RefusedRowsError, RetryableSinkError, RowBatch, SliceInfo
 
 
 def test_a_message_too_large_names_table_key_size_limit_and_remedy(
@@ -22,7 +22,7 @@ def test_a_message_too_large_names_table_key_size_limit_and_remedy(
     sink = open_sink()
     sink.begin(first_slice)
     sink.emit(rows([6, 7, 8], texts=["a", "b" * 4000, "c" * 2950]))
-    with pytest.raises(TerminalSinkError) as refused:
+    with pytest.raises(RefusedRowsError) as refused:
         sink.flush()
     assert str(refused.value) == (
         f"the message of the row with key {{'id': 7}} of table public.orders has 4035 bytes, more than topic '{topic}'"
@@ -106,7 +106,7 @@ def test_a_single_message_refused_without_a_known_limit_is_named_by_its_key(
     sink = open_sink()
     sink.begin(first_slice)
     sink.emit(rows([5], texts=["x" * 30_000]))
-    with pytest.raises(TerminalSinkError, match=r"row with key {'id': 5} of table public.orders has 30035 bytes"):
+    with pytest.raises(RefusedRowsError, match=r"row with key {'id': 5} of table public.orders has 30035 bytes"):
         sink.flush()
 
 
@@ -117,23 +117,32 @@ def test_a_single_message_refused_without_a_known_limit_is_named_by_its_key(
         ({"buffer_size": "64KB"}, "buffer_size allows 65536"),
     ],
 )
-def test_a_message_beyond_the_producers_own_limit_is_refused_before_it_is_queued(
+def test_a_message_beyond_the_producers_own_limit_is_refused_and_the_others_go_their_way(
     options: dict[str, Any],
     limit: str,
     open_sink: Callable[..., KafkaSink],
     rows: Callable[..., RowBatch],
     received: Callable[..., list[Any]],
+    version: Callable[[Any], tuple[int, int]],
     first_slice: SliceInfo,
 ) -> None:
     sink = open_sink(options)
     sink.begin(first_slice)
-    with pytest.raises(TerminalSinkError) as refused:
+    sink.emit(rows([0]))
+    with pytest.raises(PartialWriteError, match=r"1 messages to topic '.*orders' are too large to be sent") as refused:
         sink.emit(rows([1, 2, 3], texts=["a", "b" * 66_000, "c"]))
-    assert str(refused.value) == (
+    reason = (
         f"the message of the row with key {{'id': 2}} of table public.orders has 66035 bytes, and {limit}: raise that,"
         " or leave the table out"
     )
-    assert received() == []
+    assert refused.value.failures == ((2, reason),)
+    flushed = sink.flush()
+    assert (flushed.messages, flushed.bytes) == (3, sum(len(m.key) + len(m.value) for m in received()))
+    assert sorted(version(message)[0] for message in received()) == [0, 1, 3]
+    with pytest.raises(PartialWriteError) as refused:
+        sink.emit(rows([4], texts=["b" * 66_000]))
+    assert refused.value.failures[0][0] == 0, "rows are counted anew after a flush"
+    assert sink.flush().messages == 0
 
 
 def test_messages_of_almost_the_buffer_go_through_one_after_the_other(
@@ -149,7 +158,7 @@ def test_messages_of_almost_the_buffer_go_through_one_after_the_other(
     assert len(received()) == 20
 
 
-def test_messages_that_are_refused_one_by_one_for_their_size_stop_the_changefeed(
+def test_messages_that_are_refused_one_by_one_for_their_size_are_the_rows_fault(
     open_sink: Callable[..., KafkaSink],
     create_topic: Callable[..., None],
     rows: Callable[..., RowBatch],
@@ -161,11 +170,11 @@ def test_messages_that_are_refused_one_by_one_for_their_size_stop_the_changefeed
         sink = open_sink({"kafka_sink_config": {"RequiredAcks": "ONE"}})
         sink.begin(first_slice)
         sink.emit(rows([1, 2], texts=["b" * 4000] * 2))
-        with pytest.raises((RetryableSinkError, TerminalSinkError)) as refused:
+        with pytest.raises((RetryableSinkError, RefusedRowsError)) as refused:
             sink.flush()
         raised.append(refused.value)
         sink.close()
-    assert isinstance(raised[-1], TerminalSinkError)
+    assert isinstance(raised[-1], RefusedRowsError)
     assert "the row with key {'id': 1} of table public.orders has 4035 bytes" in str(raised[-1])
 
 
@@ -174,12 +183,13 @@ def test_a_message_too_large_by_its_headers_names_table_key_and_size(
 ) -> None:
     sink = open_sink({"extra_headers": {"h": "x" * 2000}, "kafka_sink_config": {"Flush": {"MaxBytes": 2000}}})
     sink.begin(first_slice)
-    with pytest.raises(TerminalSinkError) as refused:
+    with pytest.raises(PartialWriteError) as refused:
         sink.emit(rows([5]))
-    assert str(refused.value) == (
+    reason = (
         "the message of the row with key {'id': 5} of table public.orders has 2042 bytes, and Flush.MaxBytes in"
         " kafka_sink_config allows 2000: raise that, or leave the table out"
     )
+    assert refused.value.failures == ((0, reason),)
 
 
 def test_keys_and_headers_fill_the_buffer_too(

@@ -8,13 +8,19 @@ from typing import Self
 
 from confluent_kafka import KafkaError, Message
 
-from cdc_core.errors import CdcError, RetryableSinkError, TerminalSinkError
+from cdc_core.errors import CdcError, RefusedRowsError, RetryableSinkError, TerminalSinkError
 
-__all__ = ["Failure", "sink_error"]
+__all__ = ["Failure", "refused_rows", "sink_error"]
 
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
 _CONSEQUENCES = frozenset(
-    {KafkaError._FATAL, KafkaError._GAPLESS_GUARANTEE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+    {
+        KafkaError._FATAL,
+        KafkaError._GAPLESS_GUARANTEE,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._INVALID_DIFFERENT_RECORD,
+    }
 )
 _REMEDIES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user the right to write to the topic",
@@ -80,3 +86,16 @@ def sink_error(failure: Failure, what: str) -> CdcError:
     if remedy is not None:
         return TerminalSinkError(f"{what}: {failure.reason}; {remedy}")
     return RetryableSinkError(f"{what}: {failure.reason}")
+
+
+def refused_rows(failure: Failure) -> RefusedRowsError | None:
+    """Return the error for a broker that refuses a row's message for what it holds, None for any other *failure*.
+
+    Of a batch with such a message nothing was written; which one it was, the client does not say.
+    """
+    if failure.code != KafkaError.INVALID_RECORD:
+        return None
+    return RefusedRowsError(
+        f"topic '{failure.topic}' refuses a message for what it holds: {failure.reason}; a topic with"
+        " cleanup.policy=compact takes no message without a key, and brokers may check messages by a schema"
+    )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cdc_core.errors import ConfigError, TerminalSinkError
+from cdc_core.errors import ConfigError, EncodeError, TerminalSinkError
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
 from cdc_core.schema import Kind, TableSchema
@@ -82,7 +82,7 @@ class Headers:
     def of(self, rows: RowBatch, batch: MessageBatch) -> list[list[Header]] | None:
         """Return the headers of each message of *batch*, made from *rows*; None when no message has any.
 
-        Raises: TerminalSinkError when the column of headers holds something else than JSON objects.
+        Raises: EncodeError when the column of headers holds something else than a JSON object.
         """
         if self._column is None and self._updated is None and batch.headers is None:
             shared = list(self.constant)
@@ -116,7 +116,7 @@ class Headers:
         if value is None:
             return []
         if not isinstance(value, dict):
-            raise TerminalSinkError(
+            raise EncodeError(
                 f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds no"
                 f" JSON object in the row with key {rows.shown_key(index)}: correct the row, or name"
                 " another column"
@@ -124,7 +124,7 @@ class Headers:
         try:
             return [(_usable(name), _bytes(entry)) for name, entry in value.items()]
         except ValueError:
-            raise TerminalSinkError(
+            raise EncodeError(
                 f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds a"
                 " character that no header can have, zero in a name or half of a surrogate pair, in the row with key"
                 f" {rows.shown_key(index)}: correct the row, or name another column"

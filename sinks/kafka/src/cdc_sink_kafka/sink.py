@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from cdc_core.errors import TerminalSinkError
+from cdc_core.errors import CdcError, PartialWriteError, RefusedRowsError, TerminalSinkError
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName, TableSchema
@@ -15,6 +17,7 @@ from cdc_core.sink import Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.timestamp import Timestamp
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.client_log import ClientLog
+from cdc_sink_kafka.failures import Failure, refused_rows
 from cdc_sink_kafka.headers import Header, Headers, sizes_of
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.outbox import Outbox
@@ -36,6 +39,10 @@ class KafkaSink(Sink):
     is repeated no version of a row appears for the first time after a newer one. That needs `RequiredAcks` ALL, the
     default. A writer holds at most `buffer_size` bytes of values, as much again of keys and headers, and one chunk of
     rows as Python objects.
+
+    A message that is too large for the client is refused by its index. When it is the broker that refuses one, the
+    client ends, and what it still knew of others with it: then no row since the last flush counts, and a new client
+    takes them again from the first.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -49,6 +56,7 @@ class KafkaSink(Sink):
         self._partitions: Partitions | None = None
         self._sizes: Sizes | None = None
         self._headers: Headers | None = None
+        self._given = 0
         self._messages = 0
         self._bytes = 0
         self._begun = False
@@ -78,7 +86,7 @@ class KafkaSink(Sink):
         """Give up what was not flushed."""
         self._require_open()
         self._begun = True
-        if self._messages:
+        if self._given:
             self._drop()
 
     def emit(self, rows: RowBatch) -> None:
@@ -94,24 +102,36 @@ class KafkaSink(Sink):
         batch = self.context.encoder.encode(payload, topic=self.topic(rows.schema.name))
         headers = self._headers.of(rows, batch)
         sizes = None if headers is None else sizes_of(headers)
-        self._bytes += self._sizes.watch(rows, batch, sizes)
+        watched = self._sizes.watch(rows, batch, sizes)
+        first, self._given = self._given, self._given + len(rows)
+        if watched.unsendable:
+            batch, headers = _without(batch, headers, watched.unsendable)
+            sizes = None if headers is None else sizes_of(headers)
+        self._bytes += watched.nbytes
         self._messages += len(batch)
-        self._outbox.make_room(batch.key.nbytes + (0 if sizes is None else int(sizes.sum())))
-        if headers is None:
-            for start in range(0, len(batch), _CHUNK):
-                keys, values = batch.key.slice(start, _CHUNK), batch.value.slice(start, _CHUNK)
-                self._outbox.send(batch.topic, _messages(keys, values))
-        else:
-            self._send_with_headers(self._outbox, batch, headers)
+        with self._giving_up_what_is_refused():
+            self._outbox.make_room(batch.key.nbytes + (0 if sizes is None else int(sizes.sum())))
+            if headers is None:
+                for start in range(0, len(batch), _CHUNK):
+                    keys, values = batch.key.slice(start, _CHUNK), batch.value.slice(start, _CHUNK)
+                    self._outbox.send(batch.topic, _messages(keys, values))
+            else:
+                self._send_with_headers(self._outbox, batch, headers)
+        if watched.unsendable:
+            raise PartialWriteError(
+                f"{len(watched.unsendable)} messages to topic '{batch.topic}' are too large to be sent",
+                failures=[(first + place, reason) for place, reason in watched.unsendable.items()],
+            )
 
     def flush(self) -> Flushed:
         """Return when every message is acknowledged. Counts the bytes of keys and values, before compression."""
         self._require_open()
         if self._outbox is not None and self._sizes is not None:
-            self._outbox.flush()
+            with self._giving_up_what_is_refused():
+                self._outbox.flush()
             self._sizes.forget()
         flushed = Flushed(messages=self._messages, bytes=self._bytes)
-        self._messages = self._bytes = 0
+        self._given = self._messages = self._bytes = 0
         return flushed
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
@@ -145,15 +165,30 @@ class KafkaSink(Sink):
             "buffer_size": properties["queue.buffering.max.kbytes"] * 1024,
         }
         sizes = Sizes(self._client()["bootstrap.servers"], limits, options=own)
-        outbox = self._new_outbox(sizes.properties(properties.get("batch.size")), sizes=sizes)
+
+        def explain(failure: Failure) -> CdcError | None:
+            return sizes.explain(failure) or refused_rows(failure)
+
+        outbox = self._new_outbox(sizes.properties(properties.get("batch.size")), explain=explain)
         return outbox, sizes, Headers(self._options)
 
-    def _new_outbox(self, changes: dict[str, Any], *, sizes: Sizes | None = None) -> Outbox:
+    @contextmanager
+    def _giving_up_what_is_refused(self) -> Iterator[None]:
+        """Let go of a client that ended over rows, and forget all that it was given since the last flush."""
+        try:
+            yield
+        except RefusedRowsError:
+            self._drop()
+            raise
+
+    def _new_outbox(
+        self, changes: dict[str, Any], *, explain: Callable[[Failure], CdcError | None] | None = None
+    ) -> Outbox:
         return Outbox(
             {**self._client(), **producer_properties(self._options), **changes},
             stall_s=self._options.flush_timeout,
             log=ClientLog(),
-            explain=None if sizes is None else sizes.explain,
+            explain=explain,
         )
 
     def _send_with_headers(self, outbox: Outbox, batch: MessageBatch, headers: Sequence[list[Header]]) -> None:
@@ -174,7 +209,7 @@ class KafkaSink(Sink):
             if outbox is not None:
                 outbox.close()
         self._outbox = self._marks = self._sizes = None
-        self._messages = self._bytes = 0
+        self._given = self._messages = self._bytes = 0
 
     def _require_open(self) -> None:
         if self._closed:
@@ -183,3 +218,17 @@ class KafkaSink(Sink):
 
 def _messages(keys: pa.Array, values: pa.Array) -> list[dict[str, Any]]:
     return [{"key": key, "value": value} for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True)]
+
+
+def _without(
+    batch: MessageBatch, headers: list[list[Header]] | None, places: Collection[int]
+) -> tuple[MessageBatch, list[list[Header]] | None]:
+    """Return *batch* and *headers* without the messages at *places*."""
+    left = np.setdiff1d(np.arange(len(batch)), np.fromiter(places, np.int64))
+    rest = MessageBatch(
+        topic=batch.topic,
+        key=batch.key.take(pa.array(left)),
+        value=batch.value.take(pa.array(left)),
+        updated=batch.updated.take(pa.array(left)),
+    )
+    return rest, None if headers is None else [headers[place] for place in left.tolist()]

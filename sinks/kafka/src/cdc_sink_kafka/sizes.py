@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core.errors import CdcError, RetryableSinkError, TerminalSinkError
+from cdc_core.errors import CdcError, RefusedRowsError, RetryableSinkError
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch, shown_key
 from cdc_core.schema import TableName
 from cdc_sink_kafka.failures import Failure
 
-__all__ = ["Sizes"]
+__all__ = ["Sizes", "Watched"]
 
 _LARGE = 16 * 1024
 """Where a topic's limit cannot be read, messages from this size on are remembered."""
@@ -40,6 +40,16 @@ class _Suspects:
     nbytes: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What a batch of messages weighs."""
+
+    nbytes: int
+    """Of keys and values, without those of `unsendable` messages."""
+    unsendable: Mapping[int, str]
+    """Messages that are too large to be sent at all, and why, by their index."""
+
+
 class Sizes:
     """Keeps batches below the topics' limits, and knows which rows exceed them."""
 
@@ -59,34 +69,32 @@ class Sizes:
         smallest = min([*limits, _DEFAULT_BATCH if wanted is None else wanted])
         return {"batch.size": max(1, smallest)}
 
-    def watch(self, rows: RowBatch, batch: MessageBatch, headers: npt.NDArray[np.int64] | None = None) -> int:
-        """Return the bytes of keys and values of *batch*; its large messages are remembered until `forget`.
+    def watch(self, rows: RowBatch, batch: MessageBatch, headers: npt.NDArray[np.int64] | None = None) -> Watched:
+        """Return what *batch* weighs; its large messages are remembered until `forget`.
 
-        *headers* are the bytes of each message's headers. Raises: TerminalSinkError for a message that is too large to
-        be sent at all.
+        *headers* are the bytes of each message's headers.
         """
         nbytes = _lengths(batch.value) + _lengths(batch.key)
         total = int(nbytes.sum())
-        if headers is not None:
-            nbytes = nbytes + headers
+        whole = nbytes if headers is None else nbytes + headers
         limit = self._limits.get(batch.topic)
-        most = int(nbytes.max(initial=0))
+        most = int(whole.max(initial=0))
+        unsendable: dict[int, str] = {}
+        if most + _ROOM > self._most:
+            for place in np.flatnonzero(whole > self._most - _ROOM).tolist():
+                row = _row(rows.schema.name, rows.shown_key(place), int(whole[place]))
+                unsendable[place] = f"{row}, and {self._option} allows {self._most}: raise that, or leave the table out"
+                total -= int(nbytes[place])
+                whole[place] = 0
         if most > (limit or _LARGE) - _ROOM:
-            places = np.flatnonzero(nbytes > (limit or _LARGE) - _ROOM)
+            places = np.flatnonzero(whole > (limit or _LARGE) - _ROOM)
             taken = pa.array(places)
             self._suspects.append(
                 _Suspects(
-                    batch.topic, rows.schema.name, batch.key.take(taken), rows.column("key").take(taken), nbytes[places]
+                    batch.topic, rows.schema.name, batch.key.take(taken), rows.column("key").take(taken), whole[places]
                 )
             )
-        if most + _ROOM > self._most:
-            place = int(nbytes.argmax())
-            key = rows.shown_key(place)
-            raise TerminalSinkError(
-                f"{_row(rows.schema.name, key, most)}, and {self._option} allows {self._most}: raise that, or leave the"
-                " table out"
-            )
-        return total
+        return Watched(nbytes=total, unsendable=unsendable)
 
     def forget(self) -> None:
         """Everything watched was delivered."""
@@ -106,7 +114,7 @@ class Sizes:
                 " repeated with one message in a batch"
             )
         row = suspect or f"a message with the key {_text(failure.key)} is too large"
-        return TerminalSinkError(
+        return RefusedRowsError(
             f"{row}, more than topic '{failure.topic}' takes ({shown}): raise max.message.bytes of the topic, or"
             " compress messages by Compression in kafka_sink_config"
         )
