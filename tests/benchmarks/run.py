@@ -28,6 +28,7 @@ _BENCHMARKS = {
     "avro": "rows to Avro, beside a loop over fastavro",
     "sink": "encoded rows to files",
     "kafka_sink": "rows to acknowledged messages in Kafka, beside a bare produce_batch loop",
+    "webhook": "rows to acknowledged requests over TLS, beside a bare loop of the same client",
     "engine": "ready rows through Spark to nowhere",
     "log": "a backlog to JSON files, beside Debezium",
     "scan": "the initial scan to JSON files, beside Debezium",

@@ -84,7 +84,7 @@ class Batches:
             batch.pieces.append(
                 _Piece(
                     data=data if full else bytes(data),  # what waits must not hold on to all the rest
-                    lengths=np.diff(values.ends[start:stop], prepend=begin),
+                    lengths=values.lengths[start:stop],
                     times=times[start:stop].tobytes(),
                     places=places[start:stop],
                     keys=frozenset(keys[start:stop]),
@@ -139,7 +139,7 @@ class Batches:
         return Request(
             id=identity(request.id.encode(), name),
             topic=request.topic,
-            body=self._body(data, len(places)),
+            body=compressed(self._format.body([data], len(places)), self._compression),
             places=places,
             lengths=request.lengths[rows],
             keys=request.keys,
@@ -148,19 +148,16 @@ class Batches:
     def _cut(self, topic: str) -> Request:
         batch = self._open.pop(topic)
         pieces = batch.pieces
-        data = b"".join(piece.data for piece in pieces)
         one = len(pieces) == 1
+        body = self._format.body([piece.data for piece in pieces], batch.rows)
         return Request(
-            id=identity(self._changefeed, topic.encode(), b"".join(piece.times for piece in pieces), data),
+            id=identity(self._changefeed, topic.encode(), b"".join(piece.times for piece in pieces), body),
             topic=topic,
-            body=self._body(data, batch.rows),
+            body=compressed(body, self._compression),
             places=pieces[0].places if one else np.concatenate([piece.places for piece in pieces]),
             lengths=pieces[0].lengths if one else np.concatenate([piece.lengths for piece in pieces]),
             keys=pieces[0].keys if one else frozenset().union(*(piece.keys for piece in pieces)),
         )
-
-    def _body(self, data: bytes, count: int) -> bytes:
-        return compressed(self._format.body(data, count), self._compression)
 
 
 def _key_hashes(rows: RowBatch, messages: MessageBatch) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,12 +32,12 @@ class Format:
     separator: bytes
     closed: bool = False
 
-    def body(self, data: bytes, count: int) -> bytes:
-        """Return the body of *count* messages; *data* is all of them, each followed by the separator."""
+    def body(self, parts: Sequence[memoryview | bytes], count: int) -> bytes:
+        """Return the body of *count* messages; *parts* together are all of them, each followed by the separator."""
         if self.closed:
-            return data
+            return b"".join(parts)
         end = b'],"length":%d}' % count
-        return b"".join((self.head, memoryview(data)[:-1], end))
+        return b"".join((self.head, *parts[:-1], memoryview(parts[-1])[:-1], end))
 
     def data(self, body: bytes, nbytes: int) -> bytes:
         """Return the *nbytes* bytes that `body` was given."""
@@ -51,9 +52,13 @@ CSV = Format(content_type="text/csv", separator=b"\n", closed=True)
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Messages in one buffer, each followed by a separator; `ends` is where each of them ends, that byte included."""
+    """Messages in one buffer, each followed by a separator.
+
+    `lengths` are their bytes and `ends` where they end in the buffer, that byte included.
+    """
 
     data: memoryview
+    lengths: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
 
     @classmethod
@@ -67,7 +72,7 @@ class Values:
             values = values.cast(pa.large_binary())
         joined = pc.binary_join_element_wise(values, _EMPTY, pa.scalar(separator, pa.large_binary()))
         lengths = pc.binary_length(joined).to_numpy(zero_copy_only=False)
-        return cls(memoryview(joined_values(joined)), np.cumsum(lengths, dtype=np.int64))
+        return cls(memoryview(joined_values(joined)), lengths, np.cumsum(lengths, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.ends)

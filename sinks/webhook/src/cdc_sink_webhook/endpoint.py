@@ -63,9 +63,15 @@ class Endpoint:
         )
 
     @property
-    def url(self) -> str:
-        """The whole URL, secrets included."""
-        return f"{self}{self.target}"
+    def host_name(self) -> str:
+        """The host as the network knows it."""
+        return self.host if self.host.isascii() else self.host.encode("idna").decode("ascii")
+
+    @property
+    def authority(self) -> str:
+        """What the header `Host` says."""
+        host = f"[{self.host}]" if ":" in self.host else self.host_name
+        return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

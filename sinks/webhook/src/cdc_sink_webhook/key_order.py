@@ -43,6 +43,11 @@ class KeyOrder:
         if not before:
             self._ready.append(turn)
 
+    @property
+    def ready(self) -> int:
+        """How many requests may begin."""
+        return len(self._ready)
+
     def begin(self) -> Turn | None:
         """Return the next request that may begin, None while there is none. Whoever takes it says when it is `done`."""
         return self._ready.popleft() if self._ready else None

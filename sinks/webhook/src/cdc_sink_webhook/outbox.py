@@ -31,14 +31,15 @@ class Outbox:
         self._connect = connect
         self._parallel = parallel
         self._most_bytes = most_bytes
+        self._few_bytes = most_bytes // 4 * 3
         self._changed = threading.Condition()
         self._held = 0
         self._waiting = 0
         self._error: BaseException | None = None
         self._delivered = Delivered()
         self._order = KeyOrder()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._running = 0
+        self._workers: list[asyncio.Task[None]] = []
+        self._idle: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._ready = threading.Event()
@@ -93,12 +94,16 @@ class Outbox:
         self._thread.join(_CLOSE_LIMIT_S)
 
     def _take(self, request: Request, *, wait: bool) -> bool:
-        """Return whether there was room for *request*, which is reserved then."""
+        """Return whether there was room for *request*, which is reserved then.
+
+        A wait ends only when a good part of the room is free: to be woken for each request would cost both threads
+        more than the request does.
+        """
         with self._changed:
-            if wait:
-                self._changed.wait_for(lambda: self._has_room(request) or self._error is not None)
+            if wait and not self._has_room(request):
+                self._changed.wait_for(lambda: self._held <= self._few_bytes or self._error is not None)
             self._raise_error()
-            if not self._has_room(request):
+            if not wait and not self._has_room(request):
                 return False
             self._reserve(request)
         return True
@@ -130,52 +135,57 @@ class Outbox:
     async def _serve(self) -> None:
         delivery = self._connect()
         self._loop = asyncio.get_running_loop()
-        self._delivery = delivery
+        self._workers = [asyncio.create_task(self._work(delivery)) for _ in range(self._parallel)]
         self._ready.set()
         await self._stop.wait()
         self._cancel()
         async with asyncio.timeout(_CLOSE_LIMIT_S):
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._workers, return_exceptions=True)
             await delivery.aclose()
 
     def _queue(self, group: list[Request]) -> None:
         for request in group:
             self._order.add(request)
-        self._begin()
+        self._wake()
 
-    def _begin(self) -> None:
-        while self._running < self._parallel and self._error is None:
+    def _wake(self) -> None:
+        """Let idle workers see to what may begin."""
+        for _ in range(min(self._order.ready, len(self._idle))):
+            self._idle.pop().set_result(None)
+
+    async def _work(self, delivery: Delivery) -> None:
+        """Deliver one request after the other: the next begins on the connection that the last has just left."""
+        while True:
             turn = self._order.begin()
             if turn is None:
+                waker = asyncio.get_running_loop().create_future()
+                self._idle.append(waker)
+                await waker
+                continue
+            try:
+                delivered = await delivery.deliver(turn.request)
+            except Exception as error:
+                self._fail(error)
+                self._cancel()
                 return
-            self._running += 1
-            task = asyncio.create_task(self._deliver(turn))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._settle(turn, delivered)
 
-    async def _deliver(self, turn: Turn) -> None:
-        try:
-            delivered = await self._delivery.deliver(turn.request)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self._fail(error)
-            self._cancel()
-            return
+    def _settle(self, turn: Turn, delivered: Delivered) -> None:
         self._order.done(turn)
         with self._changed:
             self._delivered.add(delivered)
             self._held -= turn.request.cost
             self._waiting -= 1
-            self._changed.notify_all()
-        self._running -= 1
-        self._begin()
+            if not self._waiting or self._held <= self._few_bytes < self._held + turn.request.cost:
+                self._changed.notify_all()
+        self._wake()
 
     def _cancel(self) -> None:
+        """Stop all work: what waits is not begun, what is under way broken off."""
         self._order.clear()
-        for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
+        for worker in self._workers:
+            if worker is not asyncio.current_task():
+                worker.cancel()
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:

@@ -22,10 +22,10 @@ def reach(endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
     and paths are found out by the first rows.
     """
     try:
-        with socket.create_connection((endpoint.host, endpoint.port), timeout=_LIMIT_S) as connection:
+        with socket.create_connection((endpoint.host_name, endpoint.port), timeout=_LIMIT_S) as connection:
             if context is not None:
                 context.set_alpn_protocols(["h2", "http/1.1"])
-                with context.wrap_socket(connection, server_hostname=endpoint.host) as secured:
+                with context.wrap_socket(connection, server_hostname=endpoint.host_name) as secured:
                     _await_refusal(secured)
     except ssl.SSLCertVerificationError as error:
         raise ConfigError(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 __all__ = ["Request", "identity"]
 
-_ID_BYTES = 16
+_ID_DIGITS = 32
 _ROW_BYTES = 130
 _REQUEST_BYTES = 2_000
 
@@ -46,8 +46,8 @@ def identity(*parts: bytes) -> str:
     compression. A request that a later run repeats with the same rows has the same identity; one that is cut in another
     place is a new one, and its rows are repeats that the endpoint must know by `updated`.
     """
-    digest = hashlib.blake2b(digest_size=_ID_BYTES)
+    digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
-    return digest.hexdigest()
+    return digest.hexdigest()[:_ID_DIGITS]

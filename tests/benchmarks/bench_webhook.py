@@ -1,0 +1,199 @@
+"""The webhook sink alone: Arrow rows to acknowledged requests, beside a bare loop of the same client.
+
+Both send the same rows in batches of the same size to one endpoint over TLS, in another process, that takes everything
+and looks at nothing; as many at a time, over connections that stay open. They take turns, several times, and the
+medians stand beside each other: what disturbs the machine disturbs both.
+
+In the timing, for both: from the first call until every request is acknowledged. The sink starts with Arrow rows: it
+encodes them as JSON, cuts them into requests, keeps the order of every key, and gives each request an identity. The
+bare loop is what one would write with httpx2: bodies that are there already, `AsyncClient.post` by so many tasks. A
+second loop uses the client's transport without the client around it, as the sink does: the least that is possible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import ssl
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+from benchmarks.bench_encode import encoder
+from benchmarks.context import Bench
+from benchmarks.report import Figure, Target
+from benchmarks.rows import SCHEMA, row_batch
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_sink_kafka.demo.servers import Certificates, make_certificates
+from cdc_sink_webhook.options import WebhookOptions
+from cdc_sink_webhook.sink import WebhookSink
+
+from cdc_core import EncoderContext, EnvelopeOptions, RowBatch, SinkContext, SliceInfo
+
+__all__ = ["run"]
+
+_BATCH_ROWS = 16_384
+_PARALLEL = 16
+_ROUNDS = 5
+_REQUESTS = {1: 2_000, 100: 1_000}
+"""How many requests each turn makes, by the rows in one."""
+_LEAST_REQUESTS = 300
+_HEADERS = {"content-type": "application/json"}
+
+
+def run(bench: Bench) -> Iterator[Figure]:
+    share = min(1.0, bench.sizes.part_rows / 500_000)
+    with bench.scratch("webhook") as scratch, _endpoint(scratch) as (port, certificates):
+        for rows_each, requests in _REQUESTS.items():
+            count = rows_each * max(_LEAST_REQUESTS, int(requests * share))
+            yield _measured(port, certificates, rows=row_batch(count), rows_each=rows_each)
+
+
+def _measured(port: int, certificates: Certificates, *, rows: RowBatch, rows_each: int) -> Figure:
+    sink = _sink(port, certificates, rows_each=rows_each)
+    bodies = _bodies(rows, rows_each)
+    gc.freeze()  # or the collector would look at all of this again and again while somebody is timed
+    try:
+        with _Bare(port, certificates) as bare:
+            rates = _take_turns(
+                {
+                    "sink": lambda: _write_slice(sink, rows),
+                    "client": lambda: bare.run(bodies, bare.post),
+                    "transport": lambda: bare.run(bodies, bare.post_by_transport),
+                },
+                len(rows),
+            )
+    finally:
+        gc.unfreeze()
+        sink.close()
+    medians = {name: statistics.median(taken) for name, taken in rates.items()}
+    plural = "row" if rows_each == 1 else "rows"
+    return Figure(
+        name=f"part: webhook sink over TLS, {rows_each} {plural} a request",
+        value=medians["sink"],
+        unit="rows/s",
+        peer=medians["client"],
+        peer_name="bare client",
+        target=Target(at_least=10_000 if rows_each == 100 else None, per_peer=0.8),
+        details={
+            "rounds": rates,
+            "parallel_requests": _PARALLEL,
+            "body_bytes": sum(map(len, bodies)) / len(bodies),
+            "of_bare_transport": medians["sink"] / medians["transport"],
+        },
+    )
+
+
+@contextmanager
+def _endpoint(directory: Path) -> Iterator[tuple[int, Certificates]]:
+    """Yield the port of an endpoint in a process of its own, and the certificates it is known by."""
+    certificates = make_certificates(directory / "certificates")
+    command = [sys.executable, str(Path(__file__).with_name("webhook_endpoint.py"))]
+    with subprocess.Popen(
+        [*command, str(certificates.server_cert), str(certificates.server_key)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline()), certificates
+        finally:
+            process.kill()
+
+
+class _Bare:
+    """The client, its event loop and nothing around it."""
+
+    def __init__(self, port: int, certificates: Certificates) -> None:
+        self._url = f"https://localhost:{port}/hook"
+        context = ssl.create_default_context(cafile=str(certificates.ca))
+        limits = httpx2.Limits(max_connections=_PARALLEL, max_keepalive_connections=_PARALLEL)
+        self._transport = httpx2.AsyncHTTPTransport(verify=context, http2=True, limits=limits)
+        self._client = httpx2.AsyncClient(verify=context, http2=True, limits=limits, timeout=3.0)
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> _Bare:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._client.aclose())
+        self._runner.run(self._transport.aclose())
+        self._runner.close()
+
+    def run(self, bodies: Sequence[bytes], post: Callable[[bytes], object]) -> None:
+        self._runner.run(self._all(bodies, post))
+
+    async def _all(self, bodies: Sequence[bytes], post: Callable[[bytes], object]) -> None:
+        left = iter(bodies)
+
+        async def work() -> None:
+            for body in left:
+                await post(body)  # type: ignore[misc]
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_PARALLEL):
+                group.create_task(work())
+
+    async def post(self, body: bytes) -> None:
+        response = await self._client.post(self._url, content=body, headers=_HEADERS)
+        response.raise_for_status()
+
+    async def post_by_transport(self, body: bytes) -> None:
+        request = httpx2.Request("POST", self._url, content=body, headers=_HEADERS)
+        response = await self._transport.handle_async_request(request)
+        await response.aread()
+        assert response.status_code == 200
+
+
+def _sink(port: int, certificates: Certificates, *, rows_each: int) -> WebhookSink:
+    flush = {"Messages": rows_each, "Frequency": "1s"} if rows_each > 1 else {}
+    options = WebhookOptions(
+        webhook_sink_config={"Flush": flush},
+        parallel_requests=_PARALLEL,
+        ca_cert=base64.b64encode(certificates.ca.read_bytes()).decode(),
+    )
+    return WebhookSink(
+        SinkContext(
+            changefeed="bench",
+            epoch=1,
+            uri=f"webhook-https://localhost:{port}/hook",
+            options=options,
+            encoder=_encoder(),
+            tables=(SCHEMA.name,),
+        )
+    )
+
+
+def _encoder() -> JsonEncoder:
+    envelope = EnvelopeOptions(updated=True, key_in_value=True, topic_in_value=True)
+    return JsonEncoder(EncoderContext(changefeed="bench", envelope=envelope, options=encoder().context.options))
+
+
+def _bodies(rows: RowBatch, rows_each: int) -> list[bytes]:
+    values = _encoder().encode(rows, topic="orders").value.to_pylist()
+    batches = (values[start : start + rows_each] for start in range(0, len(values), rows_each))
+    return [b'{"payload":[' + b",".join(batch) + b'],"length":%d}' % len(batch) for batch in batches]
+
+
+def _write_slice(sink: WebhookSink, rows: RowBatch) -> None:
+    sink.begin(SliceInfo(step=0, index=0, lower=rows.latest()))
+    for start in range(0, len(rows), _BATCH_ROWS):
+        sink.emit(rows.slice(start, _BATCH_ROWS))
+    flushed = sink.flush()
+    assert flushed.messages == len(rows)
+
+
+def _take_turns(works: dict[str, Callable[[], None]], rows: int) -> dict[str, list[float]]:
+    """Return the rows per second of each of several rounds, after one that does not count."""
+    rates: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(-1, _ROUNDS):
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            if number >= 0:
+                rates[name].append(rows / (time.perf_counter() - started))
+    return rates

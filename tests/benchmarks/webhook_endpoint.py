@@ -1,0 +1,54 @@
+"""An HTTPS endpoint that costs next to nothing: `python webhook_endpoint.py CERTIFICATE KEY` prints its port.
+
+It reads each request to its end and answers 200; what is in it is not looked at. HTTP/1.1 only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+
+_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+_LENGTH = b"content-length:"
+
+
+class _Connection(asyncio.Protocol):
+    """Counts bytes of bodies instead of keeping them."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._left = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        while data:
+            if self._left:
+                taken = min(self._left, len(data))
+                self._left -= taken
+                data = data[taken:]
+                if not self._left:
+                    self._transport.write(_ANSWER)
+                continue
+            self._head += data
+            head, end, data = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return
+            self._head = b""
+            self._left = int(head.lower().partition(_LENGTH)[2].partition(b"\r\n")[0])
+
+
+async def main(certificate: str, key: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", 0, ssl=context)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
