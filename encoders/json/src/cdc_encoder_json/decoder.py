@@ -7,7 +7,8 @@ from typing import Any
 
 from cdc_column_texts.pieces import NULL
 
-from cdc_core import DecodedRow, Decoder, EncoderContext, TableSchema, Timestamp
+from cdc_core import DecodedRow, Decoder, EncoderContext, RowBatch, TableSchema, Timestamp
+from cdc_encoder_json.lines import read_lines
 from cdc_encoder_json.objects import METADATA
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.reading import read_value
@@ -41,6 +42,11 @@ class JsonDecoder(Decoder):
         if rest:
             raise ValueError(f"the last line has no end: {rest[:80]!r}")
         return [self._row(schema, None, line.decode()) for line in lines]
+
+    def rows(self, schema: TableSchema, body: bytes) -> RowBatch:
+        """Return the rows of a file as a batch. The encoder's own lines are read whole columns at a time."""
+        read = read_lines(schema, self.context.envelope, body) if body else None
+        return super().rows(schema, body) if read is None else read
 
     def resolved(self, value: bytes | None) -> Timestamp | None:
         if not value:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from cdc_column_texts.reading import timestamps_of_texts
 
 from cdc_core import DecodedRow, Decoder, Op, RowBatch, TableSchema, Timestamp
 from cdc_core.decoder import plain_value
@@ -71,7 +71,7 @@ class ParquetDecoder(Decoder):
         return RowBatch.of(
             schema,
             op=op,
-            updated=_updated(table.column(UPDATED)),
+            updated=timestamps_of_texts(table.column(UPDATED)),
             key=RowBatch.struct(
                 schema.key_type, [columns[schema.after_type.get_field_index(name)] for name in schema.primary_key]
             ),
@@ -114,12 +114,3 @@ def _timestamps(table: pa.RecordBatch, name: str) -> list[Timestamp | None]:
     if name not in table.schema.names:
         return [None] * table.num_rows
     return [None if text is None else Timestamp.parse(text) for text in table.column(name).to_pylist()]
-
-
-def _updated(texts: pa.Array) -> pa.StructArray:
-    """Return a column of timestamps from their texts, which rows of one transaction have in common."""
-    known = texts.dictionary_encode()
-    stamps = [Timestamp.parse(text) for text in known.dictionary.to_pylist()]
-    places = known.indices.to_numpy()
-    walls, logicals = (np.array([getattr(stamp, part) for stamp in stamps]) for part in ("wall", "logical"))
-    return RowBatch.timestamps(pa.array(walls[places], pa.int64()), pa.array(logicals[places], pa.int32()))

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from cdc_column_texts.pieces import series
 from cdc_column_texts.values import Ints, valid_rows
-from cdc_core import ColumnType, Kind
+from cdc_core import ColumnType, Kind, RowBatch
 
-__all__ = ["column_of_texts"]
+__all__ = ["column_of_texts", "timestamps_of_texts"]
 
 _TWENTY_FOUR = "24:00:00"
 _DAY_US = 86_400_000_000
@@ -27,6 +27,17 @@ def column_of_texts(texts: pa.Array, type_: ColumnType) -> pa.Array:
     """
     read = _READERS.get(type_.kind)
     return texts.cast(type_.arrow) if read is None else read(texts, type_.arrow)
+
+
+def timestamps_of_texts(texts: pa.Array) -> pa.StructArray:
+    """Return a column of framework timestamps from texts such as `<wall ns>.<logical, 10 digits>`, without nulls.
+
+    Raises: ValueError for a text that is none.
+    """
+    if not pc.all(pc.match_substring_regex(texts, r"^[0-9]+\.[0-9]{10}$"), min_count=0).as_py():
+        raise ValueError("a text is no timestamp of the framework")
+    walls, logicals = pc.utf8_slice_codeunits(texts, 0, -11), pc.utf8_slice_codeunits(texts, -10)
+    return RowBatch.timestamps(walls.cast(pa.int64()), logicals.cast(pa.int32()))
 
 
 def _bytes(texts: pa.Array, type_: pa.DataType) -> pa.Array:

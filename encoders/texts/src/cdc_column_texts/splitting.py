@@ -9,11 +9,14 @@ import pyarrow.compute as pc
 
 from cdc_column_texts.values import Bools, Ints
 
-__all__ = ["split_arrays"]
+__all__ = ["split_arrays", "structure"]
 
 _Bytes = npt.NDArray[np.uint8]
-_QUOTE, _BACKSLASH, _COMMA = b'"\\,'
-_OPENING, _CLOSING = b"[{", b"]}"
+_BACKSLASH = ord("\\")
+_IS_QUOTE, _IS_COMMA, _OPENS, _CLOSES = 1, 2, 3, 4
+_KINDS = np.zeros(256, np.uint8)
+for _codes, _kind in ((b'"', _IS_QUOTE), (b",", _IS_COMMA), (b"[{", _OPENS), (b"]}", _CLOSES)):
+    _KINDS[list(_codes)] = _kind
 _BLANKS = " \t\n\r"
 
 
@@ -27,42 +30,45 @@ def split_arrays(array: pa.Array) -> tuple[pa.Array, Ints]:
     bounds = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
     data = np.frombuffer(array.buffers()[2], np.uint8)[bounds[0] : bounds[-1]]
     bounds -= bounds[0]
-    places = _structure(data)
-    codes = data[places]
-    closes = _any_of(codes, _CLOSING)
-    steps = _any_of(codes, _OPENING).astype(np.int64) - closes
-    # JSON is balanced, so each row begins at depth 0 again; a closing bracket counts with what it closes
-    outermost = np.cumsum(steps) + closes == 1
-    places, ends = places[outermost], (steps <= 0)[outermost]
+    places, depths = structure(data)
+    places = places[depths == 1]
+    ends = _KINDS[data[places]] != _OPENS
     items = _between(data, places, np.flatnonzero(ends))
     counts = np.diff(np.searchsorted(places[ends], bounds))
     return _without_empty(items, counts)
 
 
-def _structure(data: _Bytes) -> Ints:
-    """Return where brackets and commas stand that are not in strings."""
-    found = _any_of(data, _OPENING) | _any_of(data, _CLOSING) | (data == _COMMA)
-    if (data == _QUOTE).any():
-        found &= ~_in_strings(data)
-    return np.flatnonzero(found)
+def structure(data: _Bytes) -> tuple[Ints, Ints]:
+    """Return where brackets and commas stand that are not in strings, and at which depth; *data* is valid JSON.
+
+    A bracket has the depth of what is between it and its other one. JSON is balanced: each text begins at depth 0.
+    """
+    kinds = _KINDS[data]
+    places = np.flatnonzero(kinds)
+    kinds = kinds[places]
+    quotes = kinds == _IS_QUOTE
+    if quotes.any():
+        quotes[quotes] = ~_escaped(data, places[quotes])
+        in_string = np.cumsum(quotes, dtype=np.uint8) & 1 == 1
+        outside = ~in_string & (kinds != _IS_QUOTE)
+        places, kinds = places[outside], kinds[outside]
+    closes = kinds == _CLOSES
+    steps = (kinds == _OPENS).astype(np.int64) - closes
+    return places, np.cumsum(steps) + closes
 
 
-def _in_strings(data: _Bytes) -> Bools:
-    """Return which bytes stand in a string, its opening quote included and its closing one not."""
-    quotes = data == _QUOTE
-    backslashes = data == _BACKSLASH
-    if backslashes.any():
-        places = np.arange(len(data))
-        last_other = np.maximum.accumulate(np.where(backslashes, -1, places))
-        quoted = np.flatnonzero(quotes)
-        run = quoted - 1 - last_other[quoted - 1]
-        quotes[quoted[run % 2 == 1]] = False
-    return np.bitwise_xor.accumulate(quotes)
-
-
-def _any_of(data: _Bytes, codes: bytes) -> Bools:
-    found: Bools = (data == codes[0]) | (data == codes[1])
-    return found
+def _escaped(data: _Bytes, quotes: Ints) -> Bools:
+    """Return which of the quotes at these places an odd number of backslashes stands before."""
+    backslashes = np.flatnonzero(data == _BACKSLASH)
+    if len(backslashes) == 0:
+        return np.zeros(len(quotes), np.bool_)
+    begins = np.ones(len(backslashes), np.bool_)
+    begins[1:] = np.diff(backslashes) > 1
+    runs = np.maximum.accumulate(np.where(begins, backslashes, 0))
+    before = np.searchsorted(backslashes, quotes) - 1
+    follows = (before >= 0) & (backslashes[before] == quotes - 1)
+    odd: Bools = follows & ((quotes - runs[before]) % 2 == 1)
+    return odd
 
 
 def _between(data: _Bytes, places: Ints, ends: Ints) -> pa.Array:

@@ -1,0 +1,131 @@
+"""`Decoder.rows`, which reads whole columns, gives what the default gives, which reads a row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cdc_conformance.encoders.samples import SAMPLES, Sample
+from cdc_conformance.rows import INT8, TEXT, Change, rows, table
+from cdc_testing.decoded import FORMS, Form
+
+from cdc_core import ColumnType, Decoder, EncodeError, Kind, Op, RowBatch, TableSchema, Timestamp
+
+WALL = 1_700_000_000_123_456_789
+
+
+def body_of(form: Form, *batches: RowBatch) -> bytes:
+    body = form.encoder.open_body("t")
+    return b"".join([*(bytes(body.write(batch)) for batch in batches), bytes(body.finish())])
+
+
+def changes(sample: Sample) -> Iterator[Change]:
+    values = [*sample.ordinary, None, *sample.odd, None, sample.ordinary[0]]
+    if sample.type.kind is Kind.JSON:  # blanks around a text may be kept or not
+        values = [value if value is None else value.strip() for value in values]
+    for number, value in enumerate(values):
+        op = Op.DELETE if number % 4 == 3 else Op.INSERT
+        yield Change({"id": number, "v": value}, op=op, updated=Timestamp(WALL + number // 2, number))
+
+
+def writable(form: Form, schema: TableSchema, some: Sequence[Change]) -> list[Change]:
+    def is_writable(change: Change) -> bool:
+        try:
+            body_of(form, rows(schema, [change]))
+        except EncodeError:
+            return False
+        return True
+
+    return [change for change in some if is_writable(change)]
+
+
+def check(form: Form, batch: RowBatch) -> None:
+    body = body_of(form, batch)
+    found = form.decoder.rows(batch.schema, body)
+    assert "mvcc" not in found.batch.schema.names
+    for name in ("updated", "key", "after"):
+        wanted = Decoder.rows(form.decoder, batch.schema, body).column(name)
+        assert found.column(name).type == wanted.type
+        assert same(found.column(name), wanted), name
+    deletes = [op == Op.DELETE for op in found.column("op").to_pylist()]
+    assert deletes == found.column("after").is_null().to_pylist()
+
+
+def same(one: pa.Array, other: pa.Array) -> bool:
+    """Return whether two columns are equal; NaN is, and 0 is not -0."""
+    if pa.types.is_struct(one.type):
+        pairs = zip(one.flatten(), other.flatten(), strict=True)
+        return bool(one.is_valid().equals(other.is_valid())) and all(same(*pair) for pair in pairs)
+    if pa.types.is_floating(one.type):
+        return repr(one.to_pylist()) == repr(other.to_pylist())
+    return bool(one.equals(other))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_columns_are_read_as_rows_are(form: Form, sample: Sample) -> None:
+    schema = table("t", {"id": INT8, "v": sample.type})
+    some = writable(form, schema, list(changes(sample)))
+    check(form, rows(schema, some))
+    keyed = table("t", {"v": sample.type, "id": INT8}, primary_key=("id", "v"))
+    check(form, rows(keyed, writable(form, keyed, [change for change in some if change.values["v"] is not None])))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_odd_names_are_found(form: Form) -> None:
+    names = ["größe (cm)", 'quo"te', "back\\slash", "new\nline", "", "key", "after", "updated", "Z", "a: ", "__crd"]
+    schema = table("t", {"id": INT8, **dict.fromkeys(names, TEXT)})
+    check(form, rows(schema, [Change({"id": 1, **dict(zip(names, names, strict=True))}), Change({"id": 2})]))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_files_of_deletes_alone_and_of_nothing_are_read(form: Form) -> None:
+    schema = table("t", {"id": INT8, "v": TEXT})
+    check(form, rows(schema, [Change({"id": 1}, op=Op.DELETE), Change({"id": 2}, op=Op.DELETE)]))
+    assert len(form.decoder.rows(schema, body_of(form))) == 0
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_before_images_are_passed_over(form: Form) -> None:
+    diff = form.with_everything()
+    schema = table("t", {"id": INT8, "v": TEXT})
+    some = [
+        Change({"id": 1, "v": "{[,"}, op=Op.UPDATE, before={"id": 1, "v": '"}]'}),
+        Change({"id": 1, "v": None}, op=Op.DELETE, before={"id": 1, "v": "x"}),
+    ]
+    check(diff, rows(schema, some, before=diff.envelope.diff, mvcc=True))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_damaged_files_are_refused(form: Form) -> None:
+    schema = table("t", {"id": INT8, "v": TEXT})
+    body = body_of(form, rows(schema, [Change({"id": n, "v": "x"}) for n in range(3)]))
+    for damaged in (body[:-1], body[1:], body[: len(body) // 2]):
+        with pytest.raises(ValueError):  # noqa: PT011 (each library has its own words)
+            form.decoder.rows(schema, damaged)
+
+
+def test_lines_that_others_wrote_are_read_too() -> None:
+    schema = table("t", {"id": INT8, "v": ColumnType(kind=Kind.BOOL, source="boolean")})
+    (form,) = (form for form in FORMS if str(form) == "json wrapped")
+    body = b'{"updated":"5.0000000001","key":[1],"after":{"v":true,"id":1}}\n'
+    found = form.decoder.rows(schema, body)
+    assert found.column("after").to_pylist() == [{"id": 1, "v": True}]
+    assert found.latest() == Timestamp(5, 1)
+
+
+def test_columns_are_read_many_times_as_fast_as_rows() -> None:
+    """Not by a clock: by the values that Python sees."""
+    schema = table("t", {"id": INT8, "v": TEXT})
+    batch = rows(schema, [Change({"id": n, "v": f"text {n}"}) for n in range(1000)])
+    for form in FORMS:
+        if form.vectorised:
+            seen: list[Any] = []
+            form.decoder.file = lambda *arguments, seen=seen: seen.append(arguments)  # type: ignore[method-assign]
+            try:
+                assert len(form.decoder.rows(schema, body_of(form, batch))) == 1000
+            finally:
+                del form.decoder.file
+            assert seen == []
