@@ -15,7 +15,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.interpolation import interpolate
 from cdc_core.options import did_you_mean
 
-__all__ = ["read_changefeed"]
+__all__ = ["find_name", "read_changefeed"]
 
 _KEYS = ("source", "tables", "sink", "format", "options", "spark")
 _REQUIRED = ("source", "tables", "sink")
@@ -28,13 +28,23 @@ def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str
     References in the other changefeeds of the file are not followed. Raises: ConfigError naming file and place.
     """
     tables = _read(path)
+    name = _chosen(path, name, tables)
+    return _changefeed(path, name, tables[name], os.environ if environ is None else environ)
+
+
+def find_name(path: Path, name: str | None = None) -> str:
+    """Return the name that `read_changefeed` would go by, without a look at the changefeed. Raises: ConfigError."""
+    return _chosen(path, name, _read(path))
+
+
+def _chosen(path: Path, name: str | None, tables: Mapping[str, Any]) -> str:
     if name is None:
         if len(tables) > 1:
             raise ConfigError(f"{path} has several changefeeds; name the one to use: {', '.join(sorted(tables))}")
-        name = next(iter(tables))
-    elif name not in tables:
+        return next(iter(tables))
+    if name not in tables:
         raise ConfigError(f"{path} has no changefeed '{name}'{did_you_mean(name, tables)}")
-    return _changefeed(path, name, tables[name], os.environ if environ is None else environ)
+    return name
 
 
 def _read(path: Path) -> dict[str, Any]:

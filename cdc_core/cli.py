@@ -11,6 +11,7 @@ import click
 from cdc_core.cli_commands import Commands
 from cdc_core.cli_plugins import demo, options, plugins
 from cdc_core.cli_replay import replay_dead_letters
+from cdc_core.cli_resume import resume
 from cdc_core.cli_run import check, run
 from cdc_core.cli_session import CliSession
 from cdc_core.errors import CdcError
@@ -41,7 +42,7 @@ def cdc() -> None:
     """
 
 
-for command in (run, check, replay_dead_letters, plugins, options, demo):
+for command in (run, check, resume, replay_dead_letters, plugins, options, demo):
     cdc.add_command(command)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import join
 
 import click
 
 from cdc_core.changefeed import Changefeed
-from cdc_core.changefeed_file import read_changefeed
+from cdc_core.changefeed_file import find_name, read_changefeed
 from cdc_core.checking import check_dead_letters, check_encoder, check_sink, check_source
 from cdc_core.cli_session import CliSession, debug_option
 from cdc_core.errors import CdcError, ConfigError
@@ -20,7 +21,7 @@ from cdc_core.progress import ProgressStore, store_url
 from cdc_core.resolve import resolve
 from cdc_core.schema import TableSchema
 
-__all__ = ["check", "find_changefeed", "resolved", "run", "state_of"]
+__all__ = ["check", "find_changefeed", "name_in", "resolved", "run", "state_of"]
 
 STATE_DIRECTORY = ".cdc"
 
@@ -64,7 +65,14 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
         raise ConfigError(f"'{state_dir}' cannot be the state directory: {error.strerror}") from error
     try:
         with session.status_view() as status:
-            return run_job(job, store=store, state_dir=state_dir, once=once, status=status)
+            return run_job(
+                job,
+                store=store,
+                state_dir=state_dir,
+                once=once,
+                status=status,
+                resume_command=session.masked(_resume_command(file, name, state)),
+            )
     finally:
         store.close()
 
@@ -106,9 +114,27 @@ def check(session: CliSession, file: str, name: str | None) -> int:
 
 def find_changefeed(file: str, name: str | None) -> tuple[Changefeed, Path]:
     """Return the changefeed asked for and the directory that its state belongs to."""
+    if _is_file(file):
+        return read_changefeed(Path(file), name), Path(file).parent
+    return _published(file), Path()
+
+
+def name_in(file: str, name: str | None) -> tuple[str, Path]:
+    """Return the name of the changefeed asked for and the directory that its state belongs to.
+
+    Nothing else of a file is looked at: what it refers to need not be there.
+    """
+    if _is_file(file):
+        return find_name(Path(file), name), Path(file).parent
+    return _published(file).name, Path()
+
+
+def _is_file(file: str) -> bool:
     path = Path(file)
-    if path.is_file() or path.suffix == ".toml" or len(path.parts) > 1:
-        return read_changefeed(path, name), path.parent
+    return path.is_file() or path.suffix == ".toml" or len(path.parts) > 1
+
+
+def _published(file: str) -> Changefeed:
     published = pipeline_names()
     if file not in published:
         others = f" (published now: {', '.join(published)})" if published else ""
@@ -116,7 +142,7 @@ def find_changefeed(file: str, name: str | None) -> tuple[Changefeed, Path]:
             f"there is no file '{file}', and no installed package publishes a pipeline of that name; install the "
             f"package that publishes it{others}"
         )
-    return pipeline(file), Path()
+    return pipeline(file)
 
 
 def state_of(beside: Path, state: str | None) -> tuple[Path, str]:
@@ -125,6 +151,12 @@ def state_of(beside: Path, state: str | None) -> tuple[Path, str]:
         return (beside / STATE_DIRECTORY).absolute(), state
     directory = (beside / STATE_DIRECTORY if state is None else Path(state)).absolute()
     return directory, store_url(directory)
+
+
+def _resume_command(file: str, name: str | None, state: str | None) -> str:
+    """Return what its user types to let the changefeed of such a run go on."""
+    words = ["cdc", "resume", file, *([] if name is None else [name]), *([] if state is None else ["--state", state])]
+    return join(words)
 
 
 def resolved(session: CliSession, changefeed: Changefeed) -> Job:

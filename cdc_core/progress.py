@@ -21,7 +21,17 @@ from cdc_core.progress_schema import CHANGEFEEDS, DEAD_LETTERS, DELIVERED, open_
 from cdc_core.rangefeed import Token
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["DeadLetter", "Delivered", "FeedRow", "Pause", "Progress", "ProgressStore", "Waiting", "store_url"]
+__all__ = [
+    "DeadLetter",
+    "Delivered",
+    "FeedRow",
+    "Pause",
+    "Progress",
+    "ProgressStore",
+    "Waiting",
+    "sqlite_file",
+    "store_url",
+]
 
 Delivered = Mapping[str, Any]
 """An entry of `Flushed.delivered`: the sink's own."""
@@ -96,6 +106,15 @@ class DeadLetter:
 def store_url(directory: Path) -> str:
     """Return the URL of the store that lives in a file in *directory*."""
     return sa.URL.create("sqlite", database=str(directory.absolute() / "progress.sqlite")).render_as_string()
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a store that lives in one, None for any other store and for what is no URL."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        return None
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
 class ProgressStore:

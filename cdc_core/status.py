@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -18,7 +19,7 @@ from rich.text import Text
 from cdc_core.rangefeed import ScanProgress
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Status", "StatusBlock", "StatusLog", "StatusView", "status_line"]
+__all__ = ["Status", "StatusBlock", "StatusLog", "StatusView", "shown_moment", "status_line"]
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,8 @@ class Status:
     """A running changefeed at one moment. Holds no secret.
 
     `rows`, `bytes` and `files` are totals over all runs. `behind_s` is the distance of the high-water mark from now.
-    `waiting_for` is the error that a retry may cure, `next_attempt_s` how long until then.
+    `waiting_for` is the error that a retry may cure, `next_attempt_s` how long until then. Of a changefeed that is
+    paused it is the error that needs a person, who then calls `resume_command`.
     """
 
     changefeed: str
@@ -42,6 +44,8 @@ class Status:
     scan: ScanProgress | None = None
     waiting_for: str | None = None
     next_attempt_s: float | None = None
+    paused_since: datetime | None = None
+    resume_command: str | None = None
 
 
 class StatusView(Protocol):
@@ -151,7 +155,7 @@ def _volume(status: Status) -> str:
 
 
 def _high_water(status: Status) -> str:
-    moment = f"{status.high_water.to_datetime():%Y-%m-%d %H:%M:%S} UTC"
+    moment = shown_moment(status.high_water.to_datetime())
     return moment if status.behind_s is None else f"{moment} ({_behind(status.behind_s)} behind)"
 
 
@@ -163,7 +167,13 @@ def _behind(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
+def shown_moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _waiting(status: Status) -> str:
+    if status.paused_since is not None:
+        return f"since {shown_moment(status.paused_since)}: {status.waiting_for}; go on with `{status.resume_command}`"
     if status.next_attempt_s is None:
         return f"waiting: {status.waiting_for}"
     return f"{status.waiting_for}; next attempt in {status.next_attempt_s:.0f} s"

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc_core.checking import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
-from cdc_core.errors import CdcError, ConfigError, ContractError, RetryableError, TerminalError
+from cdc_core.errors import CdcError, ConfigError, ContractError, FencedError, RetryableError, TerminalError
 from cdc_core.frontier import Frontier
 from cdc_core.job import Job
 from cdc_core.masking import mask
@@ -30,6 +30,7 @@ from cdc_core.spark.activity import activity_directory
 from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock, StopFlag, is_idle
 from cdc_core.spark.marks import emit_mark
+from cdc_core.spark.pausing import Pausing
 from cdc_core.spark.query import failure_of, start_query, warm_up
 from cdc_core.spark.session import close_session, is_alive, open_session, require_java
 from cdc_core.status import Status
@@ -45,12 +46,25 @@ _STOP_LIMIT_S = 120.0
 _IDLE_LIMIT_S = 60.0
 
 
-def run(job: Job, *, store: ProgressStore, state_dir: Path, once: bool, status: Callable[[Status], None]) -> int:
+def run(
+    job: Job,
+    *,
+    store: ProgressStore,
+    state_dir: Path,
+    once: bool,
+    status: Callable[[Status], None],
+    resume_command: str | None = None,
+) -> int:
     """Run the changefeed until it is stopped, is complete, or fails for good; return the exit status.
 
     Complete is, with *once*, when all that the source had committed at the start is durable and resolved; with
     initial_scan=only, when the scan is. SIGINT and SIGTERM let the running step finish and be saved; a second one
     abandons it. *status* is called a few times a second, from this thread.
+
+    With on_error=pause an error that no retry can cure pauses the changefeed once it ran: Spark is closed, this waits
+    until the progress store says that it was resumed, and goes on from the last saved progress. So does a run that
+    finds the changefeed paused, before it touches source or sink. *resume_command* is what the user is told to type.
+    With *once* nothing waits: the changefeed is paused all the same, and the run fails.
 
     Raises: ConfigError before anything is created on the source or at the sink; any other CdcError when the changefeed
     ended with it. Errors that a retry may cure are not raised: they are logged, shown in the status, and retried.
@@ -65,7 +79,7 @@ def run(job: Job, *, store: ProgressStore, state_dir: Path, once: bool, status: 
             )
         feed = store.register(job.name, job.definition())
         job = job.with_run(feed_id=feed.feed_id, epoch=feed.epoch, state=store.url)
-        return _Run(job, store, state_dir, status, once=once).run()
+        return _Run(job, store, state_dir, status, once=once, resume_command=resume_command).run()
 
 
 class _Stopped(Exception):  # noqa: N818
@@ -82,7 +96,14 @@ class _ShowError(Exception):
 
 class _Run:
     def __init__(
-        self, job: Job, store: ProgressStore, state_dir: Path, status: Callable[[Status], None], *, once: bool
+        self,
+        job: Job,
+        store: ProgressStore,
+        state_dir: Path,
+        status: Callable[[Status], None],
+        *,
+        once: bool,
+        resume_command: str | None,
     ) -> None:
         # A run that is to end has nothing to wait for between steps.
         self._job = replace(job, min_checkpoint_frequency_s=0.0) if once else job
@@ -98,17 +119,25 @@ class _Run:
         self._warm = False
         self._steady = False
         self._from: Token | None = None
+        self._epoch = job.epoch
         self._rates = _Rate()
+        command = resume_command or f"cdc resume FILE {job.name}"
+        self._pausing = Pausing(job.name, store, command=command, say=self._say, stop=self._stop)
 
     def run(self) -> int:
-        self._check()
-        with self._signals():
-            try:
+        try:
+            if self._once:
+                self._pausing.refuse(self._epoch)
+            with self._signals():
+                if not self._pausing.wait(self._epoch):
+                    return 0
+            self._check()
+            with self._signals():
                 return self._attempts()
-            except _ShowError as shown:
-                raise shown.error from None
-            finally:
-                self._close_session()
+        except _ShowError as shown:
+            raise shown.error from None
+        finally:
+            self._close_session()
 
     def _check(self) -> None:
         """Raises: ConfigError while nothing has been created yet."""
@@ -129,8 +158,15 @@ class _Run:
                 return 0
             except _Stopped:
                 return 0
-            except (TerminalError, ContractError, ConfigError, _ShowError):
+            except (FencedError, _ShowError):
                 raise
+            except (TerminalError, ContractError, ConfigError) as error:
+                if not self._steady or self._job.options.on_error != "pause":
+                    raise
+                if not self._pause(error):
+                    return 0
+                wait_s = self._job.options.retry_backoff
+                continue
             except Exception as error:
                 if not self._steady and isinstance(error, PySparkException):
                     raise TerminalError(f"Spark cannot run: {mask(str(error), self._job.secrets())}") from None
@@ -143,6 +179,15 @@ class _Run:
             if self._wait(reason, max(wait_s, asked_s or 0.0)):
                 return 0
             wait_s = min(wait_s * 2, self._job.options.max_retry_backoff)
+
+    def _pause(self, error: CdcError) -> bool:
+        """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
+        reason = mask(_described(error), self._job.secrets())
+        self._pausing.pause(self._epoch, reason, patient=not self._once)
+        if self._once:
+            raise error
+        self._close_session()  # nobody knows how long this takes
+        return self._pausing.wait(self._epoch)
 
     def _advanced(self) -> bool:
         """Return whether the last attempt saved a step."""
@@ -172,7 +217,7 @@ class _Run:
     def _attempt(self) -> Iterator[tuple[RunConfig, StreamingQuery, Rangefeed]]:
         """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
         session = self._open_session()
-        epoch = self._store.begin_run(self._job.name)
+        epoch = self._epoch = self._store.begin_run(self._job.name)
         parallelism = max(1, session.sparkContext.defaultParallelism)
         run_dir = self._state_dir / f"{self._job.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)

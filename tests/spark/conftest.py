@@ -34,6 +34,7 @@ class Engine:
         watch: Callable[[Status], None] | None = None,
         within_s: float = 150.0,
         own_spark: bool = False,
+        resume_command: str | None = None,
         **job: Any,
     ) -> int:
         """Run to the end. *watch* sees every status. Raises: what the run raises; AssertionError when it takes long.
@@ -56,7 +57,14 @@ class Engine:
             else:
                 stack.enter_context(self.spark.lent())
             changefeed = counter_job(self.directory, **job)
-            return runner.run(changefeed, store=self.store, state_dir=self.directory, once=once, status=show)
+            return runner.run(
+                changefeed,
+                store=self.store,
+                state_dir=self.directory,
+                once=once,
+                status=show,
+                resume_command=resume_command,
+            )
 
     @property
     def journal(self) -> Journal:

@@ -1,0 +1,118 @@
+"""`cdc resume`: which changefeed, where its progress is, and what it says when there is nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_core.cli import main
+from cdc_core.progress import ProgressStore, store_url
+
+Run = Callable[..., int]
+
+
+def paused(store: ProgressStore, name: str = "orders", *, reason: str = "a row was refused") -> ProgressStore:
+    """Return *store* with a changefeed in it that is paused."""
+    store.register(name, {"source": "paper://x", "tables": ["t"], "sink": "shelf://x", "format": "json"})
+    store.pause(name, store.begin_run(name), reason)
+    return store
+
+
+def is_paused(store: ProgressStore, name: str = "orders") -> bool:
+    feed = store.find(name)
+    assert feed is not None
+    return feed.paused is not None
+
+
+@pytest.fixture
+def store(file: Path) -> ProgressStore:
+    return paused(ProgressStore(store_url(file.parent / ".cdc")))
+
+
+def test_a_paused_changefeed_is_resumed(file: Path, store: ProgressStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resume", str(file)]) == 0
+    assert not is_paused(store)
+    assert capsys.readouterr().out == (
+        "changefeed 'orders' is resumed: a run that waits goes on now, otherwise the next `cdc run` does\n"
+    )
+
+
+def test_to_resume_it_twice_is_no_failure(file: Path, store: ProgressStore, capsys: pytest.CaptureFixture[str]) -> None:
+    store.resume("orders")
+    assert main(["resume", str(file), "orders"]) == 0
+    assert capsys.readouterr().out == "changefeed 'orders' is not paused: there is nothing to resume\n"
+
+
+@pytest.mark.parametrize("url", [False, True], ids=["directory", "URL"])
+def test_its_progress_may_be_elsewhere(file: Path, tmp_path: Path, url: bool) -> None:
+    store = paused(ProgressStore(store_url(tmp_path / "state")))
+    assert main(["resume", str(file), "--state", store.url if url else str(tmp_path / "state")]) == 0
+    assert not is_paused(store)
+
+
+@pytest.mark.parametrize("url", [False, True], ids=["directory", "URL"])
+def test_without_a_store_it_is_not_known_and_none_is_created(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], url: bool
+) -> None:
+    state = tmp_path / "typo"
+    assert main(["resume", str(file), "--state", store_url(state) if url else str(state)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: changefeed 'orders' is not known, as there is no progress store '{state}/progress.sqlite'; tell by"
+        " --state where its progress is kept\n"
+    )
+    assert not state.exists()
+
+
+def test_one_that_never_ran_is_not_known(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paused(ProgressStore(store_url(tmp_path / "state")), "customers")
+    assert main(["resume", str(file), "--state", str(tmp_path / "state")]) == 2
+    assert capsys.readouterr().err == (
+        "error: changefeed 'orders' is not known to its progress store, which knows customers; tell by --state where"
+        " its progress is kept\n"
+    )
+
+
+def test_a_name_that_the_file_does_not_have_exits_with_2(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resume", str(file), "order"]) == 2
+    assert "has no changefeed 'order'; did you mean 'orders'?" in capsys.readouterr().err
+
+
+def test_what_the_changefeed_refers_to_need_not_be_there(file: Path, store: ProgressStore) -> None:
+    file.write_text(file.read_text().replace("hunter2", "${NOT_SET}").replace("paper://", "unheard-of://"))
+    assert main(["resume", str(file)]) == 0
+    assert not is_paused(store)
+
+
+def test_a_store_out_of_reach_exits_with_2_without_its_password(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resume", str(file), "--state", "postgresql://cdc:swordfish@127.0.0.1:1/cdc"]) == 2
+    shown = capsys.readouterr().err
+    assert "progress store postgresql://cdc:***@127.0.0.1:1/cdc cannot be used" in shown
+    assert "swordfish" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ([], "cdc resume {file}"),
+        (["orders", "--state", "a b"], "cdc resume {file} orders --state 'a b'"),
+        (
+            ["--state", "sqlite:///{file}.hunter2"],
+            "cdc resume {file} --state sqlite:///{file}.***",
+        ),
+    ],
+)
+def test_a_run_is_told_the_command_that_resumes_it(
+    file: Path,
+    engine: Callable[[Run], None],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    command: str,
+) -> None:
+    monkeypatch.chdir(file.parent)
+    got: dict[str, Any] = {}
+    engine(lambda _job, **rest: got.update(rest) or 0)
+    assert main(["run", str(file), *(argument.format(file=file) for argument in arguments)]) == 0
+    assert got["resume_command"] == command.format(file=file)

@@ -1,0 +1,222 @@
+"""on_error=pause on the real Spark: the changefeed waits for a person, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_core.errors import FencedError, RetryableError, TerminalError, TerminalSinkError
+from cdc_core.status import Status
+
+if TYPE_CHECKING:
+    Engine = Any
+
+STEPS = {"total": 2000, "rows_per_step": 500}
+PAUSE = {"options": {"on_error": "pause"}}
+POISON = "TerminalSinkError row 7 of table counter is refused: mend it"
+
+
+@dataclass
+class Person:
+    """Looks at the status, and once the changefeed is paused does *act*, once a pause."""
+
+    act: Callable[[Status], None]
+    pauses: list[Status] = field(default_factory=list)
+    was: str = ""
+
+    def __call__(self, status: Status) -> None:
+        if status.phase == "paused" != self.was:
+            self.pauses.append(status)
+            self.act(status)
+        self.was = status.phase
+
+
+def resume(engine: Engine) -> Person:
+    return Person(lambda _: engine.store.resume("t"))
+
+
+def stop(_: Status) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def reason(engine: Engine) -> str | None:
+    paused = engine.store.find("t").paused
+    return None if paused is None else paused.reason
+
+
+def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cdc_core")
+    poisoned: list[int] = []
+    person = resume(engine)
+
+    def watch(status: Status) -> None:
+        if engine.saved >= 500 and not poisoned:
+            engine.script.order("flush", POISON)
+            poisoned.append(engine.saved)
+        person(status)
+        if engine.saved > STEPS["total"]:
+            stop(status)
+
+    assert engine.run(once=False, watch=watch, resume_command="cdc resume shop.toml t", **STEPS, **PAUSE) == 0
+    [status] = person.pauses
+    assert status.waiting_for == "row 7 of table counter is refused: mend it"
+    assert status.paused_since is not None
+    assert status.resume_command == "cdc resume shop.toml t"
+    assert engine.journal.faults(total=STEPS["total"]) == []
+    assert max(engine.journal.epochs) == 2
+    assert min(n for _, epoch, _, _, rows in engine.journal.of("rows") for _, n in rows if epoch == 2) > poisoned[0]
+    assert engine.statuses[-1].waiting_for is None
+    [said] = [text for text in caplog.messages if "is paused since" in text]
+    assert "row 7 of table counter is refused: mend it. It delivers nothing" in said
+    assert "its source keeps for it what it has not read; `cdc resume shop.toml t` lets it go on" in said
+    assert "changefeed 't' is resumed" in caplog.messages
+
+
+def test_a_cause_that_was_not_mended_pauses_it_again(engine: Engine) -> None:
+    def act(status: Status) -> None:
+        if len(person.pauses) < 3:
+            engine.script.order("flush", f"TerminalSinkError refused {len(person.pauses)} times")
+            engine.store.resume("t")
+        else:
+            stop(status)
+
+    person = Person(act)
+    engine.script.order("flush", "TerminalSinkError refused 0 times")
+    assert engine.run(once=False, watch=person, **STEPS, **PAUSE) == 0
+    assert [status.waiting_for for status in person.pauses] == [f"refused {n} times" for n in range(3)]
+    assert reason(engine) == "refused 2 times"
+    assert engine.saved == 0
+
+
+def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: Engine) -> None:
+    engine.script.order("flush", POISON)
+    assert engine.run(once=False, watch=Person(stop), **STEPS, **PAUSE) == 0  # killed, it would leave the same
+    assert reason(engine) == "row 7 of table counter is refused: mend it"
+    before = engine.journal.events
+    for order in ("check", "sink-check", "sink-prepare"):
+        engine.script.order(order, "ConfigError was touched")
+
+    def act(_: Status) -> None:
+        assert engine.journal.events == before
+        for order in ("check", "sink-check", "sink-prepare"):
+            assert engine.script.once(order)
+        engine.store.resume("t")
+
+    person = Person(act)
+    engine.statuses.clear()
+
+    def watch(status: Status) -> None:
+        person(status)
+        if engine.saved > STEPS["total"]:
+            stop(status)
+
+    assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0
+    assert engine.phases[:2] == ["paused", "starting Spark"]
+    assert person.pauses[0].waiting_for == "row 7 of table counter is refused: mend it"
+    assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: Engine) -> None:
+    engine.script.order("flush", POISON)
+    with pytest.raises(TerminalSinkError, match="row 7 of table counter is refused: mend it"):
+        engine.run(**STEPS, **PAUSE)
+    with pytest.raises(TerminalError) as raised:
+        engine.run(**STEPS, **PAUSE)
+    assert str(raised.value).startswith("changefeed 't' is paused since ")
+    assert str(raised.value).endswith(": row 7 of table counter is refused: mend it; `cdc resume FILE t` lets it go on")
+    assert engine.store.resume("t")
+    assert engine.run(**STEPS, **PAUSE) == 0
+    assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_paused_run_is_stopped_as_any_other_and_stays_paused(number: int, engine: Engine) -> None:
+    engine.script.order("read", "HistoryLostError the slot is gone")
+    person = Person(lambda _: os.kill(os.getpid(), number))
+    assert engine.run(once=False, watch=person, **STEPS, **PAUSE) == 0
+    assert reason(engine) == "the slot is gone"
+
+
+def test_an_error_while_it_is_being_stopped_is_found_by_the_next_run(engine: Engine) -> None:
+    engine.script.order("hold-emit")
+
+    def watch(status: Status) -> None:
+        if status.phase == "running" and engine.script.pending("hold-emit.held"):
+            engine.script.order("flush", POISON)
+            stop(status)
+        if status.phase == "stopping":
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
+
+    assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0
+    assert reason(engine) == "row 7 of table counter is refused: mend it"
+
+
+def test_nothing_is_paused_while_it_is_set_up(engine: Engine) -> None:
+    engine.script.order("start", "HistoryLostError the slot is gone")
+    with pytest.raises(TerminalError, match="the slot is gone"):
+        engine.run(once=False, **STEPS, **PAUSE)
+    assert reason(engine) is None
+
+
+def test_a_fenced_run_is_not_paused(engine: Engine) -> None:
+    engine.script.order("hold-emit")
+
+    def watch(_: Status) -> None:
+        if engine.script.pending("hold-emit.held"):
+            engine.store.begin_run("t")
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
+
+    with pytest.raises(FencedError, match="another run of changefeed 't' took over"):
+        engine.run(once=False, watch=watch, **STEPS, **PAUSE)
+    assert reason(engine) is None
+
+
+def test_a_paused_run_ends_when_another_one_begins(engine: Engine) -> None:
+    def act(_: Status) -> None:
+        engine.store.resume("t")
+        engine.store.begin_run("t")
+
+    engine.script.order("flush", POISON)
+    with pytest.raises(FencedError, match=r"began while this one was paused, or it was removed; this run \(epoch 1\)"):
+        engine.run(once=False, watch=Person(act), **STEPS, **PAUSE)
+
+
+def test_it_waits_although_the_store_is_out_of_reach(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    pause, find = engine.store.pause, engine.store.find
+    away: list[str] = []
+
+    def fail(call: str) -> None:
+        away.append(call)
+        raise RetryableError("progress store cannot be used: database is locked")
+
+    def pause_later(*arguments: Any) -> None:
+        if not away:
+            fail("pause")
+        pause(*arguments)
+
+    def find_later(name: str) -> Any:
+        if away == ["pause"]:
+            fail("find")
+        return find(name)
+
+    def watch(status: Status) -> None:
+        if status.phase == "paused" and away == ["pause", "find"]:
+            engine.store.resume("t")
+        if engine.saved > STEPS["total"]:
+            stop(status)
+
+    monkeypatch.setattr(engine.store, "pause", pause_later)
+    monkeypatch.setattr(engine.store, "find", find_later)
+    monkeypatch.setattr("cdc_core.spark.pausing._POLL_S", 0.05)
+    engine.script.order("flush", POISON)
+    assert engine.run(once=False, watch=watch, within_s=60, **STEPS, **PAUSE) == 0
+    assert away == ["pause", "find"]
+    assert engine.journal.faults(total=STEPS["total"]) == []
