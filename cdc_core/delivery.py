@@ -20,9 +20,9 @@ __all__ = ["FLUSH_BYTES", "BadRows", "Delivery"]
 FLUSH_BYTES = 32 * 1024 * 1024
 """Rows are kept between two flushes of a sink that may refuse some; when they take this much it is flushed."""
 
-_PARTS = 8
-"""Into how many parts rows are cut to find the bad ones. The rows beside a single bad one are given again 1.14 times in
-all; cut into halves it would be twice."""
+_REFUSED_PARTS = 8
+"""Into how many parts refused rows are cut, to find the bad ones. The rows beside a single one are delivered again 1.14
+times in all; with halves it would be twice."""
 
 
 class BadRows(Protocol):
@@ -106,7 +106,7 @@ class Delivery:
     def _narrow_encoding(self, rows: RowBatch, error: EncodeError) -> Sequence[RowBatch]:
         """Return *rows*, of which the sink has taken none, in parts; none when only the bad row is left."""
         if len(rows) > 1:
-            return [part for [part] in _parts([rows])]
+            return [part for [part] in _parts([rows], 2)]
         self._bad_rows.put_aside(BadRow(row=rows, stage=ENCODE, reason=str(error)))
         return []
 
@@ -118,7 +118,7 @@ class Delivery:
         if not count:
             raise self._broken("RefusedRowsError is about rows since the last flush, and there was none") from error
         if count > 1:
-            return [step for part in _parts(suspects) for step in (*part, None)]
+            return [step for part in _parts(suspects, _REFUSED_PARTS) for step in (*part, None)]
         self._bad_rows.put_aside(BadRow(row=suspects[0], stage=SINK, reason=str(error)))
         return []
 
@@ -217,10 +217,9 @@ class Delivery:
         return ContractError(f"{self._owner} broke its contract: {clause}")
 
 
-def _parts(batches: Sequence[RowBatch]) -> Iterator[list[RowBatch]]:
-    """Yield the rows of *batches* in order, in up to `_PARTS` parts of about one size."""
-    count = sum(map(len, batches))
-    size = -(-count // _PARTS)
+def _parts(batches: Sequence[RowBatch], parts: int) -> Iterator[list[RowBatch]]:
+    """Yield the rows of *batches* in order, in up to *parts* parts of about one size."""
+    size = -(-sum(map(len, batches)) // parts)
     part: list[RowBatch] = []
     room = size
     for rows in batches:

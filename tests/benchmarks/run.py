@@ -29,6 +29,7 @@ _BENCHMARKS = {
     "sink": "encoded rows to files",
     "kafka_sink": "rows to acknowledged messages in Kafka, beside a bare produce_batch loop",
     "webhook": "rows to acknowledged requests over TLS, beside a bare loop of the same client",
+    "dead_letters": "a slice with one bad row in a million, beside the same without it",
     "engine": "ready rows through Spark to nowhere",
     "log": "a backlog to JSON files, beside Debezium",
     "scan": "the initial scan to JSON files, beside Debezium",

@@ -1,0 +1,190 @@
+"""One row in a million that is not taken, put aside in a file, beside the same million without it.
+
+One process, one slice: packed batches to JSON messages in memory, as an executor does it, with `write_slice`. With and
+without the bad row take turns, several times, and the fastest rounds stand beside each other. There is no destination
+behind the sink, so what a bad row costs is seen in full.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from benchmarks.bench_encode import encoder
+from benchmarks.context import Bench
+from benchmarks.report import Figure, Target
+from benchmarks.rows import SCHEMA, row_batch
+
+from cdc_core import (
+    Changefeed,
+    EncodeError,
+    Encoder,
+    Flushed,
+    PartialWriteError,
+    RefusedRowsError,
+    RowBatch,
+    Sink,
+    SliceInfo,
+    TableName,
+    Timestamp,
+)
+from cdc_core.job import Job
+from cdc_core.plugin_host import PluginHost
+from cdc_core.putting_aside import PutAside
+from cdc_core.resolve import resolve
+from cdc_core.row_json import key_json
+from cdc_core.spark.aggregator import write_slice
+from cdc_core.spark.packing import BEGIN, END, note, pack
+
+__all__ = ["run"]
+
+Rounds = dict[str, list[float]]
+
+_BATCH_ROWS = 16_384
+_ROUNDS = 5
+_BLOCKED_KEYS = 1000
+_HOW = {
+    "name": "named by the sink",
+    "encode": "refused by the encoder",
+    "refuse": "refused by the sink, which does not say which row",
+}
+
+
+def run(bench: Bench) -> Iterator[Figure]:
+    count = max(1, 2 * bench.sizes.part_rows // _BATCH_ROWS)
+    whole = row_batch(count * _BATCH_ROWS)
+    slice_ = [
+        note(BEGIN, {"step": 0, "index": 0, "lower": str(Timestamp())}),
+        *(packed for start in range(0, len(whole), _BATCH_ROWS) for packed in pack(whole.slice(start, _BATCH_ROWS))),
+        note(END, {"slices": 1, "end": {}, "marks": []}),
+    ]
+    bad = whole.column("after").field("id")[len(whole) * 3 // 4].as_py()
+    keys = whole.column("key")
+    blocked = [(SCHEMA.name.full, key_json(SCHEMA, keys[number]).replace("[", "[-")) for number in range(_BLOCKED_KEYS)]
+    begin = note(BEGIN, {"step": 0, "index": 0, "lower": str(Timestamp()), "blocked": blocked})
+    with bench.scratch("dead_letters") as directory:
+        job = _job(directory, "continue")
+        work: dict[str, Callable[[], object]] = {
+            "none": lambda: _write(_Sink("", None), slice_, job, bad=0),
+            **{how: lambda how=how: _write(_Sink(how, bad), slice_, job, bad=1) for how in _HOW},  # type: ignore[misc]
+            "blocked": lambda: _write(_Sink("", None), [begin, *slice_[1:]], _job(directory, "block_key"), bad=0),
+        }
+        rates, cpu = _take_turns(work, len(whole))
+    fastest = {name: max(values) for name, values in rates.items()}
+    cpu_us = {name: min(values) for name, values in cpu.items()}
+    for how, shown in _HOW.items():
+        yield Figure(
+            name=f"part: a slice with one row {shown}",
+            value=fastest[how],
+            unit="rows/s",
+            peer=fastest["none"],
+            peer_name="without it",
+            target=None if how == "refuse" else Target(per_peer=0.9),
+            details={"rows": len(whole), "rounds": rates, "cpu_us_per_row": cpu_us},
+        )
+    yield Figure(
+        name=f"part: a slice while {_BLOCKED_KEYS:,} other keys are blocked",
+        value=fastest["blocked"],
+        unit="rows/s",
+        peer=fastest["none"],
+        peer_name="without",
+        target=Target(per_peer=0.9),
+        details={"rows": len(whole), "rounds": rates, "cpu_us_per_row": cpu_us},
+    )
+
+
+def _take_turns(work: Mapping[str, Callable[[], object]], rows: int) -> tuple[Rounds, Rounds]:
+    """Return rows per second, and microseconds of processor time a row, of each round after one that does not count."""
+    rates: Rounds = {name: [] for name in work}
+    cpu: Rounds = {name: [] for name in work}
+    gc.freeze()
+    try:
+        for round_ in range(_ROUNDS + 1):
+            for name, each in work.items():
+                started, used = time.perf_counter(), time.process_time()
+                each()
+                if round_:
+                    rates[name].append(rows / (time.perf_counter() - started))
+                    cpu[name].append((time.process_time() - used) / rows * 1e6)
+    finally:
+        gc.unfreeze()
+    return rates, cpu
+
+
+def _write(sink: Sink, slice_: Sequence[pa.RecordBatch], job: Job, *, bad: int) -> None:
+    assert job.dead_letter is not None
+    letters = job.dead_letter.open_sink()
+    report = write_slice(sink, slice_, bad_rows=PutAside(job, open_sink=lambda: letters))
+    letters.close()
+    assert report is not None
+    assert len(report.dead_letters) == bad
+    assert report.flushed.messages == report.rows - bad
+
+
+def _job(directory: Path, order: str) -> Job:
+    changefeed = Changefeed(
+        name="bench",
+        source="postgresql://user@host/bench",
+        tables=("orders",),
+        sink=f"file://{directory.absolute()}/files",
+        options={
+            "on_error": "dead_letter",
+            "dead_letter": f"file://{directory.absolute()}/dead",
+            "dead_letter_order": order,
+        },
+    )
+    return resolve(changefeed, PluginHost.load()).with_run(feed_id="0" * 12, epoch=1)
+
+
+class _Sink(Sink):
+    """Encodes messages and drops them, and does not take the row with the id *bad*."""
+
+    def __init__(self, how: str, bad: int | None) -> None:
+        self._how = how
+        self._bad = bad
+        self._encoder: Encoder = encoder()
+        self._messages = 0
+        self._failures: list[tuple[int, str]] = []
+        self._refused = False
+
+    def check(self) -> None: ...
+    def prepare(self) -> None: ...
+    def close(self) -> None: ...
+    def emit_resolved(self, timestamp: Timestamp) -> None: ...
+
+    def topic(self, table: TableName) -> str:
+        return table.table
+
+    def begin(self, slice_: SliceInfo) -> None:
+        self._messages = 0
+
+    def emit(self, rows: RowBatch) -> None:
+        self._encoder.encode(rows, topic="orders")
+        found = -1
+        if self._bad is not None:
+            found = pc.index(rows.column("after").field("id"), self._bad).as_py()
+        if found >= 0 and self._how == "encode":
+            raise EncodeError("a value that has no JSON text")
+        if found >= 0 and self._how == "name":
+            self._failures.append((self._messages + found, "message too large"))
+        self._refused |= found >= 0 and self._how == "refuse"
+        self._messages += len(rows)
+
+    def flush(self) -> Flushed:
+        messages, self._messages = self._messages, 0
+        if self._refused:
+            self._refused = False
+            raise RefusedRowsError("400 Bad Request")
+        failures, self._failures = self._failures, []
+        if failures:
+            self._left = messages - len(failures)
+            raise PartialWriteError("some are too large", failures=failures)
+        left, self._left = self._left, 0
+        return Flushed(messages=messages + left)
+
+    _left = 0
+    """Messages of a flush that named rows; the next one tells of them."""
