@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
-from cdc_sink_webhook.bodies import Format, Values, compressed, decompressed
+from cdc_sink_webhook.bodies import Format, compressed, decompressed
 from cdc_sink_webhook.request import Request, identity
 from cdc_sink_webhook.sink_config import FlushConfig
 
@@ -68,7 +68,7 @@ class Batches:
 
         Must be read to its end. What is not full waits for more rows, or for `rest`.
         """
-        values = Values.of(messages.value, self._format.separator)
+        values = self._format.values(messages.value)
         keys = _key_hashes(rows, messages)
         times = _times(messages)
         places = np.arange(first, first + len(values), dtype=np.int64)

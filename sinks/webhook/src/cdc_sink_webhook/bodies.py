@@ -25,29 +25,37 @@ _EMPTY = pa.scalar(b"", pa.large_binary())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How messages become one body. `separator` is a byte that follows each message, the last one only if `closed`."""
+    """How messages become one body.
+
+    `separator` is a byte that follows each message; the last one only if they are `lines`, which may have theirs.
+    """
 
     content_type: str
     head: bytes = b""
     separator: bytes
-    closed: bool = False
+    lines: bool = False
+
+    def values(self, messages: pa.Array) -> Values:
+        """Return *messages* with what stands between them. Raises: ContractError for a null, which has no place."""
+        ended = self.lines and len(messages) and (messages[0].as_py() or b"").endswith(b"\n")
+        return Values.of(messages, b"" if ended else self.separator)
 
     def body(self, parts: Sequence[memoryview | bytes], count: int) -> bytes:
         """Return the body of *count* messages; *parts* together are all of them, each followed by the separator."""
-        if self.closed:
+        if self.lines:
             return b"".join(parts)
         end = b'],"length":%d}' % count
         return b"".join((self.head, *parts[:-1], memoryview(parts[-1])[:-1], end))
 
     def data(self, body: bytes, nbytes: int) -> bytes:
         """Return the *nbytes* bytes that `body` was given."""
-        if self.closed:
+        if self.lines:
             return body
         return body[len(self.head) : len(self.head) + nbytes - 1] + self.separator
 
 
 JSON = Format(content_type="application/json", head=b'{"payload":[', separator=b",")
-CSV = Format(content_type="text/csv", separator=b"\n", closed=True)
+CSV = Format(content_type="text/csv", separator=b"\n", lines=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,176 @@
+"""An encoder of few bytes, sinks to give rows to, and an endpoint that says what it got."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cdc_conformance.rows import INT8, TEXT, Change, table
+from cdc_conformance.rows import rows as rows_of
+from cdc_sink_webhook.options import WebhookOptions
+from cdc_sink_webhook.sink import WebhookSink
+from cdc_testing.webhook_server import WebhookServer
+
+from cdc_core import (
+    Encoder,
+    EncoderContext,
+    EnvelopeOptions,
+    MessageBatch,
+    RowBatch,
+    SinkContext,
+    SliceInfo,
+    TableSchema,
+    Timestamp,
+)
+from cdc_core.options import parse_options
+
+ORDERS = table("orders", {"id": INT8, "note": TEXT})
+USERS = table("users", {"id": INT8, "note": TEXT})
+QUICK = {"Max": 3, "Backoff": "10ms"}
+
+
+class SmallEncoder(Encoder):
+    """Messages with `key`, `topic`, `note` and the wall time; `lines` makes rows of CSV without keys of them."""
+
+    file_extension = ".ndjson"
+    lines = False
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        keys = [list(key.values()) for key in rows.column("key").to_pylist()]
+        walls = rows.column("updated").field("wall").to_pylist()
+        notes = [after["note"] for after in rows.column("after").to_pylist()]
+        values = [
+            f"{key[0]},{note}\n" if self.lines else json.dumps({"key": key, "note": note, "topic": topic, "wall": wall})
+            for key, note, wall in zip(keys, notes, walls, strict=True)
+        ]
+        return MessageBatch(
+            topic=topic,
+            key=pa.array([None if self.lines else json.dumps(key).encode() for key in keys], pa.large_binary()),
+            value=pa.array([value.encode() for value in values], pa.large_binary()),
+            updated=rows.column("updated"),
+        )
+
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        pass
+
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
+        return f'{{"resolved":"{timestamp}"}}'.encode()
+
+
+class Lines(SmallEncoder):
+    """The same as CSV."""
+
+    file_extension = ".csv"
+    lines = True
+
+
+def new_encoder(cls: type[SmallEncoder] = SmallEncoder) -> SmallEncoder:
+    return cls(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(), options=None))
+
+
+def make_rows(
+    ids: Sequence[int], *, notes: Sequence[str] | None = None, schema: TableSchema = ORDERS, wall: int = 1
+) -> RowBatch:
+    """Return updates of rows, each a nanosecond after the other, from *wall* on."""
+    texts = notes or ["x"] * len(ids)
+    changes = [
+        Change({"id": id_, "note": text}, updated=Timestamp(wall + number))
+        for number, (id_, text) in enumerate(zip(ids, texts, strict=True))
+    ]
+    return rows_of(schema, changes)
+
+
+def config(*, retry: Mapping[str, Any] = QUICK, **flush: Any) -> dict[str, Any]:
+    """Return `webhook_sink_config` with quick repeats; *flush* are entries of `Flush`, `Frequency` a minute."""
+    if flush:
+        flush.setdefault("Frequency", "1m")
+    return {"webhook_sink_config": json.dumps({"Flush": flush, "Retry": dict(retry)})}
+
+
+def context_of(uri: str, values: Mapping[str, Any], **changes: Any) -> SinkContext:
+    fields: dict[str, Any] = {
+        "changefeed": "feed",
+        "epoch": 7,
+        "uri": uri,
+        "options": parse_options(WebhookOptions, values, owner="sink 'webhook'"),
+        "encoder": new_encoder(),
+        "tables": (ORDERS.name, USERS.name),
+    }
+    return SinkContext(**(fields | changes))
+
+
+class Timeless(SmallEncoder):
+    """Messages that do not tell versions of a row apart."""
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        messages = super().encode(rows, topic=topic)
+        return replace(messages, value=pa.array([b'{"key": [1]}'] * len(rows), pa.large_binary()))
+
+
+@pytest.fixture
+def encoder() -> Encoder:
+    return new_encoder()
+
+
+@pytest.fixture
+def timeless() -> Encoder:
+    return new_encoder(Timeless)
+
+
+@pytest.fixture
+def lines() -> Encoder:
+    return new_encoder(Lines)
+
+
+@pytest.fixture
+def rows() -> Callable[..., RowBatch]:
+    return make_rows
+
+
+@pytest.fixture
+def users() -> TableSchema:
+    """Another table."""
+    return USERS
+
+
+@pytest.fixture
+def flush() -> Callable[..., dict[str, Any]]:
+    return config
+
+
+@pytest.fixture
+def context() -> Callable[..., SinkContext]:
+    return context_of
+
+
+@pytest.fixture
+def server(webhook_server: WebhookServer) -> Iterator[WebhookServer]:
+    """The session's endpoint, well again at the end."""
+    yield webhook_server
+    webhook_server.faults()
+
+
+@pytest.fixture
+def path(server: WebhookServer) -> str:
+    """A path of the test's own."""
+    return server.new_path()
+
+
+@pytest.fixture
+def open_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., WebhookSink]]:
+    """Make a sink of the path, in a slice that has begun; closed at the end of the test."""
+    opened: list[WebhookSink] = []
+
+    def make(values: Mapping[str, Any] | None = None, /, *, at: WebhookServer = server, **changes: Any) -> WebhookSink:
+        options = {**at.trust, **config(), **(values or {})}
+        opened.append(WebhookSink(context_of(at.uri(path), options, **changes)))
+        opened[-1].begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
+        return opened[-1]
+
+    yield make
+    for sink in opened:
+        sink.close()

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from cdc_sink_webhook.answers import Answer, Meaning, retry_after_s
+
+
+@pytest.mark.parametrize(
+    ("meaning", "statuses"),
+    [
+        (Meaning.DELIVERED, [200, 201, 202, 204, 299]),
+        (Meaning.BUSY, [408, 425, 429, 500, 501, 502, 503, 504, 507, 599]),
+        (Meaning.MISCONFIGURED, [300, 301, 302, 304, 307, 308, 401, 403, 404, 405, 407, 415, 431]),
+        (Meaning.CONFLICT, [409]),
+        (Meaning.GONE, [410]),
+        (Meaning.REFUSED, [400, 412, 413, 418, 422, 424, 499]),
+    ],
+)
+def test_a_status_has_one_meaning(meaning: Meaning, statuses: list[int]) -> None:
+    assert {Answer(status=status).meaning for status in statuses} == {meaning}
+
+
+def test_every_status_of_a_wrong_setting_has_a_remedy() -> None:
+    found = [Answer(status=status) for status in range(300, 600)]
+    bare = [answer.status for answer in found if answer.meaning is Meaning.MISCONFIGURED and not answer.remedy]
+    assert not bare
+
+
+@pytest.mark.parametrize(
+    ("value", "date", "seconds"),
+    [
+        ("0", None, 0.0),
+        (" 120 ", None, 120.0),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 31 Dec 1999 23:58:59 GMT", 60.0),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", "Sat, 01 Jan 2000 00:00:59 GMT", 0.0),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", None, 0.0),
+        ("Friday, 31-Dec-99 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:49 GMT", 10.0),
+        ("soon", None, None),
+        ("-1", None, None),
+        ("1.5", None, None),
+        ("", None, None),
+        (None, "Fri, 31 Dec 1999 23:59:59 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str | None, date: str | None, seconds: float | None) -> None:
+    assert retry_after_s(value, date) == seconds
+
+
+def test_a_date_is_measured_by_the_clock_of_who_wrote_it() -> None:
+    assert retry_after_s("Tue, 01 Jan 2115 00:01:30 GMT", "Tue, 01 Jan 2115 00:00:00 GMT") == 90.0

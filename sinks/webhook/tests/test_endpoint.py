@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cdc_sink_webhook.endpoint import Endpoint
+from cdc_sink_webhook.options import WebhookOptions
+
+from cdc_core import ConfigError
+
+
+def endpoint(uri: str, **options: Any) -> Endpoint:
+    return Endpoint.of(uri, WebhookOptions(**options))
+
+
+def test_an_uri_is_taken_apart() -> None:
+    found = endpoint("webhook-https://Hooks.example.com/a/b%20c")
+    assert (found.tls, found.host, found.port, found.target) == (True, "hooks.example.com", 443, "/a/b%20c")
+    assert (found.authority, found.authorization) == ("hooks.example.com", None)
+
+
+def test_a_port_is_kept() -> None:
+    found = endpoint("webhook-https://example.com:8443")
+    assert (found.port, found.target, found.authority) == (8443, "/", "example.com:8443")
+
+
+def test_an_address_of_version_6_is_one() -> None:
+    found = endpoint("webhook-http://[::1]:8080/x")
+    assert (found.host, found.port, found.authority) == ("::1", 8080, "[::1]:8080")
+
+
+def test_a_host_of_any_alphabet_is_one() -> None:
+    found = endpoint("webhook-https://bücher.example/x")
+    assert (found.host_name, found.authority) == ("xn--bcher-kva.example", "xn--bcher-kva.example")
+
+
+@pytest.mark.parametrize("query", ["code=a%20b&x=1", "?code=a%20b&x=1"])
+def test_the_query_is_an_option(query: str) -> None:
+    assert endpoint("webhook-https://example.com/f", webhook_query=query).target == "/f?code=a%20b&x=1"
+
+
+def test_a_user_is_basic_authentication() -> None:
+    found = endpoint("webhook-https://Aladdin:open%20sesame@example.com/")
+    assert found.authorization == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+
+
+def test_neither_path_nor_query_nor_user_show() -> None:
+    found = endpoint("webhook-https://me:hush@example.com/services/hush", webhook_query="code=hush")
+    assert "hush" not in f"{found} {found!r}"
+    assert str(found) == "https://example.com:443"
+
+
+@pytest.mark.parametrize("host", ["localhost", "app.localhost", "127.0.0.1", "127.1.2.3", "[::1]"])
+def test_plain_http_goes_to_this_machine(host: str) -> None:
+    assert not endpoint(f"webhook-http://{host}/x").tls
+
+
+@pytest.mark.parametrize("host", ["example.com", "10.0.0.1", "localhost.example.com"])
+def test_plain_http_goes_to_no_other_machine_unless_allowed(host: str) -> None:
+    with pytest.raises(ConfigError, match=f"sends to '{host}' by webhook-https only.*insecure_allow_http=true"):
+        endpoint(f"webhook-http://{host}/x")
+    assert endpoint(f"webhook-http://{host}/x", insecure_allow_http=True).port == 80
+
+
+@pytest.mark.parametrize(
+    ("uri", "sentence"),
+    [
+        ("webhook-https:///hook", "names no host"),
+        ("webhook-https://", "names no host"),
+        ("webhook-https://:443/hook", "names no host"),
+        ("webhook-https://example.com:99999/hook", "has no valid host and port"),
+        ("webhook-https://example.com:x/hook", "has no valid host and port"),
+        ("webhook-https://[::1/hook", "has no valid host and port"),
+        ("webhook-https://example.com:0/", "names no host"),
+        ("webhook-https://exam ple.com/", "names no host"),
+        ("webhook-https://example.com/a#b", "has a '#'"),
+        ("webhook-https://example.com/a b", "has a path with blanks"),
+        ("webhook-https://example.com/ä", "has a path with blanks"),
+    ],
+)
+def test_an_uri_that_cannot_be_is_refused(uri: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        endpoint(uri)
+    assert sentence in str(raised.value)
+    assert "write webhook-https://host:port/path" in str(raised.value)
+
+
+def test_two_authorizations_are_refused() -> None:
+    for options in ({"webhook_auth_header": "hush"}, {"extra_headers": {"authorization": "hush"}}):
+        with pytest.raises(ConfigError, match="keep one of them") as raised:
+            endpoint("webhook-https://me:hush@example.com/", **options)
+        assert "hush" not in str(raised.value)
