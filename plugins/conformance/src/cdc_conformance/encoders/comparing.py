@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from cdc_conformance.encoders.of_scans import scanned
 from cdc_conformance.encoders.rig import Form
 from cdc_core import ColumnType, DecodedRow, Kind, RowBatch, TableSchema, Timestamp
 from cdc_core.decoder import plain_value
@@ -39,6 +40,7 @@ def same(type_: ColumnType, wanted: Any, found: Any) -> bool:
 
 def rows_of(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
     """Return the rows of a batch as a consumer of *form* should understand them."""
+    rows = scanned(rows) if form.scans_only else rows
     columns = {name: rows.column(name) for name in rows.batch.schema.names}
     flags = form.envelope
     found = []

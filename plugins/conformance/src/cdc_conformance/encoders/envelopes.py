@@ -34,6 +34,7 @@ class Envelopes:
         needs. In `bare` it may be the key with nulls. When this fails, look at batches with deletes only, and at rows
         that follow a delete.
         """
+        rig.require_changes()
         orders = [Change({"id": n, "note": "x"}, op=Op.DELETE if n % 3 else Op.INSERT) for n in range(7)]
         for changes in (orders, orders[1:3]):
             batch = rows(_ORDERS, changes)
@@ -44,6 +45,7 @@ class Envelopes:
 
     def test_what_stands_under_a_delete_is_ignored(self, rig: EncoderRig, topic: str) -> None:
         """Arrow may hold any bytes where `after` is null; none of them is written, or makes a row fail."""
+        rig.require_changes()
         schema = table("orders", {"id": INT8, "price": _NUMERIC})
         if any(rig.refusal(form, schema, topic) for form in rig.forms(rows=True)):
             schema = table("orders", {"id": INT8, "price": TEXT})

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+
 import pytest
 
+from cdc_conformance.encoders import messages
 from cdc_conformance.encoders.comparing import differences, rows_of
 from cdc_conformance.encoders.rig import EncoderRig, Form, body_of
+from cdc_conformance.encoders.samples import Sample
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
-from cdc_core import DecodedRow, Op, RowBatch
+from cdc_core import DecodedRow, EncodeError, Encoder, Op, RowBatch
+from cdc_core.decoder import rows_of as decoder_rows
 
 __all__ = ["Files"]
 
@@ -84,6 +91,43 @@ class Files:
                 said = differences(batch.schema, form, rows_of(batch, f"{topic}_{index}", form)[:4], found)
                 assert not said, f"of {len(open_)} files written side by side, file {index}: {said}"
 
+    def test_reading_by_columns_gives_the_rows_of_the_file(
+        self, rig: EncoderRig, samples: Sequence[Sample], topic: str
+    ) -> None:
+        """`Decoder.rows` gives as a batch what `Decoder.file` gives row by row, with `updated` and the key in the file.
+
+        Every kind of value, nulls, deletes, and files of no rows. The quick way is how users read a whole history, so
+        it may lose no more than the slow one: look at types that are read as another, and at nulls in structs.
+        """
+        for form in rig.some("updated", rows=True, output="files"):
+            several = [messages.history(rig.every_kind(form, topic)), rows(_ORDERS, [])]
+            for sample in rig.accepted(form, samples, topic):
+                schema = table(f"of_{sample.name}", {"id": INT8, "value": sample.type})
+                values = [*sample.ordinary, None, *sample.odd]
+                several.append(rows(schema, [Change({"id": n, "value": value}) for n, value in enumerate(values)]))
+            for batch in several:
+                said = _by_columns(rig, form, batch, topic)
+                assert not said, f"Decoder.rows gives other rows than Decoder.file: {said}"
+
+    def test_a_file_that_is_compressed_inside_can_be_read(
+        self, rig: EncoderRig, file_forms: list[Form], topic: str
+    ) -> None:
+        """An encoder with `compresses` writes files as `context.compression` says, and its decoder reads them all.
+
+        The sink leaves such files alone. A decoder is told of no compression: a file says itself how to read it.
+        """
+        batch = _few(0)
+        for form in file_forms:
+            if not type(rig.unguarded(form)).compresses:
+                continue
+            cls = rig.job(form).encoder.load(Encoder)
+            for compression in ("none", "gzip", "zstd"):
+                context = dataclasses.replace(rig.context(form), compression=compression)
+                body = body_of(rig.guarded(cls(context)), [batch], topic)
+                found = list(rig.decoder(form).file(_ORDERS, body))
+                said = differences(_ORDERS, form, rows_of(batch, topic, form), found)
+                assert not said, f"a file with compression '{compression}' inside: {said}"
+
     def test_the_extension_of_files_begins_with_a_dot(self, rig: EncoderRig, file_forms: list[Form]) -> None:
         """`file_extension` is the end of a file's name, such as `.ndjson`: a dot, and nothing that a path ends at."""
         for form in file_forms:
@@ -91,6 +135,26 @@ class Files:
             assert extension.startswith("."), f"{form}: file_extension is {extension!r}, without a dot before it"
             fits = len(extension) > 1 and not set("/\\ ") & set(extension)
             assert fits, f"{form}: file_extension {extension!r} cannot end the name of a file"
+
+
+def _by_columns(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> str:
+    """Return what is different between the two ways to read a file of those rows of *batch* that can be written."""
+    body, decoder = rig.encoder(form).open_body(topic), rig.decoder(form)
+    written = []
+    for number in range(max(1, len(batch))):
+        with contextlib.suppress(EncodeError):
+            written.append(bytes(body.write(batch.slice(number, 1))))
+    file = b"".join([*written, bytes(body.finish())])
+    try:
+        wanted = list(decoder.file(batch.schema, file))
+        decoder_rows(batch.schema, wanted)
+    except (ValueError, OverflowError):  # that these are rows of the table is another promise's affair
+        return ""
+    found = decoder.rows(batch.schema, file)
+    said = differences(batch.schema, form, wanted, rows_of(found, topic, form))
+    gone = [row.after is None for row in wanted]
+    ops = [op == Op.DELETE for op in found.column("op").to_pylist()]
+    return said or ("" if ops == gone or form.name == "bare" else f"{form}: deleted are {ops}, not {gone}")
 
 
 def _few(first: int) -> RowBatch:

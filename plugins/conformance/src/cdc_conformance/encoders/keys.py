@@ -76,7 +76,7 @@ class Keys:
         changes = [Change({"a": n, "b": f"b{n}", "c": n + 100}, op=op) for n, op in enumerate((Op.INSERT, Op.DELETE))]
         for primary_key in (("c", "a"), ("a", "c"), ("b", "c", "a")):
             schema = table("orders", {"a": INT8, "b": TEXT, "c": INT8}, primary_key=primary_key)
-            batch = rows(schema, changes)
+            batch = rig.given(rows(schema, changes))
             for form in rig.some(output="messages"):
                 found = rig.understood(form, schema, pairs_of(rig.encoder(form).encode(batch, topic=topic)))
                 for row, one in enumerate(batch.column("key")):

@@ -33,7 +33,7 @@ class Messages:
 
     def test_there_is_one_message_for_each_row(self, rig: EncoderRig, topic: str) -> None:
         """`encode` returns as many keys and values as there are rows, binary or large_binary, no key null."""
-        batch = history(_ORDERS)
+        batch = rig.given(history(_ORDERS))
         for form in rig.some(output="messages"):
             found = rig.encoder(form).encode(batch, topic=topic)
             sizes = {"key": len(found.key), "value": len(found.value), "updated": len(found.updated)}
@@ -48,7 +48,7 @@ class Messages:
 
         What stands in the messages is another promise's affair.
         """
-        batch = history(_ORDERS).slice(1)
+        batch = rig.given(history(_ORDERS)).slice(1)
         for form in rig.some(output="messages"):
             found = rig.encoder(form).encode(batch, topic=topic)
             assert found.updated.equals(batch.column("updated")), f"{form}: 'updated' is not the rows' own"
@@ -81,7 +81,7 @@ class Messages:
         Arrow buffers without their offset, or for a child of a struct taken without the struct's own.
         """
         for form in rig.full_forms(output="messages"):
-            whole = history(rig.every_kind(form, topic))
+            whole = rig.given(history(rig.every_kind(form, topic)))
             encoder = rig.encoder(form)
             wanted = pairs_of(encoder.encode(whole, topic=topic))
             for start, length in ((start, end - start) for end in range(1, len(whole) + 1) for start in range(end)):
@@ -120,7 +120,7 @@ class Messages:
         `hash()`, for the present time and for local time.
         """
         for form in rig.full_forms(output="messages"):
-            batch = history(rig.every_kind(form, topic))
+            batch = rig.given(history(rig.every_kind(form, topic)))
             here = pairs_of(rig.encoder(form).encode(batch, topic=topic))
             there = pairs_elsewhere(rig.job(form), batch, topic)
             assert there == here, f"{form}: another process makes other messages of the same rows"

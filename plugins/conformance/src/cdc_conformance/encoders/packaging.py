@@ -152,7 +152,7 @@ class Packaging:
             copy = pickle.loads(pickle.dumps(context))
             assert isinstance(copy, EncoderContext)
             cls = rig.job(form).encoder.load(Encoder)
-            first, second = (written(cls(each), history(_ORDERS), topic, form) for each in (context, copy))
+            first, second = (written(rig.guarded(cls(each)), history(_ORDERS), topic, form) for each in (context, copy))
             assert first == second, f"{form}: an encoder built from a pickled context writes other bytes"
 
     def test_imports_are_light(self, rig: EncoderRig) -> None:

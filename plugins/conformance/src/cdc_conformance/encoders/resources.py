@@ -65,7 +65,8 @@ class Resources:
                 encoder = rig.encoder(form)
                 encoder.check([(_ORDERS, topic)])
                 written(encoder, history(_ORDERS), topic, form)
-                encoder.encode_resolved(topic, history(_ORDERS).latest())
+                if not form.scans_only:
+                    encoder.encode_resolved(topic, history(_ORDERS).latest())
 
             use()
             before = _open()

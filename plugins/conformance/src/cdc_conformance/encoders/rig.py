@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from cdc_conformance.encoders.of_scans import OfScans, scanned
 from cdc_conformance.encoders.samples import Sample
 from cdc_conformance.rows import EVERY_KIND, INT8, table
 from cdc_core import (
@@ -53,6 +54,7 @@ class Form:
 
     output: str
     envelope: EnvelopeOptions
+    scans_only: bool = False
 
     @property
     def name(self) -> str:
@@ -103,7 +105,8 @@ class EncoderRig:
     def form(self, output: str, envelope: str = "wrapped", **flags: bool) -> Form:
         """Return what a job makes of this: some outputs and options switch more on."""
         wanted = EnvelopeOptions(envelope=envelope, **flags)
-        return Form(output=output, envelope=self._job(output, wanted, self.options).envelope())
+        made = self._job(output, wanted, self.options).envelope()
+        return Form(output=output, envelope=made, scans_only=self.registration.scans_only)
 
     def forms(self, *flags: str, rows: bool = False, output: str | None = None) -> list[Form]:
         """Return every form with *flags* that the encoder does not refuse; with *rows* those that show rows."""
@@ -180,8 +183,25 @@ class EncoderRig:
         return self._jobs[form]
 
     def encoder(self, form: Form, **options: Any) -> Encoder:
-        """Return a new encoder. Raises: ConfigError."""
+        """Return a new encoder; a format of scans gets scanned rows, whatever it is given. Raises: ConfigError."""
+        return self.guarded(self.unguarded(form, **options))
+
+    def unguarded(self, form: Form, **options: Any) -> Encoder:
+        """Return a new encoder, and nothing but that. Raises: ConfigError."""
         return self.job(form, **options).open_encoder()
+
+    def guarded(self, encoder: Encoder) -> Encoder:
+        """Return *encoder*, such that it gets nothing but scanned rows if that is all that it can write."""
+        return OfScans(encoder) if self.registration.scans_only else encoder
+
+    def given(self, batch: RowBatch) -> RowBatch:
+        """Return those rows of *batch* that the encoder is given."""
+        return scanned(batch) if self.registration.scans_only else batch
+
+    def require_changes(self) -> None:
+        """Skip the test for a format of scans, in which rows are neither deleted nor resolved."""
+        if self.registration.scans_only:
+            pytest.skip(f"encoder '{self.registration.name}' is a format of scans: without deletes and resolved marks")
 
     def context(self, form: Form, **options: Any) -> EncoderContext:
         """Return what an encoder and its decoder are built from."""
@@ -236,7 +256,9 @@ class EncoderRig:
             yield form
 
     def _job(self, output: str, envelope: EnvelopeOptions, options: Mapping[str, Any]) -> Job:
-        flags = {name: True for name in FLAGS if getattr(envelope, name)}
+        flags: dict[str, Any] = {name: True for name in FLAGS if getattr(envelope, name)}
+        if self.registration.scans_only:
+            flags["initial_scan"] = "only"
         changefeed = Changefeed(
             name="conformance",
             source="nothing://",

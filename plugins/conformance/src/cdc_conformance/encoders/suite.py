@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from cdc_conformance.components import registration_of
+from cdc_conformance.encoders.bad_rows import BadRows
 from cdc_conformance.encoders.envelopes import Envelopes
 from cdc_conformance.encoders.files import Files
 from cdc_conformance.encoders.keys import Keys
@@ -18,6 +19,7 @@ from cdc_conformance.encoders.resolved import Resolved
 from cdc_conformance.encoders.resources import Resources
 from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.encoders.samples import SAMPLES, Sample
+from cdc_conformance.encoders.scans import Scans
 from cdc_conformance.encoders.schemas import Schemas
 from cdc_conformance.encoders.services import Services
 from cdc_conformance.encoders.values import Values
@@ -35,6 +37,8 @@ class EncoderConformance(
     Schemas,
     Resolved,
     Files,
+    BadRows,
+    Scans,
     Packaging,
     Services,
     Resources,

@@ -80,6 +80,13 @@ SABOTEURS: Mapping[str, EncoderRegistration] = {
     "test_a_file_without_rows_can_be_read": _by("files:EndsFilesWithALine"),
     "test_a_file_that_is_cut_off_is_seen_to_be": _by("files:IsContentWithLess", decoder="Reader"),
     "test_files_that_are_open_together_do_not_mix": _by("files:PoolsBodies"),
+    "test_reading_by_columns_gives_the_rows_of_the_file": _by("bad_rows:ReadsWhatIsThere", decoder="Reader"),
+    "test_a_file_that_is_compressed_inside_can_be_read": _by("bad_rows:CompressesOutOfSight"),
+    "test_a_bad_row_can_be_found_by_halves": _by("bad_rows:RemembersBadBatches"),
+    "test_a_write_that_fails_adds_nothing_to_a_file": _by("bad_rows:WritesLineByLine"),
+    "test_a_format_of_scans_refuses_all_else": dataclasses.replace(
+        _by("bad_rows:TakesScansForRows"), scans_only=True, outputs=frozenset({"files"})
+    ),
     "test_the_extension_of_files_begins_with_a_dot": _by("files:ForgetsTheDot"),
     "test_the_constructor_has_no_side_effects": _by("packaging:LooksUpItsHost"),
     "test_a_check_changes_nothing": _by("packaging:NumbersCheckedTables"),
