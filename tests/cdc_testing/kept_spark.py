@@ -36,6 +36,10 @@ class KeptSpark:
             patch.setattr(runner, "warm_up", lambda *_, **__: None)
             yield
 
+    def session(self, directory: Path) -> SparkSession:
+        """Return the session, for a test that asks Spark itself; its log goes to *directory* if this starts it."""
+        return self._open("test", {}, log_path=directory / "spark.log")
+
     def close(self) -> None:
         """End the session; the next run starts one."""
         from cdc_core.spark.session import close_session

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdc_core import ContractError, EnvelopeOptions, FileBody, RowBatch, TableSchema
-from cdc_encoder_parquet.columns import file_columns, file_schema
+from cdc_encoder_parquet.columns import file_columns, file_metadata, file_schema
 from cdc_encoder_parquet.options import ParquetOptions
 
 __all__ = ["ParquetBody"]
@@ -78,15 +78,22 @@ class ParquetBody(FileBody):
         # in one piece: where pages end would depend on the batches else
         table = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
         self._waiting, self.held_bytes = [], 0
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._out,
-                self._schema,
-                compression=self._compression,
-                compression_level=_LEVELS.get(self._compression),
-                store_schema=False,
-            )
-        self._writer.write_table(table, row_group_size=len(table))
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = self._opened()
+        writer.write_table(table, row_group_size=len(table))
+
+    def _opened(self) -> pq.ParquetWriter:
+        assert self._table is not None
+        writer = pq.ParquetWriter(
+            self._out,
+            self._schema,
+            compression=self._compression,
+            compression_level=_LEVELS.get(self._compression),
+            store_schema=False,  # Parquet's own types say all
+        )
+        writer.add_key_value_metadata(file_metadata(self._table))
+        return writer
 
 
 class _Out:

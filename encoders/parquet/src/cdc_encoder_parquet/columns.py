@@ -14,7 +14,18 @@ from cdc_encoder_parquet.options import ParquetOptions
 from cdc_encoder_parquet.types import parquet_type
 from cdc_encoder_parquet.values import column_values
 
-__all__ = ["BEFORE", "EVENTS", "EVENT_TYPE", "METADATA", "MVCC", "SCHEMA_KEY", "UPDATED", "file_columns", "file_schema"]
+__all__ = [
+    "BEFORE",
+    "EVENTS",
+    "EVENT_TYPE",
+    "METADATA",
+    "MVCC",
+    "SCHEMA_KEY",
+    "UPDATED",
+    "file_columns",
+    "file_metadata",
+    "file_schema",
+]
 
 EVENT_TYPE, UPDATED, MVCC, BEFORE = "__crdb__event_type", "__crdb__updated", "__crdb__mvcc_timestamp", "__crdb__before"
 METADATA = (EVENT_TYPE, UPDATED, MVCC, BEFORE)
@@ -27,7 +38,7 @@ _OPS_WITHOUT_BEFORE = pa.array([Op.INSERT, Op.SCAN], pa.uint8())
 
 
 def file_schema(schema: TableSchema, envelope: EnvelopeOptions, options: ParquetOptions) -> pa.Schema:
-    """Return the columns of a file of a table's rows, and its metadata."""
+    """Return the columns of a file of a table's rows."""
     columns = [pa.field(column.name, parquet_type(column.type, options)) for column in schema.columns]
     fields = [*columns, pa.field(EVENT_TYPE, pa.string())]
     if envelope.updated:
@@ -36,8 +47,12 @@ def file_schema(schema: TableSchema, envelope: EnvelopeOptions, options: Parquet
         fields.append(pa.field(MVCC, pa.string()))
     if envelope.diff:
         fields.append(pa.field(BEFORE, pa.struct(columns)))
-    metadata = {SCHEMA_KEY: json.dumps(schema.to_json(), separators=(",", ":")).encode()}
-    return pa.schema(fields, metadata=metadata)
+    return pa.schema(fields)
+
+
+def file_metadata(schema: TableSchema) -> dict[bytes, bytes]:
+    """Return what a file says of itself: which columns are the key can be seen in no other way."""
+    return {SCHEMA_KEY: json.dumps(schema.to_json(), separators=(",", ":")).encode()}
 
 
 def file_columns(rows: RowBatch, schema: pa.Schema, options: ParquetOptions) -> pa.RecordBatch:

@@ -1,0 +1,181 @@
+"""PostgreSQL to Parquet files, which pyarrow, Polars, DuckDB and Spark all read as what they are."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import polars as pl
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from cdc_conformance.encoders.comparing import same
+from cdc_encoder_parquet.columns import SCHEMA_KEY
+from cdc_encoder_parquet.decoder import ParquetDecoder
+from cdc_encoder_parquet.options import ParquetOptions
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.logprobe import LogProbe
+from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
+from cdc_testing.runs import Feed
+from psycopg import sql
+
+from cdc_core import EncoderContext, EnvelopeOptions, TableSchema
+from cdc_core.decoder import plain_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
+COLUMNS = {f"c{number}": type_ for number, type_ in enumerate(MAKERS)}
+ROWS = 40
+_LACKING = ("infinity", "24:00:00", "23:59:59.9")
+"""What Parquet's own types cannot hold; the last becomes 24:00:00 when it is rounded."""
+
+
+def value(type_: str, chance: random.Random) -> str | None:
+    """Return a value that Parquet's types have."""
+    if chance.random() < 0.15:
+        return None
+    while True:
+        text = MAKERS[type_](chance)
+        moment = type_.startswith(("date", "time")) and not type_.startswith("timetz")
+        if not (moment and any(word in text for word in _LACKING)) and "{{" not in text:
+            return text
+
+
+def insert(connection: psycopg.Connection[Any], chance: random.Random, key: int) -> None:
+    marks = sql.SQL(", ").join(sql.SQL("%s::text::") + sql.SQL(type_) for type_ in COLUMNS.values())  # type: ignore[arg-type]
+    values = [value(type_, chance) for type_ in COLUMNS.values()]
+    connection.execute(sql.SQL("INSERT INTO t VALUES (%s, {})").format(marks), [key, *values])
+
+
+def data_files(feed: Feed) -> list[Path]:
+    return sorted(feed.files.rglob("*.parquet"))
+
+
+@contextmanager
+def spark_that_reads(kept: KeptSpark, directory: Path) -> Iterator[SparkSession]:
+    """Yield a session that knows the type TIME."""
+    session = kept.session(directory)
+    session.conf.set("spark.sql.timeType.enabled", "true")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        yield session
+    finally:
+        session.conf.unset("spark.sql.timeType.enabled")
+        session.conf.unset("spark.sql.session.timeZone")
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return *table* with the widths of texts and lists that other libraries have in other forms."""
+    return table.cast(pa.schema([pa.field(field.name, _plain(field.type)) for field in table.schema]))
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    if type_ in (pa.large_string(), pa.string_view()):
+        return pa.string()
+    if type_ in (pa.large_binary(), pa.binary_view()):
+        return pa.binary()
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(pa.field("element", _plain(type_.value_type)))
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in type_])
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", "UTC" if type_.tz else None)
+    return pa.time64("us") if type_ == pa.time64("ns") else type_
+
+
+def assert_same(tool: str, found: pa.Table, wanted: pa.Table) -> None:
+    found = plain(found).select(wanted.column_names)
+    order = [("id", "ascending"), ("__crdb__updated", "ascending")]
+    found, wanted = found.sort_by(order), wanted.sort_by(order)
+    for name in wanted.column_names:
+        one, other = found.column(name), wanted.column(name)
+        assert one.type == other.type, f"{tool}: column {name} is {one.type}, not {other.type}"
+        assert one.to_string() == other.to_string(), f"{tool}: column {name}"
+
+
+def test_every_type_is_read_by_every_tool(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    chance = random.Random(5)
+    options = {"diff": True, "mvcc_timestamp": True, "compression": "zstd"}
+    feed = Feed(tmp_path, database, ["t"], options=options, format_="parquet")
+    with psycopg.connect(database, autocommit=True) as connection, feed:
+        connection.execute(TYPES)
+        columns = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
+        connection.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")  # type: ignore[arg-type]
+        connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+        for key in range(ROWS):
+            insert(connection, chance, key)
+        feed.once(kept_spark)
+        connection.execute("DELETE FROM t WHERE id < 5")
+        connection.execute("UPDATE t SET c0 = NOT c0 WHERE id = 7")
+        for key in range(ROWS, ROWS + 10):
+            insert(connection, chance, key)
+        feed.once(kept_spark)
+    paths = data_files(feed)
+    assert not list(feed.files.rglob("*.gz")) + list(feed.files.rglob("*.zst"))
+    assert {pq.ParquetFile(path).metadata.row_group(0).column(0).compression for path in paths} == {"ZSTD"}
+    table = pa.concat_tables(pq.read_table(path) for path in paths)
+    assert sorted(table.column("__crdb__event_type").to_pylist()) == sorted("c" * (ROWS + 10) + "d" * 5 + "u")
+    for row in table.filter(pc.field("__crdb__event_type") == "d").select(["id", "c5", "__crdb__before"]).to_batches():
+        assert row.column("c5").null_count == len(row)
+        assert row.column("__crdb__before").null_count == 0
+
+    with LogProbe(database) as probe:  # what the table holds in the end
+        live = probe.scan(probe.version("t"))
+    schema = TableSchema.from_json(json.loads(pq.read_schema(paths[0]).metadata[SCHEMA_KEY]))
+    decoder = ParquetDecoder(
+        EncoderContext(changefeed="c", envelope=EnvelopeOptions(updated=True), options=ParquetOptions())
+    )
+    latest: dict[int, Any] = {}
+    for path in paths:
+        rows = decoder.rows(schema, path.read_bytes())
+        latest |= dict(zip(rows.column("key").field("id").to_pylist(), rows.column("after"), strict=True))
+    assert {key for key, after in latest.items() if after.is_valid} == set(live.field("id").to_pylist())
+    for row in map(plain_value, live):
+        after = plain_value(latest[row["id"]])
+        for column in schema.columns:
+            assert same(column.type, row[column.name], after[column.name]), column.type.source
+
+    names = [str(path) for path in paths]
+    assert_same("Polars", pl.read_parquet(names).to_arrow(), table)
+    assert_same("DuckDB", duckdb.read_parquet(names).to_arrow_table(), table)
+    with spark_that_reads(kept_spark, tmp_path) as spark:
+        read = spark.read.parquet(*names)
+        assert_same("Spark", read.toArrow(), table)
+        assert dict(read.dtypes)["c20"] == "time(6)"
+
+
+def test_files_of_several_versions_are_read_together(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    feed = Feed(tmp_path, database, ["t"], format_="parquet")
+    with psycopg.connect(database, autocommit=True) as connection, feed:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, gone text, price numeric(10,2))")
+        connection.execute("INSERT INTO t VALUES (1, 'x', 1.5)")
+        feed.once(kept_spark)
+        connection.execute("ALTER TABLE t ADD COLUMN tags text[], DROP COLUMN gone")
+        connection.execute("INSERT INTO t VALUES (2, 2.5, '{a,NULL}')")
+        feed.once(kept_spark)
+    wanted = {1: ("x", None), 2: (None, ["a", None])}
+    names = [str(path) for path in data_files(feed)]
+    schemas = pa.unify_schemas([pq.read_schema(name) for name in names])
+    found = {
+        "pyarrow": ds.dataset(names, schema=schemas).to_table(),
+        "Polars": pl.concat([pl.read_parquet(name) for name in names], how="diagonal").to_arrow(),
+        "DuckDB": duckdb.read_parquet(names, union_by_name=True).to_arrow_table(),
+    }
+    with spark_that_reads(kept_spark, tmp_path) as spark:
+        found["Spark"] = spark.read.option("mergeSchema", "true").option("pathGlobFilter", "*.parquet").option(
+            "recursiveFileLookup", "true").parquet(str(feed.files)).toArrow()  # fmt: skip
+    for tool, table in found.items():
+        rows = {row["id"]: (row["gone"], row["tags"]) for row in table.to_pylist()}
+        assert rows == wanted, tool
