@@ -31,7 +31,7 @@ from cdc_core.encoder import EncoderContext
 from cdc_core.errors import ConfigError, HistoryLostError, OptionError
 from cdc_core.loading import load_class
 from cdc_core.masking import masked_uri
-from cdc_core.options import parse_options
+from cdc_core.options import option_names, parse_options
 from cdc_core.plugin_host import PluginHost
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
@@ -85,16 +85,22 @@ class ChangeReader:
         """Return every resolved mark that is there by now, ascending."""
         return self._history.marks()
 
-    def newest(self) -> Timestamp:
-        """Return the newest resolved mark that is there by now."""
-        return self._mark(None)
+    def newest(self, upto: Timestamp | None = None) -> Timestamp:
+        """Return the newest resolved mark that is there by now and not above *upto*."""
+        marks = self._history.marks()
+        reached = [mark for mark in marks if upto is None or mark <= upto]
+        if not reached:
+            raise ConfigError(
+                f"nothing at {masked_uri(self._uri)} is resolved up to {upto}; the first mark is {marks[0]}"
+            )
+        return reached[-1]
 
     def files(
         self, *, table: str | None = None, upto: Timestamp | None = None, after: Timestamp = Timestamp()
     ) -> Iterator[StoredFile]:
         """Yield the files that hold the rows which `read` yields for the same arguments, in the order of each key."""
         seen: set[TableName] = set()
-        for file in self._history.files(upto=self._mark(upto), after=after):
+        for file in self._history.files(upto=self.newest(upto), after=after):
             if table is not None:
                 if table not in (file.table.table, file.table.qualified, file.table.full):
                     continue
@@ -113,7 +119,7 @@ class ChangeReader:
         from `newest` first. *table* is a table's name, with schema and database where it needs them; all tables without
         it. All rows of a batch are of one version of one table.
         """
-        mark = self._mark(upto)
+        mark = self.newest(upto)
         for file in self.files(table=table, upto=mark, after=after):
             rows = self.rows(file, upto=mark, after=after)
             if len(rows):
@@ -142,16 +148,6 @@ class ChangeReader:
         if "_history" in self.__dict__:
             self._history.close()
 
-    def _mark(self, upto: Timestamp | None) -> Timestamp:
-        """Return the newest mark that is not above *upto*."""
-        marks = self._history.marks()
-        reached = [mark for mark in marks if upto is None or mark <= upto]
-        if not reached:
-            raise ConfigError(
-                f"nothing at {masked_uri(self._uri)} is resolved up to {upto}; the first mark is {marks[0]}"
-            )
-        return reached[-1]
-
     @cached_property
     def _host(self) -> PluginHost:
         return PluginHost.load() if self._given_host is None else self._given_host
@@ -166,12 +162,14 @@ class ChangeReader:
                 " its own"
             )
         owner = f"sink '{sink.name}'"
+        options = load_class(sink.options, owner=owner, install_hint=sink.install_hint)
+        known = option_names(options)
         parameters: dict[str, str] = {}
-        for name, value in parse_qsl(query, keep_blank_values=True):
+        for written, value in parse_qsl(query, keep_blank_values=True):
+            name = written.lower() if written not in known and written.lower() in known else written
             if name in parameters:
                 raise OptionError(f"{owner}: the parameter '{name}' of the URI is given twice; keep one of them")
             parameters[name] = value
-        options = load_class(sink.options, owner=owner, install_hint=sink.install_hint)
         history = load_class(sink.history, owner=owner, base=StoredHistory, install_hint=sink.install_hint)
         opened: StoredHistory = history(
             place, parse_options(options, parameters, owner=owner), changefeed=self._changefeed
