@@ -15,7 +15,7 @@ __all__ = ["field_texts", "quoted_name"]
 
 _TO_QUOTE = r'[",\r\n]|^\s|\s$|^\\\.$|^$'
 """What a reader could take for something else: the last two are the end of data to PostgreSQL, and NULL."""
-_BARE = frozenset({Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.DECIMAL, Kind.BYTES, Kind.UUID})
+_BARE = frozenset({Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.BYTES, Kind.TIME})
 """Kinds whose texts have no character that needs quotes."""
 
 

@@ -1,0 +1,23 @@
+"""The CSV encoder keeps every promise of an encoder that is for scans only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from cdc_conformance.encoders import EncoderConformance
+
+
+class TestCsv(EncoderConformance):
+    encoder = "csv"
+
+    @pytest.fixture
+    def capabilities(self) -> frozenset[str]:
+        return frozenset({"json_null"})
+
+
+class TestCsvWithEveryOption(TestCsv):
+    @pytest.fixture
+    def encoder_options(self) -> Mapping[str, Any]:
+        return {"csv_header": True, "csv_null": "NULL"}
