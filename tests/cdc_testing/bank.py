@@ -109,7 +109,7 @@ def assert_faithful(directory: Path, uri: str) -> int:
         assert validator.failures() == [], validator.failures()[:5]
     assert arrived.marks.total() > 0
     found = audit(directory, uri, tables)
-    assert (found.missing, found.extra, found.out_of_order) == (0, 0, 0)
+    assert (found.missing, found.extra, found.out_of_order, found.not_once) == (0, 0, 0, 0)
     return arrived.rows.total()
 
 

@@ -20,7 +20,7 @@ def rows(feed: Feed) -> int:
 
 def assert_agrees(feed: Feed, uri: str, *tables: str) -> None:
     found = audit(feed.files, uri, tables)
-    assert (found.missing, found.extra, found.out_of_order) == (0, 0, 0)
+    assert (found.missing, found.extra, found.out_of_order, found.not_once) == (0, 0, 0, 0)
 
 
 @pytest.mark.slow

@@ -24,7 +24,8 @@ __all__ = ["Audit", "compare"]
 class Audit:
     """`rows` messages and `resolved` marks were read; `missing` rows of the database did not arrive or differ,
     `extra` rows that arrived are not in the database, differ, or have other columns or another key than their table
-    gives them; `out_of_order` messages broke order or a resolved mark.
+    gives them; `out_of_order` messages broke order or a resolved mark; `not_once` rows came twice, differed or were
+    missing where each must come exactly once, None where no such thing is promised.
     """
 
     rows: int
@@ -32,15 +33,17 @@ class Audit:
     missing: int
     extra: int
     out_of_order: int
+    not_once: int | None = None
 
     @property
     def passed(self) -> bool:
-        return self.rows > 0 and self.resolved > 0 and self.missing == self.extra == self.out_of_order == 0
+        faults = (self.missing, self.extra, self.out_of_order, self.not_once or 0)
+        return self.rows > 0 and self.resolved > 0 and not any(faults)
 
     def __str__(self) -> str:
         return (
             f"rows={self.rows} resolved={self.resolved} missing={self.missing} extra={self.extra}"
-            f" out_of_order={self.out_of_order}"
+            f" out_of_order={self.out_of_order}{'' if self.not_once is None else f' not_once={self.not_once}'}"
         )
 
 

@@ -21,6 +21,8 @@ class Replay:
 
     tables: dict[str, dict[str, tuple[Timestamp, bytes | None]]] = field(default_factory=dict)
     rows: int = 0
+    repeats: int = 0
+    """Rows that came again."""
     resolved: int = 0
     last_resolved: Timestamp = Timestamp()
     out_of_order: list[str] = field(default_factory=list)
@@ -38,6 +40,7 @@ class Replay:
         """Take one row, or a deletion when *row* is None, in the order of its partition."""
         self.rows += 1
         if (topic, key, updated) in self._seen:
+            self.repeats += 1
             return
         self._seen.add((topic, key, updated))
         place = f"{topic} {key}"
