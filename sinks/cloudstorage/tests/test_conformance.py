@@ -1,4 +1,4 @@
-"""The cloud-storage sink keeps the promises of a sink, as files of lines, as compressed Avro, and in memory."""
+"""The cloud-storage sink keeps the promises of a sink, as lines, as compressed Avro, as Parquet, and in memory."""
 
 from __future__ import annotations
 
@@ -46,6 +46,18 @@ class TestCompressedAvro(TestLines):
     @pytest.fixture
     def sink_options(self) -> Mapping[str, Any]:
         return {"compression": "zstd", "partition_format": "flat", "file_size": "4KB"}
+
+
+class TestParquet(TestLines):
+    """Files that are compressed inside, and of which nothing is final before a row group is full."""
+
+    @pytest.fixture
+    def sink_format(self) -> str:
+        return "parquet"
+
+    @pytest.fixture
+    def sink_options(self) -> Mapping[str, Any]:
+        return {"compression": "zstd", "parquet_row_group_size": "2KB"}
 
 
 class TestMemory(SinkConformance):
