@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self
@@ -23,14 +23,20 @@ __all__ = ["Status", "StatusBlock", "StatusLog", "StatusView", "shown_moment", "
 
 log = logging.getLogger(__name__)
 
+_PAUSED_TIMES = 60
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """A running changefeed at one moment. Holds no secret.
 
     `rows`, `bytes` and `files` are totals over all runs. `behind_s` is the distance of the high-water mark from now.
-    `waiting_for` is the error that a retry may cure, `next_attempt_s` how long until then. Of a changefeed that is
-    paused it is the error that needs a person, who then calls `resume_command`.
+    `dead_letters` counts the rows that wait in the dead letters. `shares` is which part of their time the slices of
+    the last seconds spent at each stage, see `cdc_core.stages`.
+
+    `waiting_on` is what the changefeed waits for ("changes", "sink 'webhook'"), `waiting_on_s` for how long if a task
+    is stuck. `waiting_for` is the error that a retry may cure, `next_attempt_s` how long until then. Of a changefeed
+    that is paused it is the error that needs a person, who then calls `resume_command`.
     """
 
     changefeed: str
@@ -42,6 +48,10 @@ class Status:
     high_water: Timestamp = Timestamp()
     behind_s: float | None = None
     scan: ScanProgress | None = None
+    dead_letters: int = 0
+    shares: Mapping[str, float] = field(default_factory=dict)
+    waiting_on: str | None = None
+    waiting_on_s: float | None = None
     waiting_for: str | None = None
     next_attempt_s: float | None = None
     paused_since: datetime | None = None
@@ -61,7 +71,10 @@ class StatusView(Protocol):
 
 
 class StatusLog:
-    """Logs one line every *interval_s*, and when the phase changes. The last status is logged at the end."""
+    """Logs one line every *interval_s*, and when the phase changes. The last status is logged at the end.
+
+    A changefeed that is paused has nothing new to say for long: its line comes far less often.
+    """
 
     def __init__(self, *, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval_s = interval_s
@@ -74,7 +87,7 @@ class StatusLog:
         now = self._clock()
         if self._last is None or status.phase != self._last.phase or now >= self._due:
             self._log(status)
-            self._due = now + self._interval_s
+            self._due = now + self._interval_s * (_PAUSED_TIMES if status.paused_since is not None else 1)
         self._last = status
 
     def __enter__(self) -> Self:
@@ -120,7 +133,11 @@ def status_line(status: Status) -> str:
         parts.append(_volume(status))
     if status.high_water:
         parts.append(f"high-water mark {_high_water(status)}")
-    if status.waiting_for is not None:
+    if status.dead_letters:
+        parts.append(_dead_letters(status))
+    if status.shares:
+        parts.append(f"spends its time: {_shares(status)}")
+    if _waits(status):
         parts.append(_waiting(status))
     return f"changefeed '{status.changefeed}': {', '.join(parts)}"
 
@@ -136,8 +153,12 @@ def status_block(status: Status) -> Table:
     block.add_row("rows", Text(f"{status.rows:,} ({status.rows_per_s:,.0f} rows/s)"))
     block.add_row("delivered", Text(_volume(status)))
     block.add_row("high-water mark", Text(_high_water(status) if status.high_water else "none yet"))
-    if status.waiting_for is not None:
-        block.add_row("waiting", Text(_waiting(status), style="yellow"))
+    if status.dead_letters:
+        block.add_row("dead letters", Text(_dead_letters(status), style="yellow"))
+    if status.shares:
+        block.add_row("spends its time", Text(_shares(status)))
+    if _waits(status):
+        block.add_row("waiting", Text(_waiting(status), style="" if status.waiting_on == "changes" else "yellow"))
     return block
 
 
@@ -171,9 +192,29 @@ def shown_moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
+def _dead_letters(status: Status) -> str:
+    return f"{status.dead_letters:,} {'row' if status.dead_letters == 1 else 'rows'} in the dead letters"
+
+
+def _shares(status: Status) -> str:
+    return ", ".join(f"{stage} {share:.0%}" for stage, share in status.shares.items())
+
+
+def _waits(status: Status) -> bool:
+    return status.waiting_on is not None or status.waiting_for is not None
+
+
 def _waiting(status: Status) -> str:
     if status.paused_since is not None:
         return f"since {shown_moment(status.paused_since)}: {status.waiting_for}; go on with `{status.resume_command}`"
+    if status.waiting_for is None:
+        long = "" if status.waiting_on_s is None else f" for {_how_long(status.waiting_on_s)}"
+        return f"waiting for {status.waiting_on}{long}"
+    reason = status.waiting_for if status.waiting_on is None else f"{status.waiting_on}: {status.waiting_for}"
     if status.next_attempt_s is None:
-        return f"waiting: {status.waiting_for}"
-    return f"{status.waiting_for}; next attempt in {status.next_attempt_s:.0f} s"
+        return f"waiting: {reason}"
+    return f"{reason}; next attempt in {status.next_attempt_s:.0f} s"
+
+
+def _how_long(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else _behind(seconds)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import logging
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -98,3 +100,67 @@ def test_an_empty_scan_has_a_bar_too() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with StatusBlock(console) as view:
         view(Status(changefeed="orders", phase="running", scan=ScanProgress(done=0, total=0, unit="chunks")))
+
+
+def test_the_line_says_where_the_time_goes() -> None:
+    line = status_line(replace(RUNNING, shares={"source": 0.123, "encode": 0.3, "sink": 0.577}))
+    assert line.endswith(", spends its time: source 12%, encode 30%, sink 58%")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "text"),
+    [
+        ({"waiting_on": "changes"}, "waiting for changes"),
+        ({"waiting_on": "sink 'webhook'", "waiting_on_s": 63.4}, "waiting for sink 'webhook' for 63 s"),
+        ({"waiting_on": "sink 'webhook'", "waiting_on_s": 184.0}, "waiting for sink 'webhook' for 3 min 4 s"),
+        (
+            {"waiting_on": "source 'postgres'", "waiting_for": "no route to host", "next_attempt_s": 7.6},
+            "source 'postgres': no route to host; next attempt in 8 s",
+        ),
+    ],
+)
+def test_the_line_names_what_it_waits_for(waiting: dict[str, Any], text: str) -> None:
+    assert status_line(replace(RUNNING, **waiting)).endswith(f", {text}")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(1, "1 row in the dead letters"), (1200, "1,200 rows in the dead letters")]
+)
+def test_the_line_counts_what_waits_in_the_dead_letters(count: int, text: str) -> None:
+    assert text in status_line(replace(RUNNING, dead_letters=count))
+    assert "dead letters" not in status_line(RUNNING)
+
+
+PAUSED = Status(
+    changefeed="orders",
+    phase="paused",
+    waiting_for="row 7 is refused",
+    paused_since=datetime(2026, 1, 31, 12, 30, tzinfo=UTC),
+    resume_command="cdc resume shop.toml orders",
+)
+
+
+def test_a_paused_one_says_since_when_why_and_how_to_go_on() -> None:
+    assert status_line(PAUSED) == (
+        "changefeed 'orders': paused, since 2026-01-31 12:30:00 UTC: row 7 is refused; go on with"
+        " `cdc resume shop.toml orders`"
+    )
+
+
+def test_a_paused_one_repeats_itself_only_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "cdc_core.status")
+    clock = Clock()
+    with StatusLog(clock=clock) as view:
+        for second in range(3600):
+            clock.now = second
+            view(PAUSED)
+    assert len(caplog.records) == 6
+
+
+def test_the_block_says_all_of_it_too() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    with StatusBlock(console) as view:
+        view(replace(RUNNING, dead_letters=3, shares={"source": 0.5, "sink": 0.5}, waiting_on="changes"))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    for text in ("3 rows in the dead letters", "source 50%, sink 50%", "waiting for changes"):
+        assert text in shown

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from cdc_core.job import Job
 from cdc_core.progress import ProgressStore
 from cdc_core.sink import Covered, Sink
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["emit_mark"]
+__all__ = ["emit_last_mark", "emit_mark"]
 
 
 def emit_mark(sink: Sink, store: ProgressStore, *, name: str, epoch: int, mark: Timestamp, latest: Timestamp) -> None:
@@ -23,3 +24,16 @@ def emit_mark(sink: Sink, store: ProgressStore, *, name: str, epoch: int, mark: 
         store.recorded(name, epoch, mark)
     else:
         sink.emit_resolved(mark)
+
+
+def emit_last_mark(job: Job, store: ProgressStore) -> None:
+    """Emit the mark that the saved progress has reached, at the end of run `job.epoch`. Raises: as `emit_mark`."""
+    progress = store.load(job.name)
+    if job.options.resolved is None or progress is None or not progress.frontier.high_water:
+        return
+    sink = job.open_sink()
+    try:
+        high_water = progress.frontier.high_water
+        emit_mark(sink, store, name=job.name, epoch=job.epoch, mark=high_water, latest=progress.latest)
+    finally:
+        sink.close()

@@ -19,20 +19,29 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc_core.checking import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
-from cdc_core.errors import CdcError, ConfigError, ContractError, FencedError, RetryableError, TerminalError
-from cdc_core.frontier import Frontier
+from cdc_core.errors import (
+    CdcError,
+    ConfigError,
+    ContractError,
+    FencedError,
+    RetryableError,
+    RetryableRangefeedError,
+    RetryableSinkError,
+    TerminalError,
+)
 from cdc_core.job import Job
 from cdc_core.masking import mask
 from cdc_core.progress import Progress, ProgressStore
 from cdc_core.rangefeed import Rangefeed, Token
-from cdc_core.span import Span
 from cdc_core.spark.activity import activity_directory
 from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock, StopFlag, is_idle
-from cdc_core.spark.marks import emit_mark
+from cdc_core.spark.marks import emit_last_mark
 from cdc_core.spark.pausing import Pausing
 from cdc_core.spark.query import failure_of, start_query, warm_up
-from cdc_core.spark.session import close_session, is_alive, open_session, require_java
+from cdc_core.spark.session import close_session, is_alive, is_local, open_session, require_java
+from cdc_core.spark.starting import start_token
+from cdc_core.spark.watching import Watch
 from cdc_core.status import Status
 from cdc_core.timestamp import Timestamp
 
@@ -120,7 +129,6 @@ class _Run:
         self._steady = False
         self._from: Token | None = None
         self._epoch = job.epoch
-        self._rates = _Rate()
         command = resume_command or f"cdc resume FILE {job.name}"
         self._pausing = Pausing(job.name, store, command=command, say=self._say, stop=self._stop)
 
@@ -205,13 +213,24 @@ class _Run:
             log.warning("changefeed '%s': stopped in the middle of a step: %s", self._job.name, text)
             return True
         log.warning("changefeed '%s': %s; next attempt in %.1f s", self._job.name, text, wait_s)
+        owner = self._owner_of(reason)
         deadline = time.monotonic() + wait_s
         while (left := deadline - time.monotonic()) > 0:
-            self._say(phase="waiting to retry", waiting_for=text, next_attempt_s=left)
+            self._say(phase="waiting to retry", waiting_on=owner, waiting_for=text, next_attempt_s=left)
             if self._stop.wait(min(left, _POLL_S)):
                 return True
-        self._status = replace(self._status, waiting_for=None, next_attempt_s=None)
+        self._status = replace(self._status, waiting_on=None, waiting_for=None, next_attempt_s=None)
         return False
+
+    def _owner_of(self, reason: Exception) -> str | None:
+        """Return whose trouble *reason* is, as messages name it, as far as it says."""
+        for kind, component in (
+            (RetryableRangefeedError, self._job.rangefeed),
+            (RetryableSinkError, self._job.sink),
+        ):
+            if isinstance(reason, kind):
+                return component.owner
+        return None
 
     @contextmanager
     def _attempt(self) -> Iterator[tuple[RunConfig, StreamingQuery, Rangefeed]]:
@@ -224,6 +243,7 @@ class _Run:
         activity_directory(run_dir).mkdir(parents=True)
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
+            cleanup.callback(self._forget_tasks)
             self._await_idle()
             job = self._job.with_run(feed_id=self._job.feed_id, epoch=epoch)
             config = RunConfig(job=job, state_dir=self._state_dir, run_dir=run_dir, start={}, parallelism=parallelism)
@@ -234,7 +254,7 @@ class _Run:
                 self._warm = True
             rangefeed = job.open_rangefeed(parallelism=parallelism)
             cleanup.callback(self._quietly, rangefeed.close)
-            token = self._from = self._start(rangefeed, epoch)
+            token = self._from = start_token(job, self._store, rangefeed)
             tables = [schema.name for schema in rangefeed.schemas()]
             job = job.with_run(feed_id=job.feed_id, epoch=epoch, table_names=tables)
             config = replace(config, job=job, start=token)
@@ -243,6 +263,9 @@ class _Run:
             query = start_query(session, config)
             cleanup.callback(self._quietly, query.stop)
             yield config, query, rangefeed
+
+    def _forget_tasks(self) -> None:
+        self._status = replace(self._status, shares={}, waiting_on=None, waiting_on_s=None)
 
     def _quietly(self, end: Callable[[], None]) -> None:
         """Call *end* at the end of an attempt, whose own outcome matters more than what this raises."""
@@ -256,50 +279,37 @@ class _Run:
         if self._stop.is_set():
             raise _Stopped
 
-    def _start(self, rangefeed: Rangefeed, epoch: int) -> Token:
-        """Return the token to start from, with everything that the query relies on saved."""
-        name = self._job.name
-        progress = self._store.load(name)
-        token = rangefeed.start(
-            None if progress is None else progress.token,
-            lambda intent: self._store.save_intent(name, epoch, intent),
-        )
-        if progress is None or not list(progress.frontier):
-            spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
-            progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
-        self._store.save(name, epoch, replace(progress, token=token))
-        scan = rangefeed.scan_progress(token)
-        if scan is not None:
-            log.info("changefeed '%s': initial scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)
-        else:
-            log.info("changefeed '%s': no initial scan, following the log after %s", name, progress.latest)
-        return token
-
     def _supervise(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed) -> None:
         """Watch the query; return when the changefeed is complete or was told to stop, with all that ran saved.
 
         Raises: the error that ended the query.
         """
+        watch = Watch(
+            self._job,
+            config.run_dir,
+            local=is_local(self._job.spark),
+            count_dead_letters=lambda: len(self._store.dead_letters(self._job.name)),
+        )
         self._status = replace(self._status, phase="running")
         while not self._stop.wait(_POLL_S):
             if not query.isActive:
                 raise failure_of(query)
             progress = self._store.load(self._job.name)
             assert progress is not None
-            self._show_progress(progress, rangefeed)
+            self._say(**watch.look(progress, rangefeed.scan_progress(progress.token)))
             if self._complete(progress):
                 log.info("changefeed '%s': complete, resolved %s", self._job.name, progress.frontier.high_water)
                 break
-        self._finish(config, query)
+        self._finish(config, query, watch)
 
     def _complete(self, progress: Progress) -> bool:
         if self._job.options.initial_scan == "only":
             return bool(progress.frontier.high_water)
         return self._until is not None and progress.frontier.high_water >= self._until
 
-    def _finish(self, config: RunConfig, query: StreamingQuery) -> None:
+    def _finish(self, config: RunConfig, query: StreamingQuery, watch: Watch) -> None:
         """Let the running step finish and be saved, end the query, and emit what is resolved by then."""
-        self._say(phase="stopping")
+        self._say(phase="stopping", shares={})
         flag = StopFlag(config.run_dir)
         flag.request()
         deadline = time.monotonic() + _STOP_LIMIT_S
@@ -309,29 +319,13 @@ class _Run:
                     "changefeed '%s': the running step did not end in %.0f s, abandoned", self._job.name, _STOP_LIMIT_S
                 )
                 break
+            self._say(**watch.look_at_tasks())
             time.sleep(_POLL_S / 2)
         if not query.isActive:
             raise failure_of(query)
         query.stop()
         if flag.acknowledged:
-            self._emit_last_resolved(config)
-
-    def _emit_last_resolved(self, config: RunConfig) -> None:
-        progress = self._store.load(self._job.name)
-        if self._job.options.resolved is None or progress is None or not progress.frontier.high_water:
-            return
-        sink = config.job.open_sink()
-        try:
-            emit_mark(
-                sink,
-                self._store,
-                name=self._job.name,
-                epoch=config.job.epoch,
-                mark=progress.frontier.high_water,
-                latest=progress.latest,
-            )
-        finally:
-            sink.close()
+            emit_last_mark(config.job, self._store)
 
     def _open_session(self) -> SparkSession:
         if self._session is not None and not is_alive(self._session):
@@ -365,19 +359,6 @@ class _Run:
             if self._stop.wait(_POLL_S):
                 raise _Stopped
 
-    def _show_progress(self, progress: Progress, rangefeed: Rangefeed) -> None:
-        high_water = progress.frontier.high_water
-        rows = int(progress.counters.get("rows", 0))
-        self._say(
-            rows=rows,
-            rows_per_s=self._rates.per_second(rows),
-            bytes=int(progress.counters.get("bytes", 0)),
-            files=int(progress.counters.get("files", 0)),
-            high_water=high_water,
-            behind_s=max(0.0, time.time() - high_water.wall / 1e9) if high_water else None,
-            scan=rangefeed.scan_progress(progress.token),
-        )
-
     def _say(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)
         try:
@@ -400,19 +381,6 @@ class _Run:
         finally:
             for number, handler in saved.items():
                 signal.signal(number, handler)
-
-
-class _Rate:
-    """Rows per second over about the last ten seconds."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = []
-
-    def per_second(self, rows: int) -> float:
-        now = time.monotonic()
-        self._seen = [entry for entry in self._seen if now - entry[0] <= 10.0] + [(now, rows)]
-        elapsed = now - self._seen[0][0]
-        return (rows - self._seen[0][1]) / elapsed if elapsed else 0.0
 
 
 def _described(error: Exception) -> str:

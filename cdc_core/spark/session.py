@@ -20,7 +20,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.spark.source import RangefeedSource
 from cdc_core.spark.writer import ChangefeedSink
 
-__all__ = ["DEFAULT_MASTER", "close_session", "is_alive", "open_session", "require_java"]
+__all__ = ["DEFAULT_MASTER", "close_session", "is_alive", "is_local", "open_session", "require_java"]
 
 DEFAULT_MASTER = "local[*,4]"
 """All cores, and four attempts for a task: `local[*]` alone gives a task whose worker died no second one."""
@@ -80,10 +80,10 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> Spar
     settings = {key: value for key, value in spark.items() if key != "master"}
     master = spark.get("master", DEFAULT_MASTER)
     builder = SparkSession.builder.appName(f"cdc {name}").master(master)
-    local = _LOCAL_SETTINGS if master.startswith("local") else {}
+    local = _LOCAL_SETTINGS if is_local(spark) else {}
     for key, value in {**_SETTINGS, **local, **settings}.items():
         builder = builder.config(key, value)
-    home = log_path.parent / "spark-home" if master.startswith("local") and "SPARK_HOME" not in os.environ else None
+    home = log_path.parent / "spark-home" if is_local(spark) and "SPARK_HOME" not in os.environ else None
     with _output_to(log_path), _spark_home(home):
         session = builder.getOrCreate()
     # Pyspark prints a traceback on our standard error when the JVM dies; the run says so in a sentence.
@@ -115,6 +115,11 @@ def _spark_home(directory: Path | None) -> Iterator[None]:
         yield
     finally:
         del os.environ["SPARK_HOME"]  # a later run in this process has a state directory of its own
+
+
+def is_local(spark: Mapping[str, str]) -> bool:
+    """Return whether with the settings *spark* every task runs on the driver's host."""
+    return spark.get("master", DEFAULT_MASTER).startswith("local")
 
 
 def is_alive(session: SparkSession) -> bool:

@@ -27,7 +27,7 @@ def test_a_stop_lets_the_running_step_end_and_be_saved(engine: Engine) -> None:
         if status.phase == "running" and engine.script.pending("hold-emit.held"):
             os.kill(os.getpid(), signal.SIGTERM)
         if status.phase == "stopping":
-            (engine.directory / "hold-emit").unlink()
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
 
     assert engine.run(once=False, watch=watch, **STEPS) == 0
     assert engine.saved == 500

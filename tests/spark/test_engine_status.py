@@ -1,0 +1,81 @@
+"""What the status of a run on the real Spark says about why it is where it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from cdc_core.status import Status, status_line
+
+if TYPE_CHECKING:
+    Engine = Any
+
+STEPS = {"total": 2000, "rows_per_step": 500}
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_sink_that_stalls_is_named_and_so_is_an_idle_feed(engine: Engine) -> None:
+    engine.script.order("hold-emit")
+    stalled: list[Status] = []
+    idle: list[Status] = []
+
+    def watch(status: Status) -> None:
+        if status.waiting_on == "sink 'journal'" and status.waiting_on_s > 4:
+            stalled.append(status)
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
+        if status.waiting_on == "changes":
+            idle.append(status)
+            stop()
+
+    assert engine.run(once=False, watch=watch, **STEPS) == 0
+    assert " rows" not in status_line(stalled[0])
+    assert status_line(stalled[0]).endswith(", waiting for sink 'journal' for 4 s")
+    assert stalled[0].shares["sink"] > 0.9
+    assert idle[0].rows == STEPS["total"]
+    assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+def test_a_step_that_keeps_a_stop_waiting_is_named(engine: Engine) -> None:
+    engine.script.order("hold-emit")
+    seen: list[str] = []
+
+    def watch(status: Status) -> None:
+        if status.phase == "running" and engine.script.pending("hold-emit.held"):
+            stop()
+        if status.phase == "stopping" and status.waiting_on is not None:
+            seen.append(status.waiting_on)
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
+
+    assert engine.run(once=False, watch=watch, **STEPS) == 0
+    assert seen[0] == "sink 'journal'"
+
+
+def test_where_the_time_goes_is_measured(engine: Engine) -> None:
+    seen: list[Status] = []
+    assert engine.run(watch=seen.append, total=200_000, rows_per_step=50_000, batch_rows=5000) == 0
+    shares = [status.shares for status in seen if status.shares and status.rows]
+    assert shares
+    assert set(shares[-1]) == {"source", "encode", "sink"}
+    assert abs(sum(shares[-1].values()) - 1) < 1e-6
+    counters = engine.store.load("t").counters
+    assert counters["seconds.sink"] > 0
+    assert counters["seconds.source"] > 0
+
+
+def test_a_source_that_is_down_is_named_with_its_error_and_the_next_attempt(engine: Engine) -> None:
+    engine.script.order("advance", "RetryableRangefeedError no route to db:5432 retry_after_s=1")
+    assert engine.run(**STEPS) == 0
+    waiting = next(status for status in engine.statuses if status.phase == "waiting to retry")
+    assert status_line(waiting).endswith("waiting to retry, source 'counter': no route to db:5432; next attempt in 1 s")
+    assert engine.statuses[-1].waiting_for is None
+
+
+def test_a_sink_that_is_down_is_named_with_its_error_and_the_next_attempt(engine: Engine) -> None:
+    engine.script.order("flush", "RetryableSinkError the server says 503 retry_after_s=1")
+    assert engine.run(**STEPS) == 0
+    waiting = next(status for status in engine.statuses if status.phase == "waiting to retry")
+    assert "sink 'journal': the server says 503; next attempt in 1 s" in status_line(waiting)
