@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from cdc_encoder_parquet.columns import SCHEMA_KEY
+from cdc_encoder_parquet.decoder import ParquetDecoder
+from cdc_encoder_parquet.encoder import ParquetEncoder
+from cdc_encoder_parquet.options import ParquetOptions
+
+from cdc_core import (
+    ColumnType,
+    ConfigError,
+    ContractError,
+    EncodeError,
+    EncoderContext,
+    EnvelopeOptions,
+    Kind,
+    Op,
+    OptionError,
+    RowBatch,
+    TableSchema,
+    Timestamp,
+)
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+DATE = ColumnType(kind=Kind.DATE, source="date")
+INFINITE_DATE, INFINITE = 2**31 - 1, 2**63 - 1
+
+
+def context(envelope: dict[str, Any] | None = None, *, compression: str = "none", **options: Any) -> EncoderContext:
+    return EncoderContext(
+        changefeed="feed",
+        envelope=EnvelopeOptions(**({"updated": True, "key_in_value": True} | (envelope or {}))),
+        options=ParquetOptions(**options),
+        output="files",
+        compression=compression,
+    )
+
+
+def written(context: EncoderContext, *batches: RowBatch) -> bytes:
+    body = ParquetEncoder(context).open_body("t")
+    return b"".join([*(bytes(body.write(batch)) for batch in batches), bytes(body.finish())])
+
+
+def read(body: bytes) -> pa.Table:
+    return pq.read_table(io.BytesIO(body))
+
+
+@pytest.fixture
+def many(make_rows: Any, row: Any) -> RowBatch:
+    changes = [row(after={"a": n, "b": f"text {n} " * (n % 40)}, updated=Timestamp(n + 1, 1)) for n in range(1500)]
+    changes[7] = row(op=Op.DELETE, key=(7,))
+    rows: RowBatch = make_rows({"a": INT, "b": TEXT}, changes, primary_key=["a"])
+    return rows
+
+
+def sample(make_rows: Any, row: Any, type_: ColumnType, values: list[Any]) -> RowBatch:
+    changes = [row(after={"id": number, "v": value}) for number, value in enumerate(values)]
+    rows: RowBatch = make_rows({"id": INT, "v": type_}, changes, primary_key=["id"])
+    return rows
+
+
+def test_columns_are_those_of_the_table_and_then_those_that_are_asked_for(make_rows: Any, row: Any) -> None:
+    changes = [
+        row(op=Op.SCAN, after={"id": 1, "v": "a"}),
+        row(op=Op.INSERT, after={"id": 2, "v": "b"}, updated=Timestamp(5, 6), mvcc=Timestamp(3, 4)),
+        row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": "b"}),
+        row(op=Op.DELETE, before={"id": 2, "v": None}),
+    ]
+    rows = make_rows({"id": INT, "v": TEXT}, changes, primary_key=["id"], diff=True, mvcc=True)
+    table = read(written(context({"diff": True, "mvcc_timestamp": True}), rows))
+    assert table.column_names == [
+        "id",
+        "v",
+        "__crdb__event_type",
+        "__crdb__updated",
+        "__crdb__mvcc_timestamp",
+        "__crdb__before",
+    ]
+    found = table.to_pylist()
+    assert [value["__crdb__event_type"] for value in found] == ["c", "c", "u", "d"]
+    assert found[1]["__crdb__updated"] == "5.0000000006"
+    assert found[1]["__crdb__mvcc_timestamp"] == "3.0000000004"
+    assert found[3] | {"__crdb__updated": "", "__crdb__mvcc_timestamp": ""} == {
+        "id": 2,
+        "v": None,
+        "__crdb__event_type": "d",
+        "__crdb__updated": "",
+        "__crdb__mvcc_timestamp": "",
+        "__crdb__before": {"id": 2, "v": None},
+    }
+    assert [value["__crdb__before"] for value in found[:3]] == [None, None, {"id": 2, "v": "b"}]
+    assert read(written(context({"updated": False}), rows)).column_names == ["id", "v", "__crdb__event_type"]
+
+
+def test_a_file_says_what_the_table_was_like(many: RowBatch) -> None:
+    found = TableSchema.from_json(json.loads(read(written(context(), many)).schema.metadata[SCHEMA_KEY]))
+    assert found == many.schema
+
+
+def test_the_files_of_bare_and_wrapped_are_the_same(many: RowBatch) -> None:
+    assert written(context({"envelope": "bare"}), many) == written(context(), many)
+
+
+def test_the_same_rows_give_the_same_file_in_whatever_batches(many: RowBatch) -> None:
+    small = context(parquet_row_group_size=20_000, compression="zstd")
+    whole = written(small, many)
+    assert pq.ParquetFile(io.BytesIO(whole)).num_row_groups > 5
+    for size in (1, 7, 400, 1499):
+        batches = [many.slice(start, min(size, len(many) - start)) for start in range(0, len(many), size)]
+        assert written(small, many.slice(0, 0), *batches) == whole
+
+
+def test_a_row_group_ends_with_the_row_that_makes_it_full(make_rows: Any, row: Any) -> None:
+    rows = make_rows({"a": INT, "b": TEXT}, [row(after={"a": n, "b": "x" * 960}) for n in range(25)], primary_key=["a"])
+    file = pq.ParquetFile(io.BytesIO(written(context(parquet_row_group_size=10_000), rows)))
+    assert [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)] == [10, 10, 5]
+
+
+def test_what_a_body_holds_back_is_told_and_bounded(many: RowBatch) -> None:
+    body = ParquetEncoder(context(parquet_row_group_size=50_000)).open_body("t")
+    held = []
+    for start in range(0, len(many), 10):
+        body.write(many.slice(start, min(10, len(many) - start)))
+        held.append(body.held_bytes)
+    assert 0 < max(held) < 50_000
+    assert min(held) < 10_000
+    body.finish()
+    assert body.held_bytes == 0
+
+
+@pytest.mark.parametrize(("compression", "codec"), [("none", "UNCOMPRESSED"), ("gzip", "GZIP"), ("zstd", "ZSTD")])
+def test_files_are_compressed_inside_as_the_sink_says(many: RowBatch, compression: str, codec: str) -> None:
+    body = written(context(compression=compression), many)
+    assert pq.ParquetFile(io.BytesIO(body)).metadata.row_group(0).column(0).compression == codec
+    assert ParquetEncoder.compresses
+
+
+CANNOT: list[tuple[ColumnType, Any, str]] = [
+    (DATE, INFINITE_DATE, "no 'infinity'; set parquet_special_values"),
+    (DATE, -INFINITE_DATE - 1, "no '-infinity'; set parquet_special_values"),
+    (ColumnType(kind=Kind.TIME, source="time"), 86_400_000_000, "no '24:00:00'; set parquet_special_values"),
+    (ColumnType(kind=Kind.TIMESTAMP, source="timestamp"), INFINITE, "no 'infinity'; set"),
+    (ColumnType(kind=Kind.TIMESTAMPTZ, source="timestamptz"), -INFINITE - 1, "no '-infinity'; set"),
+    (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "NaN", "no 'NaN'; set parquet_special_values"),
+    (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "Infinity", "no 'Infinity'; set"),
+    (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "100.00", "precision 4 and scale 2"),
+    (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "0.001", "precision 4 and scale 2"),
+    (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "x", "the decimal 'x' is not a number"),
+    (ColumnType(kind=Kind.ARRAY, source="", element=INT), "[[1], [2]]", "several dimensions; set parquet_arrays"),
+    (ColumnType(kind=Kind.ARRAY, source="", element=DATE), '["infinity"]', "no 'infinity'; set"),
+]
+
+
+@pytest.mark.parametrize(("type_", "value", "reason"), CANNOT)
+def test_a_value_that_parquet_lacks_is_refused_and_the_file_goes_on_without_the_batch(
+    make_rows: Any, row: Any, type_: ColumnType, value: Any, reason: str
+) -> None:
+    good, bad = sample(make_rows, row, type_, [None, None]), sample(make_rows, row, type_, [None, None, value, None])
+    body = ParquetEncoder(context(parquet_row_group_size=60)).open_body("t")
+    parts = [bytes(body.write(good))]
+    place = r"column v of table public\.orders cannot become Parquet in the row with key \{'id': 2\}: .*"
+    with pytest.raises(EncodeError, match=place + reason):
+        body.write(bad)
+    parts += [bytes(body.write(good)), bytes(body.finish())]
+    assert b"".join(parts) == written(context(parquet_row_group_size=60), good, good)
+
+
+@pytest.mark.parametrize(("type_", "value", "reason"), CANNOT)
+def test_nothing_of_a_row_that_is_gone_is_looked_at(
+    make_rows: Any, row: Any, type_: ColumnType, value: Any, reason: str
+) -> None:
+    alive = sample(make_rows, row, type_, [value, None])
+    columns = {name: alive.column(name) for name in alive.batch.schema.names}
+    after = RowBatch.struct(
+        alive.schema.after_type, alive.column("after").flatten(), mask=pa.array([True, False], pa.bool_())
+    )
+    gone = RowBatch.of(alive.schema, **columns | {"after": after, "op": pa.array([Op.DELETE, Op.INSERT], pa.uint8())})
+    assert read(written(context(), gone)).column("v").to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "text"),
+    [
+        (DATE, INFINITE_DATE, "infinity"),
+        (ColumnType(kind=Kind.TIME, source="time"), 86_400_000_000, "24:00:00"),
+        (ColumnType(kind=Kind.TIMESTAMP, source=""), 1_580_474_096_789_000, "2020-01-31T12:34:56.789"),
+        (ColumnType(kind=Kind.TIMESTAMPTZ, source=""), 1_580_474_096_789_000, "2020-01-31T12:34:56.789Z"),
+        (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "NaN", "NaN"),
+        (ColumnType(kind=Kind.ARRAY, source="", element=DATE), '["infinity"]', ["infinity"]),
+    ],
+)
+def test_special_values_are_text_on_demand(
+    make_rows: Any, row: Any, type_: ColumnType, value: Any, text: str | list[str]
+) -> None:
+    rows = sample(make_rows, row, type_, [value, None])
+    body = written(context(parquet_special_values="string"), rows)
+    assert read(body).column("v").to_pylist() == [text, None]
+
+
+def test_before_images_are_refused_like_rows(make_rows: Any, row: Any) -> None:
+    changes = [
+        row(op=Op.UPDATE, after={"id": 1, "v": None}, before={"id": 1, "v": None}),
+        row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": INFINITE_DATE}),
+    ]
+    rows = make_rows({"id": INT, "v": DATE}, changes, primary_key=["id"], diff=True)
+    with pytest.raises(EncodeError, match=r"column v of .* with key \{'id': 2\}"):
+        written(context({"diff": True}), rows)
+
+
+def test_an_update_without_its_before_image_is_the_sources_fault(make_rows: Any, row: Any) -> None:
+    inserts = make_rows({"id": INT}, [row(after={"id": 1})], primary_key=["id"])
+    assert read(written(context({"diff": True}), inserts)).column("__crdb__before").null_count == 1
+    updates = make_rows({"id": INT}, [row(op=Op.UPDATE, after={"id": 1})], primary_key=["id"])
+    with pytest.raises(ContractError, match="without the column 'before'"):
+        written(context({"diff": True}), updates)
+
+
+def test_a_file_has_one_schema(many: RowBatch, make_rows: Any, row: Any) -> None:
+    other = make_rows({"a": INT}, [row(after={"a": 1})], primary_key=["a"], version=2)
+    body = ParquetEncoder(context()).open_body("t")
+    body.write(many)
+    with pytest.raises(ContractError, match="two schema versions"):
+        body.write(other)
+
+
+@pytest.mark.parametrize("name", ["__crdb__event_type", "__crdb__updated", "__crdb__before"])
+def test_a_column_with_a_name_of_ours_is_refused(make_rows: Any, row: Any, name: str) -> None:
+    rows = make_rows({"id": INT, name: TEXT}, [row(after={"id": 1, name: "x"})], primary_key=["id"])
+    with pytest.raises(ConfigError, match=rf"table public\.orders has a column {name}"):
+        ParquetEncoder(context()).check([(rows.schema, "t")])
+
+
+def test_the_topic_has_no_place() -> None:
+    with pytest.raises(OptionError, match="no place for 'topic_in_value'"):
+        ParquetEncoder(context({"topic_in_value": True})).check([])
+
+
+def test_a_row_group_has_a_size() -> None:
+    with pytest.raises(ValueError, match="'parquet_row_group_size' must be at least 1 byte"):
+        ParquetOptions(parquet_row_group_size=0)  # type: ignore[arg-type]
+
+
+def test_messages_there_are_none(many: RowBatch) -> None:
+    with pytest.raises(ContractError, match="writes files"):
+        ParquetEncoder(context()).encode(many, topic="t")
+    with pytest.raises(ValueError, match="writes no messages"):
+        ParquetDecoder(context()).message(many.schema, b"", b"")
+
+
+def test_a_resolved_mark_is_json_and_no_parquet_file() -> None:
+    payload = ParquetEncoder(context()).encode_resolved("", Timestamp(5, 6))
+    assert json.loads(payload) == {"resolved": "5.0000000006"}
+    assert ParquetDecoder(context()).resolved(payload) == Timestamp(5, 6)
+
+
+def test_decimals_come_back_with_the_digits_of_their_scale(make_rows: Any, row: Any) -> None:
+    values = ["0.0000000001", "-0.0000000001", "0.0000000000", "1234567890.1234567890", "-10.0000000000", None]
+    rows = sample(make_rows, row, ColumnType(kind=Kind.DECIMAL, source="", precision=38, scale=10), values)
+    found = ParquetDecoder(context()).rows(rows.schema, written(context(), rows))
+    assert found.column("after").field("v").to_pylist() == values
+
+
+def test_rows_of_another_version_of_the_table_are_read(make_rows: Any, row: Any) -> None:
+    old = make_rows(
+        {"id": INT, "v": DATE, "gone": TEXT}, [row(after={"id": 1, "v": 0, "gone": "x"})], primary_key=["id"]
+    )
+    now = make_rows({"id": INT, "v": TEXT, "new": TEXT}, [], primary_key=["id"], version=2)
+    ((decoded),) = ParquetDecoder(context()).file(now.schema, written(context(), old))
+    assert dict(decoded.after or {}) == {"id": 1, "v": "1970-01-01", "gone": "x"}
