@@ -26,11 +26,20 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
     Raises: OptionError, UnknownPluginError, PluginConflictError, PluginLoadError; ConfigError for what cannot work
     together.
     """
-    rangefeed = host.rangefeed_for(changefeed.source)
+    return _resolved(changefeed, host)
+
+
+def _resolved(changefeed: Changefeed, host: PluginHost, *, source: Component | None = None) -> Job:
+    """Do what `resolve` does; with *source*, which is resolved already, its options are not *changefeed*'s."""
     encoder = host.encoder(changefeed.format)
     sink = host.sink_for(changefeed.sink)
     destination, parameters = _split_parameters(changefeed.name, changefeed.sink)
-    bare = [_component("rangefeed", rangefeed), _component("encoder", encoder), _component("sink", sink)]
+    registrations: list[Registration] = [encoder, sink]
+    bare = [_component("encoder", encoder), _component("sink", sink)]
+    if source is None:
+        rangefeed = host.rangefeed_for(changefeed.source)
+        registrations.append(rangefeed)
+        bare.append(_component("rangefeed", rangefeed))
     declared = {component.kind: option_names(component.load_options()) for component in bare}
     core_names = option_names(ChangefeedOptions)
     known = {name for names in (core_names, *declared.values()) for name in names}
@@ -50,7 +59,7 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
     values["sink"] |= parameters
     components = {
         component.kind: _component(component.kind, registration, values[component.kind])
-        for component, registration in zip(bare, (rangefeed, encoder, sink), strict=True)
+        for component, registration in zip(bare, registrations, strict=True)
     }
     owner = f"changefeed '{changefeed.name}'"
     options = parse_options(
@@ -61,12 +70,14 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
     _refuse_impossible(owner, options, encoder, sink, host)
     parsed = [component.parsed() for component in components.values()]
     frequency = options.min_checkpoint_frequency
+    source = source or components["rangefeed"]
+    letters = None if options.dead_letter is None else _dead_letter_job(changefeed, options.dead_letter, host, source)
     return Job(
         name=changefeed.name,
         tables=changefeed.tables,
         source=changefeed.source,
         destination=destination,
-        rangefeed=components["rangefeed"],
+        rangefeed=source,
         encoder=components["encoder"],
         sink=components["sink"],
         options=options,
@@ -74,14 +85,14 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
         forced=sink.forced,
         min_checkpoint_frequency_s=sink.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,
-        plain_secrets=_secrets(changefeed, [*parsed, options]),
-        dead_letter=None if options.dead_letter is None else _dead_letter_job(changefeed, options.dead_letter, host),
+        plain_secrets=_secrets(changefeed, [*parsed, options]) | (letters.plain_secrets if letters else frozenset()),
+        dead_letter=letters,
     )
 
 
-def _dead_letter_job(changefeed: Changefeed, uri: str, host: PluginHost) -> Job:
+def _dead_letter_job(changefeed: Changefeed, uri: str, host: PluginHost, source: Component) -> Job:
     try:
-        job = resolve(dead_letter_changefeed(changefeed, uri), host)
+        job = _resolved(dead_letter_changefeed(changefeed, uri), host, source=source)
     except ConfigError as error:
         raise type(error)(f"changefeed '{changefeed.name}', option 'dead_letter': {error}") from error
     return dataclasses.replace(job, table_names=(dead_letter_table(changefeed.name),))

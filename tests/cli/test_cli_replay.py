@@ -1,0 +1,166 @@
+"""`cdc replay-dead-letters`: what it shows, what it sends, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from cdc_testing.components import plugin, rangefeed, sink, source_of
+from cdc_testing.engine import Journal
+from cdc_testing.local_engine import LocalEngine
+from cdc_testing.scripted import Script
+
+from cdc_core import Timestamp
+from cdc_core.changefeed_file import read_changefeed
+from cdc_core.cli import main
+from cdc_core.plugin_host import GROUP, PluginHost
+from cdc_core.plugin_loading import PluginSource
+from cdc_core.resolve import resolve
+from cdc_core.spark.control import RunLock
+
+TOML = """
+[changefeed.orders]
+source = "paper://user:hunter2@desk/db"
+tables = ["public.counter"]
+sink = "shelf://room"
+[changefeed.orders.options]
+control = "{directory}"
+total = 40
+rows_per_step = 20
+keys = 10
+resolved = true
+"""
+
+
+@pytest.fixture(autouse=True)
+def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scripted source and sink beside what is installed."""
+    scripted = plugin(
+        rangefeed(options="cdc_testing.scripted:CounterOptions"),
+        sink(options="cdc_testing.scripted:JournalOptions", output="messages"),
+    )
+    installed = [PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP)]
+    host = PluginHost([*installed, source_of(scripted, "cdc-paper")])
+    monkeypatch.setattr(PluginHost, "load", lambda: host)
+
+
+class Feed:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.file = directory / "shop.toml"
+        self.write(dead_letter=f"file://{directory}/dead")
+
+    def write(self, *, dead_letter: str | None, order: str = "block_key") -> None:
+        text = TOML.format(directory=self.directory)
+        if dead_letter is not None:
+            text += f'on_error = "dead_letter"\ndead_letter = "{dead_letter}"\ndead_letter_order = "{order}"\n'
+        self.file.write_text(text)
+
+    def refuse(self, *rows: int) -> None:
+        Script(self.directory).order("bad-rows", json.dumps({"how": "name", "rows": rows}))
+
+    def run(self) -> LocalEngine:
+        state = self.directory / ".cdc"
+        engine = LocalEngine(resolve(read_changefeed(self.file, None), PluginHost.load()), state)
+        engine.run()
+        engine.until(Timestamp(40))
+        engine.store.close()
+        return engine
+
+    def replay(self, *arguments: str) -> int:
+        return main(["replay-dead-letters", str(self.file), *arguments])
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Feed:
+    return Feed(tmp_path)
+
+
+def test_rows_that_wait_are_listed(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    feed.refuse(17)
+    feed.run()
+    assert feed.replay("--list") == 0
+    header, first, *behind = capsys.readouterr().out.splitlines()
+    assert header.split() == ["put", "aside", "at", "table", "key", "updated", "stage", "error"]
+    assert first.split()[2:] == ["db.public.counter", "[7]", "17.0000000000", "sink", "17", "is", "refused"]
+    assert [line.split()[5] for line in behind] == ["blocked", "blocked"]
+    assert all([7, 17] not in event[4] for event in Journal(feed.directory).of("rows"))
+
+
+def test_rows_are_sent_again_once_they_are_taken(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    feed.refuse(17)
+    feed.run()
+    feed.refuse()
+    assert feed.replay() == 0
+    assert capsys.readouterr().out == "changefeed 'orders': 3 rows were sent again, 0 go on waiting\n"
+    assert Journal(feed.directory).of("rows")[-1][4] == [[7, 17], [7, 27], [7, 37]]
+    assert feed.replay() == 0
+    assert capsys.readouterr().out == "no row of changefeed 'orders' waits to be sent again\n"
+    assert feed.replay("--list") == 0
+
+
+def test_what_is_refused_again_is_shown_and_exits_with_1(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    feed.refuse(17, 25)
+    feed.run()
+    feed.refuse(25)
+    assert feed.replay() == 1
+    first, *kept = capsys.readouterr().out.splitlines()
+    assert first == "changefeed 'orders': 3 rows were sent again, 2 go on waiting"
+    assert kept == [
+        "  the row of table public.counter with key {'id': 5}, updated 25.0000000000 (stage sink): 25 is refused",
+        "  the row of table public.counter with key {'id': 5}, updated 35.0000000000 (stage blocked): an earlier row of"
+        " its key was put aside and not yet sent again",
+    ]
+
+
+def test_a_running_changefeed_must_be_stopped_first(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    feed.refuse(17)
+    feed.run()
+    with RunLock(feed.directory / ".cdc" / "orders.lock") as lock:
+        assert lock.acquire()
+        assert feed.replay() == 2
+    assert "changefeed 'orders' is running from" in capsys.readouterr().err
+
+
+def test_letters_whose_place_is_no_longer_named_are_asked_for(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    feed.refuse(17)
+    feed.run()
+    feed.write(dead_letter=None)
+    assert feed.replay() == 2
+    assert "3 rows of changefeed 'orders' wait in its dead letters, but it has no option" in capsys.readouterr().err
+
+
+def test_letters_that_no_plugin_can_read_are_refused_with_what_to_choose(
+    feed: Feed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed.refuse(17)
+    feed.run()
+    feed.write(dead_letter=f"shelf://other?control={feed.directory}")
+    assert feed.replay() == 2
+    said = capsys.readouterr().err
+    assert "its dead letters cannot be read back, because sink 'shelf' comes without a reader; choose another" in said
+
+
+def test_letters_that_are_gone_exit_with_1(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    feed.refuse(17)
+    feed.run()
+    feed.write(dead_letter=f"file://{feed.directory}/elsewhere")
+    assert feed.replay() == 1
+    assert "3 rows that wait are not in the dead letters any more" in capsys.readouterr().out
+
+
+def test_check_has_a_line_for_the_dead_letters(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(feed.file)]) == 0
+    assert f"  dead letters cloudstorage file://{feed.directory}/dead … ok" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("dead_letter", ["parchment://desk", "shelf://room?topic=x", "file://{file}/below"])
+def test_dead_letters_that_cannot_be_are_refused_before_anything_starts(
+    feed: Feed, dead_letter: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed.write(dead_letter=dead_letter.format(file=feed.file))
+    assert main(["check", str(feed.file)]) == 2
+    told = capsys.readouterr()
+    assert "changefeed 'orders', option 'dead_letter': " in told.out + told.err
