@@ -160,6 +160,7 @@ def test_the_first_slice_of_a_run_removes_what_dead_runs_left(
         (directory / name).write_bytes(b"half")
     sink = open_sink(epoch=7)
     sink.begin(slice_of())
+    sink.flush()
     assert in_progress(root) == sorted(kept)
 
 

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 
 from cdc_core import OptionError
-from cdc_core.options import MB, describe, parse_options
+from cdc_core.options import MB, parse_options
 
-README = Path(__file__).parents[1] / "README.md"
 OWNER = "sink 'cloudstorage'"
 
 
@@ -51,13 +49,3 @@ def test_a_wrong_option_is_refused_in_one_sentence(values: dict[str, Any], sente
     with pytest.raises(OptionError) as refused:
         parse_options(CloudStorageOptions, values, owner=OWNER)
     assert str(refused.value) == sentence
-
-
-def test_the_options_table_of_the_readme_is_the_generated_one() -> None:
-    cells = [
-        (f"`{row.name}`", row.type.replace("|", "\\|"), row.default, row.doc) for row in describe(CloudStorageOptions)
-    ]
-    rows = [f"| {' | '.join(row)} |" for row in cells]
-    table = "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows])
-    text = README.read_text(encoding="utf-8")
-    assert f"<!-- options: begin -->\n{table}\n<!-- options: end -->" in text

@@ -30,7 +30,8 @@ class Gated(Store):
 
     def check(self) -> None: ...
 
-    def sweep(self) -> None: ...
+    def sweep(self) -> None:
+        self.stage("sweep", [])
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         if path in self._held:
@@ -101,6 +102,16 @@ def test_a_file_travels_beside_the_one_before_but_is_not_seen_before_it(store: G
     gate.set()
     uploads.wait()
     assert store.visible == ["a", "b"]
+
+
+def test_a_sweep_is_waited_for_and_fails_like_an_upload(store: Gated, uploads: Uploads) -> None:
+    uploads.sweep()
+    uploads.wait()
+    assert store.staged == ["sweep"]
+    store.bad = {"sweep"}
+    uploads.sweep()
+    with pytest.raises(RetryableSinkError, match="cannot write sweep"):
+        uploads.wait()
 
 
 def test_lanes_do_not_wait_for_each_other(store: Gated, uploads: Uploads) -> None:

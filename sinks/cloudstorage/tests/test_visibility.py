@@ -87,6 +87,8 @@ def test_a_writer_killed_in_the_middle_leaves_nothing_visible_and_the_next_run_c
     assert writer.returncode == -signal.SIGKILL
     assert visible() == ["2020-01-01/whole"]
     assert len(list((root / ".inprogress").iterdir())) == 1
-    open_sink(epoch=2).begin(slice_of())
+    sink = open_sink(epoch=2)
+    sink.begin(slice_of())
+    sink.flush()
     assert list((root / ".inprogress").iterdir()) == []
     assert visible() == ["2020-01-01/whole"]

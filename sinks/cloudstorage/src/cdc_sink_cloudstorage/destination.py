@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from fsspec.core import url_to_fs
 
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri
+from cdc_sink_cloudstorage.authentication import STORES, refuse_misfits
 from cdc_sink_cloudstorage.local import LocalStore
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.remote import PUT_IS_ATOMIC, FsspecStore
@@ -20,7 +22,7 @@ from cdc_sink_cloudstorage.temporaries import Temporaries
 
 __all__ = ["open_file_system", "open_store"]
 
-_ALIASES = {"azure": "az"}
+_ALIASES = {"azure": "az", "azure-blob": "az", "azure-storage": "az"}
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 
 
@@ -33,19 +35,35 @@ class _Place:
     shown: str
 
 
-def open_store(uri: str, options: CloudStorageOptions, *, temporaries: Temporaries) -> Store:  # noqa: ARG001
+def open_store(uri: str, options: CloudStorageOptions, *, temporaries: Temporaries) -> Store:
     """Return the store that *uri* names, with the credentials that *options* name, without connecting to it.
 
     Raises: ConfigError when the URI names no place, or when no file system for its scheme is installed.
     """
     parts = _parts(uri)
     if parts.scheme == "file":
+        refuse_misfits(options, "file", shown=masked_uri(uri))
         return LocalStore(_local_path(uri, parts), temporaries=temporaries)
     place = _remote_place(uri, parts)
-    return FsspecStore(place.uri, protocol=place.protocol, shown=place.shown, temporaries=temporaries)
+    refuse_misfits(options, place.protocol, shown=place.shown)
+    where: Any = {"protocol": place.protocol, "shown": place.shown, "temporaries": temporaries}
+    match STORES.get(place.protocol):
+        case "S3":
+            from cdc_sink_cloudstorage.s3 import S3Store
+
+            return S3Store(place.uri, options, **where)
+        case "Google Cloud Storage":
+            from cdc_sink_cloudstorage.gcs import GcsStore
+
+            return GcsStore(place.uri, options, **where)
+        case "Azure":
+            from cdc_sink_cloudstorage.azure import AzureStore
+
+            return AzureStore(place.uri, options, **where)
+    return FsspecStore(place.uri, **where)
 
 
-def open_file_system(uri: str, options: CloudStorageOptions) -> tuple[Any, str]:  # noqa: ARG001
+def open_file_system(uri: str, options: CloudStorageOptions) -> tuple[Any, str]:
     """Return fsspec's file system of *uri* and the root in it, for reading as *options* say. Some clients connect here.
 
     Raises: ConfigError as `open_store`.
@@ -53,8 +71,32 @@ def open_file_system(uri: str, options: CloudStorageOptions) -> tuple[Any, str]:
     parts = _parts(uri)
     if parts.scheme == "file":
         return fsspec.filesystem("file"), _local_path(uri, parts)
-    fs, root = url_to_fs(_remote_place(uri, parts).uri)
+    place = _remote_place(uri, parts)
+    refuse_misfits(options, place.protocol, shown=place.shown)
+    if place.protocol not in STORES:
+        fs, root = url_to_fs(place.uri)
+    else:
+        fs = _client_for_reading(STORES[place.protocol], options)
+        root = fs._strip_protocol(place.uri)
     return fs, root.rstrip("/")
+
+
+@functools.lru_cache(maxsize=8)
+def _client_for_reading(store: str, options: CloudStorageOptions) -> Any:
+    """Return a client that this process keeps: readers come and go, and end no connections."""
+    match store:
+        case "S3":
+            from cdc_sink_cloudstorage.s3 import open_s3
+
+            return open_s3(options)
+        case "Google Cloud Storage":
+            from cdc_sink_cloudstorage.gcs import open_gcs
+
+            return open_gcs(options)
+        case _:
+            from cdc_sink_cloudstorage.azure import open_azure
+
+            return open_azure(options)
 
 
 def _parts(uri: str) -> SplitResult:

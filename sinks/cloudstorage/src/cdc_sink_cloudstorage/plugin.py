@@ -11,7 +11,7 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         name="cloudstorage",
         target="cdc_sink_cloudstorage.sink:CloudStorageSink",
         options="cdc_sink_cloudstorage.options:CloudStorageOptions",
-        schemes=("file", "s3", "gs", "azure", "memory"),
+        schemes=("file", "s3", "gs", "azure", "azure-blob", "azure-storage", "memory"),
         output="files",
         min_checkpoint_frequency_s=10.0,
         forced=frozenset({"key_in_value"}),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 import uuid
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 import fsspec
 from fsspec.core import url_to_fs
 
-from cdc_core.errors import CdcError, ConfigError, RetryableSinkError
+from cdc_core.errors import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged, Store, failure
 from cdc_sink_cloudstorage.temporaries import Temporaries
+from cdc_sink_cloudstorage.trouble import Trouble
 
 __all__ = ["PUT_IS_ATOMIC", "FsspecStore"]
 
@@ -20,6 +24,7 @@ PUT_IS_ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "mem
 """Protocols whose `pipe_file` shows an object only when whole; a multipart upload completes in its last request."""
 
 T = TypeVar("T")
+_REASON_LENGTH = 300
 
 
 class _Held(Staged):
@@ -45,33 +50,36 @@ class FsspecStore(Store):
 
     name_limit = 1024
 
-    def __init__(self, uri: str, *, protocol: str, shown: str, temporaries: Temporaries) -> None:
-        """*shown* is *uri* without secrets, for messages."""
+    def __init__(
+        self,
+        uri: str,
+        *,
+        protocol: str,
+        shown: str,
+        temporaries: Temporaries,
+        open_client: Callable[[], Any] | None = None,
+    ) -> None:
+        """*shown* is *uri* without secrets, for messages. Without *open_client* fsspec makes the file system."""
         self._uri = uri
         self._protocol = protocol
         self._shown = shown
         self._temporaries = temporaries
-
-    @cached_property
-    def _place(self) -> tuple[Any, str]:
-        """The file system and the root in it. Some clients connect here."""
-        fs, root = url_to_fs(self._uri)
-        return fs, root.rstrip("/")
+        self._open_client = open_client
+        self._lock = threading.Lock()
+        self._opened: tuple[Any, str] | None = None
+        self._running: set[Future[Any]] = set()
+        self._closed = False
 
     def check(self) -> None:
         try:
-            fs, root = self._place
-            if not self._atomic and type(fs).mv is fsspec.AbstractFileSystem.mv:
-                raise ConfigError(
-                    f"sink {self._shown} cannot be used because {self._protocol}:// has no way to move a whole file"
-                    " into place: choose a file system or object store that has"
-                )
-            fs.invalidate_cache()
-            self._list_nearest(fs, root)
+            self._check()
         except ConfigError:
             raise
         except Exception as error:
-            reason = self._masked(str(error) or type(error).__name__)
+            trouble = self._trouble(error)
+            if trouble is not None:
+                raise trouble.as_refusal(self._shown) from None
+            reason = self._masked(_one_line(error))
             raise ConfigError(
                 f"sink {self._shown} cannot be listed: {reason}; check that it exists and that the credentials in the"
                 " environment may use it"
@@ -88,9 +96,71 @@ class FsspecStore(Store):
         if not self._atomic:
             self._translated(f"{self._shown}/{IN_PROGRESS}", self._sweep)
 
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            opened, self._opened = self._opened, None
+            running = list(self._running)
+        for future in running:
+            future.cancel()
+        if opened is not None:
+            with contextlib.suppress(Exception):  # nothing is lost with a connection
+                self._disconnect(opened[0])
+
+    @property
+    def _place(self) -> tuple[Any, str]:
+        """The file system and the root in it. Some clients connect here."""
+        with self._lock:
+            if self._closed:
+                raise TerminalSinkError("the cloud-storage sink is closed")
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def _open(self) -> tuple[Any, str]:
+        if self._open_client is None:
+            fs, root = url_to_fs(self._uri)
+        else:
+            fs = self._open_client()
+            root = fs._strip_protocol(self._uri)
+        return fs, root.rstrip("/")
+
+    def _disconnect(self, fs: Any) -> None:
+        """Close the client's connections."""
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what *work* does on the client's event loop. `close` cancels it."""
+        fs, _ = self._place
+        future = asyncio.run_coroutine_threadsafe(work, fs.loop)
+        with self._lock:
+            self._running.add(future)
+            if self._closed:
+                future.cancel()
+        try:
+            return future.result()
+        except CancelledError:
+            raise TerminalSinkError("the cloud-storage sink was closed") from None
+        finally:
+            with self._lock:
+                self._running.discard(future)
+
+    def _trouble(self, error: BaseException) -> Trouble | None:  # noqa: ARG002 (for stores that know)
+        """Return what *error* of the client means, None when that is not known."""
+        return None
+
     @property
     def _atomic(self) -> bool:
         return self._protocol in PUT_IS_ATOMIC
+
+    def _check(self) -> None:
+        fs, root = self._place
+        if not self._atomic and type(fs).mv is fsspec.AbstractFileSystem.mv:
+            raise ConfigError(
+                f"sink {self._shown} cannot be used because {self._protocol}:// has no way to move a whole file"
+                " into place: choose a file system or object store that has"
+            )
+        fs.invalidate_cache()
+        self._list_nearest(fs, root)
 
     def _list_nearest(self, fs: Any, root: str) -> None:
         """List the root; while it does not exist yet, list what it would be created in."""
@@ -106,7 +176,10 @@ class FsspecStore(Store):
         fs, root = self._place
         final = f"{root}/{path}"
         if self._atomic:
-            fs.pipe_file(final, body)
+            if fs.async_impl:
+                self._run(fs._pipe_file(final, body))
+            else:
+                fs.pipe_file(final, body)
             return
         temporary = f"{root}/{IN_PROGRESS}/{self._temporaries.new(uuid.uuid4().hex)}"
         fs.makedirs(f"{root}/{IN_PROGRESS}", exist_ok=True)
@@ -127,16 +200,25 @@ class FsspecStore(Store):
                 fs.rm_file(f"{directory}/{name}")
 
     def _translated(self, place: str, action: Callable[[], T]) -> T:
-        """Run *action*; clients raise what they like, and all of it may heal unless the table says otherwise."""
+        """Run *action*; clients raise what they like, and all of it may heal unless the tables say otherwise."""
         try:
             return action()
         except CdcError:
             raise
-        except OSError as error:
-            raise failure(place, error) from None
         except Exception as error:
-            reason = self._masked(f"{type(error).__name__}: {error}")
+            trouble = self._trouble(error)
+            if trouble is not None:
+                raise trouble.as_failure(place) from None
+            if isinstance(error, OSError):
+                raise failure(place, error) from None
+            reason = self._masked(f"{type(error).__name__}: {_one_line(error)}")
             raise RetryableSinkError(f"cannot write {place}: {reason}") from None
 
     def _masked(self, text: str) -> str:
         return text.replace(self._uri, self._shown)
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the text of *error* as part of a sentence: clients append whole answers of the service."""
+    lines = (str(error) or type(error).__name__).splitlines()
+    return lines[0][:_REASON_LENGTH]

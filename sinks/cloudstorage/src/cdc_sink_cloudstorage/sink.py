@@ -88,14 +88,14 @@ class CloudStorageSink(Sink):
         """Directories come into being with their first file."""
 
     def begin(self, slice_: SliceInfo) -> None:
-        """Throw away what was not flushed and count files from 0. The first call removes leftovers of dead runs."""
+        """Throw away what was not flushed and count files from 0. After the first call leftovers of dead runs go."""
         self._require_open()
         self._discard()
         self._slice = slice_
         self._epoch = self.context.epoch if slice_.planned_by is None else slice_.planned_by
         self._counter = 0
         if not self._swept:
-            self._store.sweep()
+            self._uploads.sweep()
             self._swept = True
 
     def emit(self, rows: RowBatch) -> None:

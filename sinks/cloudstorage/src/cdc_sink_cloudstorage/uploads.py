@@ -31,7 +31,8 @@ class _Round:
 
 @dataclass(slots=True, eq=False)
 class _Upload:
-    path: str
+    path: str | None
+    """None for the sweep."""
     chunks: Sequence[Chunk]
     nbytes: int
     round: _Round
@@ -85,15 +86,12 @@ class Uploads:
             before = self._last.get(lane)
             if before is not None and before.done:
                 before = None
-            upload = _Upload(path=path, chunks=chunks, nbytes=nbytes, round=self._round, before=before)
-            self._last[lane] = upload
-            self._queue.append(upload)
-            self._round.unfinished += 1
-            self._bytes += nbytes
-            if self._idle < len(self._queue) and self._workers < _WORKERS:
-                self._workers += 1
-                threading.Thread(target=self._work, name="cloudstorage-upload", daemon=True).start()
-            self._changed.notify_all()
+            self._last[lane] = self._add(path, chunks, nbytes=nbytes, before=before)
+
+    def sweep(self) -> None:
+        """Have the store swept, which `wait` waits for too."""
+        with self._changed:
+            self._add(None, (), nbytes=0, before=None)
 
     def wait(self) -> None:
         """Return when every file that was put is durable and visible. Raises: as `put`."""
@@ -112,6 +110,17 @@ class Uploads:
         with self._changed:
             self._closed = True
             self._abandon()
+
+    def _add(self, path: str | None, chunks: Sequence[Chunk], *, nbytes: int, before: _Upload | None) -> _Upload:
+        upload = _Upload(path=path, chunks=chunks, nbytes=nbytes, round=self._round, before=before)
+        self._queue.append(upload)
+        self._round.unfinished += 1
+        self._bytes += nbytes
+        if self._idle < len(self._queue) and self._workers < _WORKERS:
+            self._workers += 1
+            threading.Thread(target=self._work, name="cloudstorage-upload", daemon=True).start()
+        self._changed.notify_all()
+        return upload
 
     def _abandon(self) -> None:
         self._round.abandoned = True
@@ -160,6 +169,9 @@ class Uploads:
     def _carry(self, upload: _Upload) -> None:
         round_ = upload.round
         if round_.broken:
+            return
+        if upload.path is None:
+            self._store.sweep()
             return
         staged = self._store.stage(upload.path, upload.chunks)
         upload.chunks = ()
