@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import gzip
 import json
 import os
 import random
+import socket
+import stat
 import sys
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -27,10 +30,6 @@ from hypercorn.config import Config
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-class ResetError(Exception):
-    """Leaves the answer unfinished: the server then breaks the stream off."""
 
 
 class Faults:
@@ -127,8 +126,6 @@ class Endpoint:
                 pass
             return
         await asyncio.sleep(fault.get("slow_s", self._faults.rules.get("slow_s", 0.0)))
-        if fault.get("reset") == "before":
-            raise ResetError
         status, text = fault.get("status", 200), fault.get("text", "")
         refused = self._faults.rules.get("refused_keys", {})
         if status == 200:
@@ -137,14 +134,15 @@ class Endpoint:
                     status, text = refused[key], f"the key {key} is refused"
         if status == 200 and self._most_bytes is not None and len(plain) > self._most_bytes:
             status, text = 413, f"at most {self._most_bytes} bytes"
-        if 200 <= status < 300:
+        if 200 <= status < 300 and fault.get("reset") != "before":
             self._take(scope["path"], identity, plain)
         answer = text.encode()
         headers = [(name.encode(), value.encode()) for name, value in fault.get("headers", {}).items()]
-        if fault.get("reset") == "after":
+        if fault.get("reset"):
             await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"100")]})
             await send({"type": "http.response.body", "body": b"half", "more_body": True})
-            raise ResetError
+            _break(tuple(scope["client"]))
+            return
         headers.append((b"content-length", str(len(answer)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
@@ -157,6 +155,16 @@ class Endpoint:
             self._taken.add(identity)
         taken = {"path": path, "identity": identity, "body": base64.b64encode(plain).decode()}
         os.write(self._journal, json.dumps(taken).encode() + b"\n")
+
+
+def _break(client: tuple[Any, ...]) -> None:
+    """Cut the connection with *client*, and all that goes over it."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                with socket.socket(fileno=os.dup(number)) as connection:
+                    if connection.getpeername() == client:
+                        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _decoded(body: bytes, encoding: str | None) -> bytes:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -174,3 +177,47 @@ def open_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., Webhoo
     yield make
     for sink in opened:
         sink.close()
+
+
+class DeadEnd:
+    """A way to a port that leads nowhere for connections which were there when it was cut: no word, no end."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._lost: set[socket.socket] = set()
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Pass nothing on any more on the connections that there are."""
+        self._lost.update(end for pair in self._pairs for end in pair)
+
+    def close(self) -> None:
+        for end in [self._listening, *(end for pair in self._pairs for end in pair)]:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                pair = client, socket.create_connection(("127.0.0.1", self._port))
+                self._pairs.append(pair)
+                for source, target in (pair, pair[::-1]):
+                    threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if source not in self._lost:
+                    target.sendall(data)
+
+
+@pytest.fixture
+def dead_end(server: WebhookServer) -> Iterator[DeadEnd]:
+    way = DeadEnd(server.port)
+    yield way
+    way.close()

@@ -14,6 +14,7 @@ import httpcore2
 from cdc_core.options import format_duration
 from cdc_sink_webhook.answers import Answer, retry_after_s
 from cdc_sink_webhook.bodies import Format
+from cdc_sink_webhook.connections import Connections
 from cdc_sink_webhook.endpoint import Endpoint
 from cdc_sink_webhook.options import WebhookOptions
 from cdc_sink_webhook.request import Request
@@ -53,13 +54,16 @@ class Client:
         format: Format,  # noqa: A002
         mask: Callable[[str], str],
     ) -> None:
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=context,
-            max_connections=options.parallel_requests,
-            max_keepalive_connections=options.parallel_requests,
-            keepalive_expiry=_IDLE_S,
-            http2=context is not None,
+        self._connections = Connections(
+            lambda: httpcore2.AsyncConnectionPool(
+                ssl_context=context,
+                max_connections=options.parallel_requests,
+                max_keepalive_connections=options.parallel_requests,
+                keepalive_expiry=_IDLE_S,
+                http2=context is not None,
+            )
         )
+        self._http1 = False
         self._url = httpcore2.URL(
             scheme="https" if endpoint.tls else "http",
             host=endpoint.host_name,
@@ -91,26 +95,35 @@ class Client:
         ]
         if self._signer is not None:
             headers += _encoded(self._signer.headers(request.id, request.body, now=time.time()))
+        attempt = httpcore2.Request(b"POST", self._url, headers=headers, content=request.body)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._exchange(
-                    httpcore2.Request(b"POST", self._url, headers=headers, content=request.body)
-                )
+            async with self._connections.lease() as pool:
+                try:
+                    async with asyncio.timeout(self._timeout_s):
+                        return await self._exchange(pool, attempt)
+                except TimeoutError:
+                    if not self._http1:  # which closes the connection of a request that is broken off
+                        self._connections.mistrust(pool)
+                    raise
         except TimeoutError:
             waited = format_duration(self._timeout_s)
             raise UnansweredError(f"no answer came within webhook_client_timeout = {waited}") from None
         except httpcore2.ConnectError as error:
             raise UnansweredError(f"no connection was made ({self._shown(str(error))})") from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-            what = self._shown(str(error)) or type(error).__name__
-            raise UnansweredError(f"the connection broke before the answer was there ({what})", dropped=True) from error
+            why = str(error) if not str(error).startswith("<") else ""  # httpcore2 passes on what h2 has for itself
+            raise UnansweredError(
+                f"the connection broke before the answer was there ({self._shown(why) or type(error).__name__})",
+                dropped=True,
+            ) from error
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._pool.aclose()
+        await self._connections.aclose()
 
-    async def _exchange(self, request: httpcore2.Request) -> Answer:
-        response = await self._pool.handle_async_request(request)
+    async def _exchange(self, pool: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> Answer:
+        response = await pool.handle_async_request(request)
+        self._http1 = response.extensions.get("http_version") != b"HTTP/2"
         begun = bytearray()
         try:
             async for part in response.aiter_stream():

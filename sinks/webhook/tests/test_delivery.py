@@ -1,0 +1,388 @@
+"""What the sink does about the answers of a real endpoint."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import zstandard
+from cdc_sink_webhook.sink import WebhookSink
+from cdc_testing.webhook_server import WebhookServer
+
+from cdc_core import (
+    CdcError,
+    Encoder,
+    PartialWriteError,
+    RetryableSinkError,
+    RowBatch,
+    SinkContext,
+    SliceInfo,
+    TerminalSinkError,
+    Timestamp,
+)
+
+OpenSink = Callable[..., WebhookSink]
+Rows = Callable[..., RowBatch]
+Flush = Callable[..., dict[str, Any]]
+
+
+def seen(server: WebhookServer, path: str) -> list[list[int]]:
+    """Return the keys in each body that was acknowledged."""
+    return [[message["key"][0] for message in json.loads(body)["payload"]] for body in server.bodies(path)]
+
+
+def delivered(server: WebhookServer, path: str) -> list[int]:
+    return sorted(key for keys in seen(server, path) for key in keys)
+
+
+def write(sink: WebhookSink, *batches: RowBatch) -> None:
+    for batch in batches:
+        sink.emit(batch)
+    sink.flush()
+
+
+def error_of(call: Callable[[], object]) -> CdcError:
+    with pytest.raises(CdcError) as raised:
+        call()
+    return raised.value
+
+
+def test_a_request_is_a_post_of_json(open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str) -> None:
+    write(open_sink(), rows([1]))
+    (request,) = server.requests(path)
+    body = b'{"payload":[{"key": [1], "note": "x", "topic": "orders", "wall": 1}],"length":1}'
+    assert (request["method"], base64.b64decode(request["body"])) == ("POST", body)
+    assert request["headers"]["content-type"] == "application/json"
+    assert "authorization" not in request["headers"]
+    assert request["http"] == "2"
+
+
+def test_a_resolved_mark_is_a_bare_object(open_sink: OpenSink, server: WebhookServer, path: str) -> None:
+    open_sink().emit_resolved(Timestamp(5, 1))
+    assert server.bodies(path) == [b'{"resolved":"5.0000000001"}']
+
+
+def test_rows_of_csv_are_sent_as_such(
+    open_sink: OpenSink, rows: Rows, flush: Flush, lines: Encoder, server: WebhookServer, path: str
+) -> None:
+    write(open_sink(flush(Messages=3), encoder=lines), rows([1, 2, 3]))
+    (request,) = server.requests(path)
+    assert request["headers"]["content-type"] == "text/csv"
+    assert server.bodies(path) == [b"1,x\n2,x\n3,x\n"]
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+def test_a_compressed_body_says_so(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, compression: str
+) -> None:
+    opened = {"gzip": gzip.decompress, "zstd": zstandard.ZstdDecompressor().decompress}[compression]
+    write(open_sink({"compression": compression}), rows([1]))
+    (request,) = server.requests(path)
+    assert request["headers"]["content-encoding"] == compression
+    assert opened(base64.b64decode(request["body"])) == server.bodies(path)[0]
+
+
+def test_every_request_has_the_headers_that_were_asked_for(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
+) -> None:
+    options = {
+        "webhook_auth_header": "Bearer abc",
+        "extra_headers": '{"X-Api-Key": "k e y", "User-Agent": "shop"}',
+        "webhook_query": "code=a%20b",
+    }
+    sink = open_sink(options)
+    write(sink, rows([1]))
+    sink.emit_resolved(Timestamp(9))
+    for request in server.requests(path):
+        headers = request["headers"]
+        assert (headers["authorization"], headers["x-api-key"], headers["user-agent"]) == (
+            "Bearer abc",
+            "k e y",
+            "shop",
+        )
+        assert request["query"] == "code=a%20b"
+    assert len(server.requests(path)) == 2
+
+
+@pytest.mark.parametrize(
+    "fault", [{"status": 500}, {"status": 429}, {"reset": "before"}, {"reset": "after"}, {"hang": True}]
+)
+def test_what_failed_is_repeated_byte_for_byte_under_the_same_identity(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, fault: dict[str, Any]
+) -> None:
+    server.faults([fault, fault])
+    write(open_sink({"webhook_client_timeout": "200ms", "compression": "gzip"}), rows([1]))
+    requests = server.requests(path)
+    assert len(requests) == 3
+    assert len({(request["body"], request["headers"]["idempotency-key"]) for request in requests}) == 1
+    assert set(delivered(server, path)) == {1}
+
+
+def test_a_connection_that_breaks_once_is_not_counted(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
+) -> None:
+    server.faults([{"reset": "before"}, {"status": 500}])
+    write(open_sink(flush(retry={"Max": 1, "Backoff": "10ms"})), rows([1]))
+    assert delivered(server, path) == [1]
+
+
+@pytest.mark.parametrize("protocols", [["h2"], ["http/1.1"]])
+def test_an_endpoint_may_close_connections_as_it_likes(
+    open_sink: OpenSink, rows: Rows, path: str, tmp_path: Any, protocols: list[str]
+) -> None:
+    with WebhookServer(tmp_path, protocols=protocols, most_requests=60) as server:
+        write(open_sink(at=server), rows(range(400)))
+        assert set(delivered(server, path)) == set(range(400))
+        assert {request["http"] for request in server.requests(path)} == {"2" if protocols == ["h2"] else "1.1"}
+
+
+def test_a_connection_that_went_silent_is_not_used_again(
+    rows: Rows, flush: Flush, context: Callable[..., SinkContext], server: WebhookServer, path: str, dead_end: Any
+) -> None:
+    options = {**server.trust, **flush(), "webhook_client_timeout": "200ms"}
+    sink = WebhookSink(context(f"webhook-https://localhost:{dead_end.port}{path}", options))
+    sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
+    write(sink, rows(range(20)))
+    dead_end.cut()
+    write(sink, rows(range(20, 40)))
+    sink.close()
+    assert set(delivered(server, path)) == set(range(40))
+    assert {request["http"] for request in server.requests(path)} == {"2"}
+
+
+def test_the_wait_before_a_repeat_doubles(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
+) -> None:
+    server.faults([{"status": 500}] * 3)
+    write(open_sink(flush(retry={"Max": 3, "Backoff": "60ms"})), rows([1]))
+    times = [request["at"] for request in server.requests(path)]
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    for wait, least in zip(waits, (0.048, 0.096, 0.192), strict=True):
+        assert wait >= least
+
+
+@pytest.mark.parametrize(("status", "by_date"), [(429, False), (503, True)])
+def test_retry_after_is_honoured_by_all_requests(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, status: int, by_date: bool
+) -> None:
+    value = formatdate(time.time() + 2, usegmt=True) if by_date else "1"
+    server.faults([{"status": status, "headers": {"retry-after": value}}])
+    sink = open_sink({"parallel_requests": 1})
+    write(sink, rows([1, 2, 3]))
+    times = [request["at"] for request in server.requests(path)]
+    assert times[1] - times[0] >= 0.9
+    assert delivered(server, path) == [1, 2, 3]
+
+
+def test_a_long_retry_after_is_left_to_the_engine(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
+) -> None:
+    server.faults([{"status": 503, "headers": {"retry-after": "3600"}, "text": "closed for today"}])
+    error = error_of(lambda: write(open_sink(), rows([1])))
+    assert isinstance(error, RetryableSinkError)
+    assert error.retry_after_s == 3600
+    assert "503: closed for today" in str(error)
+    assert len(server.requests(path)) == 1
+
+
+def test_after_so_many_repeats_the_step_fails(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
+) -> None:
+    server.faults(random=[{"share": 1, "status": 500, "text": "out\nof   order"}])
+    sink = open_sink()
+    error = error_of(lambda: write(sink, rows([1])))
+    assert isinstance(error, RetryableSinkError)
+    assert str(error).endswith("takes no request, tried 4 times: it answers 500: out of order")
+    assert len(server.requests(path)) == 4
+    assert error_of(lambda: sink.emit(rows([2]))) is error
+
+
+def test_an_endless_number_of_repeats_can_be_asked_for(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
+) -> None:
+    server.faults([{"status": 500}] * 6)
+    write(open_sink(flush(retry={"Max": "inf", "Backoff": "0s"})), rows([1]))
+    assert delivered(server, path) == [1]
+
+
+@pytest.mark.parametrize("status", [302, 401, 403, 404, 405, 415])
+def test_a_wrong_setting_ends_the_changefeed_when_repeats_do_not_help(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, status: int
+) -> None:
+    fault = {"share": 1, "status": status, "headers": {"location": server.uri("/elsewhere")}}
+    server.faults(random=[fault])
+    error = error_of(lambda: write(open_sink(), rows([1])))
+    assert isinstance(error, TerminalSinkError)
+    assert f"it answers {status}; " in str(error)
+    assert len(server.requests(path)) == 4
+    assert not server.requests("/elsewhere")
+
+
+def test_a_wrong_setting_that_passes_does_no_harm(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
+) -> None:
+    server.faults([{"status": 404}, {"status": 403}])
+    write(open_sink(), rows([1]))
+    assert delivered(server, path) == [1]
+
+
+def test_an_endpoint_that_is_gone_is_asked_once(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
+) -> None:
+    server.faults([{"status": 410}])
+    assert isinstance(error_of(lambda: write(open_sink(), rows([1]))), TerminalSinkError)
+    assert len(server.requests(path)) == 1
+
+
+@pytest.mark.parametrize("status", [400, 409, 413, 422])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_bad_rows_are_found_and_all_others_delivered(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str, status: int, compression: str
+) -> None:
+    server.faults(refused_keys={"[3]": status, "[17]": status, "[18]": status})
+    sink = open_sink({**flush(Messages=10, retry={"Max": 1, "Backoff": "10ms"}), "compression": compression})
+    for batch in (rows(range(15)), rows(range(15, 25))):
+        sink.emit(batch)
+    error = error_of(sink.flush)
+    assert isinstance(error, PartialWriteError)
+    assert error.failures == tuple((number, f"{status}: the key [{number}] is refused") for number in (3, 17, 18))
+    assert delivered(server, path) == [number for number in range(25) if number not in (3, 17, 18)]
+    assert sink.flush().messages == 22
+    write(sink, rows([3, 30]).slice(1))
+    assert 30 in delivered(server, path)
+
+
+def test_rows_are_counted_through_tables_and_from_each_flush(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, users: Any
+) -> None:
+    server.faults(refused_keys={"[7]": 400})
+    sink = open_sink(flush(Messages=3))
+    for batch in (rows([1, 2]), rows([7, 8], schema=users), rows([3, 7])):
+        sink.emit(batch)
+    error = error_of(sink.flush)
+    assert isinstance(error, PartialWriteError)
+    assert [index for index, _ in error.failures] == [2, 5]
+    sink.emit(rows([9, 7]))
+    error = error_of(sink.flush)
+    assert isinstance(error, PartialWriteError)
+    assert [index for index, _ in error.failures] == [1]
+
+
+def test_later_rows_of_a_key_wait_for_the_search_for_bad_ones(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
+) -> None:
+    server.faults(refused_keys={"[5]": 400}, slow_s=0.01)
+    sink = open_sink(flush(Messages=6))
+    for version in range(5):
+        sink.emit(rows([0, 1, 2, 3, 4, 5], wall=10 * version + 1))
+    assert len(error_of(sink.flush).failures) == 5  # type: ignore[attr-defined]
+    messages = [message for body in server.bodies(path) for message in json.loads(body)["payload"]]
+    for key in range(5):
+        assert [message["wall"] for message in messages if message["key"] == [key]] == [
+            10 * version + 1 + key for version in range(5)
+        ]
+    assert not [request for request in server.requests(path) if request["shared"]]
+
+
+def test_a_refused_mark_ends_the_changefeed(open_sink: OpenSink, server: WebhookServer) -> None:
+    server.faults([{"status": 422, "text": "what is resolved?"}])
+    error = error_of(lambda: open_sink().emit_resolved(Timestamp(5)))
+    assert isinstance(error, TerminalSinkError)
+    assert "refuses a resolved mark with 422: what is resolved?" in str(error)
+
+
+def test_requests_run_in_parallel_and_never_share_a_key(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
+) -> None:
+    server.faults(random=[{"share": 0.1, "status": 500}, {"share": 0.1, "slow_s": 0.02}], slow_s=0.002)
+    sink = open_sink(flush(Messages=2, retry={"Max": 10, "Backoff": "5ms"}))
+    versions: dict[int, list[int]] = {key: [] for key in range(9)}
+    for number in range(60):
+        keys = [number % 9, (number * 7 + 3) % 9, (number * 5) % 9]
+        sink.emit(rows(keys, wall=10 * number + 1))
+        for place, key in enumerate(keys):
+            versions[key].append(10 * number + 1 + place)
+    sink.flush()
+    requests = server.requests(path)
+    assert not [request["shared"] for request in requests if request["shared"]]
+    assert max(request["under_way"] for request in requests) > 1
+    messages = [message for body in server.bodies(path) for message in json.loads(body)["payload"]]
+    for key, walls in versions.items():
+        assert [message["wall"] for message in messages if message["key"] == [key]] == walls
+
+
+def test_as_many_requests_run_at_a_time_as_is_allowed(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
+) -> None:
+    server.faults(slow_s=0.02)
+    write(open_sink({"parallel_requests": 5}), rows(range(40)))
+    assert max(request["under_way"] for request in server.requests(path)) == 5
+
+
+def test_a_batch_goes_when_its_time_is_up(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
+) -> None:
+    sink = open_sink(flush(Messages=100, Frequency="50ms"))
+    sink.emit(rows([1, 2]))
+    deadline = time.monotonic() + 20
+    while not seen(server, path):
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+    sink.emit(rows([3]))
+    assert sink.flush().messages == 3
+    assert seen(server, path) == [[1, 2], [3]]
+
+
+def test_what_the_endpoint_says_shows_no_secret(open_sink: OpenSink, rows: Rows, server: WebhookServer) -> None:
+    fault = {"share": 1, "status": 500, "text": "bad token c2VjcmV0LXRva2Vu of a-secret-key at hush%2Fhush hush/hush"}
+    server.faults(random=[fault])
+    options = {
+        "webhook_auth_header": "Bearer c2VjcmV0LXRva2Vu",
+        "extra_headers": '{"X-Key": "a-secret-key"}',
+        "webhook_query": "code=hush%2Fhush",
+    }
+    text = str(error_of(lambda: write(open_sink(options), rows([1]))))
+    assert text.endswith("500: bad token *** of *** at *** ***")
+
+
+def test_only_the_beginning_of_a_long_answer_is_told(open_sink: OpenSink, rows: Rows, server: WebhookServer) -> None:
+    server.faults([{"status": 400, "text": "no! " * 50_000}])
+    error = error_of(lambda: write(open_sink(), rows([1])))
+    assert isinstance(error, PartialWriteError)
+    ((_, reason),) = error.failures
+    assert reason.startswith("400: no! no!")
+    assert len(reason) < 250
+
+
+@pytest.fixture
+def busy_server(tmp_path: Any) -> Iterator[WebhookServer]:
+    with WebhookServer(tmp_path) as server:
+        yield server
+
+
+def test_a_killed_endpoint_costs_repeats_and_no_rows(
+    open_sink: OpenSink, rows: Rows, flush: Flush, busy_server: WebhookServer, path: str
+) -> None:
+    server = busy_server
+    server.faults(slow_s=0.002)
+    sink = open_sink(flush(Messages=5, retry={"Max": "inf", "Backoff": "20ms"}), at=server)
+    for number in range(6):
+        sink.emit(rows(range(50), wall=100 * number + 1))
+        server.kill()
+        server.start()
+    assert sink.flush().messages == 300
+    messages = [message for body in server.bodies(path) for message in json.loads(body)["payload"]]
+    first: dict[int, list[int]] = {key: [] for key in range(50)}
+    for message in messages:
+        walls = first[message["key"][0]]
+        if message["wall"] not in walls:
+            walls.append(message["wall"])
+    assert first == {key: [100 * number + 1 + key for number in range(6)] for key in range(50)}
