@@ -1,21 +1,30 @@
-"""JSON encoding alone, beside a loop that calls orjson for each row."""
+"""Encoding alone: JSON beside a loop that calls orjson for each row, Parquet and CSV beside Arrow's own writers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from benchmarks.context import Bench
 from benchmarks.report import Figure, Target
 from benchmarks.rows import row_batch
 from benchmarks.timing import fastest_s
+from cdc_encoder_csv.encoder import CsvEncoder
+from cdc_encoder_csv.options import CsvOptions
+from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
+from cdc_encoder_parquet.decoder import ParquetDecoder
+from cdc_encoder_parquet.encoder import ParquetEncoder
+from cdc_encoder_parquet.options import ParquetOptions
+from pyarrow import csv
 
-from cdc_core import EncoderContext, EnvelopeOptions, RowBatch
+from cdc_core import Decoder, Encoder, EncoderContext, EnvelopeOptions, RowBatch
 
 __all__ = ["encoder", "run"]
 
@@ -54,6 +63,84 @@ def run(bench: Bench) -> Iterator[Figure]:
         details={"loops": peers, "message": first.decode(), "message_bytes": len(first)},
     )
     yield Figure(name="part: JSON encoding, lines of a file", value=rows / lines_s, unit="rows/s")
+    yield from _parquet(whole, batches)
+    yield _csv(whole, batches)
+    yield from _reading(batches[:8])
+
+
+def _parquet(whole: RowBatch, batches: Sequence[RowBatch]) -> Iterator[Figure]:
+    table = _table(whole)
+    group_rows = 131_072
+    for compression in ("none", "zstd"):
+        context = _file_context(ParquetOptions(), updated=True, compression=compression)
+        ours_s = fastest_s(lambda context=context: _file(ParquetEncoder(context), batches))  # type: ignore[misc]
+        level = 3 if compression == "zstd" else None
+        bare_s = fastest_s(
+            lambda compression=compression, level=level: pq.write_table(  # type: ignore[misc]
+                table, io.BytesIO(), row_group_size=group_rows, compression=compression, compression_level=level
+            )
+        )
+        yield Figure(
+            name=f"part: Parquet encoding, compression {compression}",
+            value=len(whole) / ours_s,
+            unit="rows/s",
+            peer=len(whole) / bare_s,
+            peer_name="bare write_table",
+            details={"bytes": len(_file(ParquetEncoder(context), batches))},
+        )
+
+
+def _csv(whole: RowBatch, batches: Sequence[RowBatch]) -> Figure:
+    table = _table(whole)
+    ours_s = fastest_s(lambda: _file(CsvEncoder(_file_context(CsvOptions())), batches))
+    bare_s = fastest_s(lambda: csv.write_csv(table, io.BytesIO()))
+    return Figure(
+        name="part: CSV encoding",
+        value=len(whole) / ours_s,
+        unit="rows/s",
+        peer=len(whole) / bare_s,
+        peer_name="bare write_csv",
+    )
+
+
+def _reading(batches: Sequence[RowBatch]) -> Iterator[Figure]:
+    """Files back into row batches, beside reading a row at a time; of the latter a part only."""
+    schema, rows, few = batches[0].schema, len(batches) * _BATCH_ROWS, batches[0].slice(0, 2000)
+    json_context = _file_context(JsonOptions(), updated=True)
+    parquet_context = _file_context(ParquetOptions(), updated=True)
+    forms: list[tuple[str, Encoder, Decoder]] = [
+        ("JSON lines", JsonEncoder(json_context), JsonDecoder(json_context)),
+        ("Parquet", ParquetEncoder(parquet_context), ParquetDecoder(parquet_context)),
+    ]
+    for name, encoder_, decoder in forms:
+        body, small = _file(encoder_, batches), _file(encoder_, [few])
+        ours_s = fastest_s(lambda decoder=decoder, body=body: decoder.rows(schema, body))  # type: ignore[misc]
+        default_s = fastest_s(lambda decoder=decoder, small=small: Decoder.rows(decoder, schema, small), times=1)  # type: ignore[misc]
+        yield Figure(
+            name=f"part: reading {name}",
+            value=rows / ours_s,
+            unit="rows/s",
+            peer=len(few) / default_s,
+            peer_name="a row at a time",
+        )
+
+
+def _file_context(options: Any, *, updated: bool = False, compression: str = "none") -> EncoderContext:
+    envelope = EnvelopeOptions(updated=updated, key_in_value=True)
+    return EncoderContext(
+        changefeed="bench", envelope=envelope, options=options, output="files", compression=compression
+    )
+
+
+def _file(encoder_: Encoder, batches: Sequence[RowBatch]) -> bytes:
+    body = encoder_.open_body("orders")
+    return b"".join([*(bytes(body.write(batch)) for batch in batches), bytes(body.finish())])
+
+
+def _table(rows: RowBatch) -> pa.Table:
+    """Return the table's columns alone, for writers that know nothing of changes."""
+    after = rows.column("after")
+    return pa.table(dict(zip(rows.schema.after_type.names, after.flatten(), strict=True)))
 
 
 def _loop(rows: RowBatch, *, as_text: bool) -> list[tuple[bytes, bytes]]:

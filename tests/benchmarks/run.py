@@ -24,7 +24,7 @@ _QUICK = 0.1
 _BENCHMARKS = {
     "fetch": "read the log through ADBC as Arrow",
     "decode": "decode log messages into row batches",
-    "encode": "rows to JSON, beside a loop over orjson",
+    "encode": "rows to JSON, Parquet and CSV, beside a loop over orjson and bare writers",
     "avro": "rows to Avro, beside a loop over fastavro",
     "sink": "encoded rows to files",
     "kafka_sink": "rows to acknowledged messages in Kafka, beside a bare produce_batch loop",
