@@ -24,7 +24,7 @@ class Cutter:
     """Batches and an encoder before them."""
 
     def __init__(self, encoder: Encoder, **changes: Any) -> None:
-        fields = {"format": JSON, "compression": "none", "changefeed": "feed", "limit": 1 << 20}
+        fields = {"format": JSON, "compression": "none", "feed": "feed", "limit": 1 << 20}
         flush = {name: changes.pop(name) for name in ("Messages", "Bytes", "Frequency") if name in changes}
         if flush:
             flush.setdefault("Frequency", 60.0)
@@ -123,7 +123,7 @@ def test_another_changefeed_and_another_topic_have_other_identities(
 ) -> None:
     found = [
         *cutter().add(rows([1])),
-        *cutter(changefeed="other").add(rows([1])),
+        *cutter(feed="other").add(rows([1])),
         *cutter().add(rows([1], schema=users)),
         cutter().batches.mark(b'{"resolved":"1.0"}'),
         cutter().batches.mark(b'{"resolved":"2.0"}'),

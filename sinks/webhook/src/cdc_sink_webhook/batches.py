@@ -46,14 +46,14 @@ class _Open:
 class Batches:
     """Cuts the rows of each topic into requests, in order, as `Flush` of `webhook_sink_config` says."""
 
-    def __init__(self, flush: FlushConfig, *, format: Format, compression: str, changefeed: str, limit: int) -> None:  # noqa: A002
+    def __init__(self, flush: FlushConfig, *, format: Format, compression: str, feed: str, limit: int) -> None:  # noqa: A002
         """No batch grows much beyond *limit* bytes, also where `Flush` sets no limit."""
         self._frequency_s = float(flush.Frequency)
         self._most_rows = 1 if flush.single else flush.Messages or _NO_LIMIT
         self._most_bytes = min(flush.Bytes or _NO_LIMIT, limit)
         self._format = format
         self._compression = compression
-        self._changefeed = changefeed.encode()
+        self._feed = feed.encode()
         self._open: dict[str, _Open] = {}
 
     @property
@@ -115,7 +115,7 @@ class Batches:
         """Return the request that tells of a resolved mark."""
         nothing = np.empty(0, np.int64)
         return Request(
-            id=identity(self._changefeed, b"resolved", payload),
+            id=identity(self._feed, b"resolved", payload),
             topic="",
             body=compressed(payload, self._compression),
             places=nothing,
@@ -151,7 +151,7 @@ class Batches:
         one = len(pieces) == 1
         body = self._format.body([piece.data for piece in pieces], batch.rows)
         return Request(
-            id=identity(self._changefeed, topic.encode(), b"".join(piece.times for piece in pieces), body),
+            id=identity(self._feed, topic.encode(), b"".join(piece.times for piece in pieces), body),
             topic=topic,
             body=compressed(body, self._compression),
             places=pieces[0].places if one else np.concatenate([piece.places for piece in pieces]),

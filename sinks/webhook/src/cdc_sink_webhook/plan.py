@@ -35,7 +35,8 @@ class Plan:
     options: WebhookOptions = field(repr=False)
     config: SinkConfig
     format: Format
-    changefeed: str
+    feed: str
+    """What tells the changefeed from others that send to the same endpoint."""
     tls: ssl.SSLContext | None = field(repr=False)
     mask: Callable[[str], str] = field(repr=False)
 
@@ -51,7 +52,7 @@ class Plan:
             options=options,
             config=SinkConfig.of(options.webhook_sink_config),
             format=_format_of(context.encoder),
-            changefeed=context.changefeed,
+            feed=context.feed_id or context.changefeed,
             tls=tls_context(endpoint, options),
             mask=partial(mask, secrets=secrets),
         )
@@ -68,7 +69,7 @@ class Plan:
             self.config.flush(),
             format=self.format,
             compression=self.options.compression,
-            changefeed=self.changefeed,
+            feed=self.feed,
             limit=self.options.buffer_size // 4,
         )
 

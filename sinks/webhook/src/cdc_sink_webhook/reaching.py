@@ -14,8 +14,10 @@ _LIMIT_S = 5.0
 _REFUSAL_LIMIT_S = 0.5
 
 
-def reach(endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+def reach(endpoint: Endpoint, context: ssl.SSLContext | None, *, given: bool) -> None:
     """Return when *endpoint* takes connections, and both sides accept each other's certificates. Raises: ConfigError.
+
+    *given* tells whether the client has a certificate.
 
     Not a byte of HTTP is sent. There is no request without an effect at a stranger's endpoint: OPTIONS and HEAD are
     counted and logged, may fail where POST goes well, and reach code that takes every request for an event. So rights
@@ -26,14 +28,20 @@ def reach(endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
             if context is not None:
                 context.set_alpn_protocols(["h2", "http/1.1"])
                 with context.wrap_socket(connection, server_hostname=endpoint.host_name) as secured:
-                    _await_refusal(secured)
+                    if not _stays(secured):
+                        raise ConfigError(
+                            f"{endpoint} ends the connection after the TLS handshake, as who wants a certificate of its"
+                            f" clients does: give {_client(given)}client_cert and client_key"
+                        )
     except ssl.SSLCertVerificationError as error:
         raise ConfigError(
             f"the certificate of {endpoint} is not to be trusted ({error.verify_message.rstrip('.')}): give ca_cert, or"
             " correct the host of the sink's URI"
         ) from error
     except ssl.SSLError as error:
-        raise ConfigError(f"{endpoint} makes no TLS connection ({_reason(error)}){_remedy(error)}") from error
+        raise ConfigError(
+            f"{endpoint} makes no TLS connection ({_reason(error)}){_remedy(error, given=given)}"
+        ) from error
     except socket.gaierror as error:
         raise ConfigError(f"the host of {endpoint} has no address: correct the sink's URI") from error
     except TimeoutError as error:
@@ -47,25 +55,27 @@ def reach(endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
         ) from error
 
 
-def _await_refusal(connection: ssl.SSLSocket) -> None:
-    """Return unless the other side refuses our certificate: with TLS 1.3 it says so only after the handshake."""
+def _stays(connection: ssl.SSLSocket) -> bool:
+    """Return whether the other side goes on: with TLS 1.3 it refuses our certificate only after the handshake."""
     connection.settimeout(_REFUSAL_LIMIT_S)
     try:
-        connection.recv(1)
+        return connection.recv(1) != b""
     except TimeoutError:
-        return  # an endpoint of HTTP/1.1 waits for a request
+        return True  # an endpoint of HTTP/1.1 waits for a request
 
 
 def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
-def _remedy(error: ssl.SSLError) -> str:
+def _remedy(error: ssl.SSLError, *, given: bool) -> str:
     reason = _reason(error)
-    if "certificate required" in reason or "handshake failure" in reason:
-        return ": give client_cert and client_key"
-    if "certificate" in reason or "unknown ca" in reason:
-        return ": give another client_cert and client_key"
+    if "certificate" in reason or "handshake failure" in reason or "unknown ca" in reason:
+        return f": give {_client(given)}client_cert and client_key"
     if "wrong version number" in reason or "http request" in reason:
         return ": correct the port of the sink's URI, where something else than TLS is spoken"
     return ": correct the sink's URI"
+
+
+def _client(given: bool) -> str:
+    return "another " if given else ""

@@ -53,7 +53,7 @@ class WebhookSink(Sink):
     def check(self) -> None:
         """Return when the endpoint takes connections. No request is sent. Raises: ConfigError, in seconds."""
         plan = Plan.of(self.context)
-        reach(plan.endpoint, plan.tls)
+        reach(plan.endpoint, plan.tls, given=plan.options.client_cert is not None)
 
     def prepare(self) -> None:
         """There is nothing to make at an endpoint."""
