@@ -13,6 +13,7 @@ from cdc_sink_cloudstorage.names import DataFile, parse_name
 from cdc_testing.local_engine import LocalEngine, job_of
 
 from cdc_core import Flushed, RetryableError, RowBatch, Sink, SliceInfo
+from cdc_core.reading import ChangeReader
 
 OPTIONS: dict[str, Any] = {"file_size": "2KB", "max_step_bytes": "1MB", "fetch_size": "64KB"}
 
@@ -139,3 +140,23 @@ def test_a_step_that_broke_off_is_repeated_into_the_same_files(
     assert {name.epoch for name in names if isinstance(name, DataFile)} == {1}
     assert engine.step()
     assert len(lines(data_files(root))) == len(set(lines(data_files(root)))) == 1100
+
+
+def test_a_step_that_would_be_cut_otherwise_gets_names_of_its_own(
+    engine: LocalEngine, database: str, tmp_path: Path
+) -> None:
+    insert(database, 1, 1000)
+    with dying(after_batches=9):
+        engine.step()
+    torso = data_files(tmp_path / "files")
+    engine.close()
+    other = engine_of(database, tmp_path, file_size="3KB")
+    other.run()
+    assert other.step()
+    whole = data_files(tmp_path / "files")
+    other.close()
+    assert whole.items() > torso.items()
+    assert len(set(lines(whole))) == 1000 < len(lines(whole))
+    with ChangeReader(f"file://{tmp_path}/files") as reader:
+        ids = [key for rows in reader.read() for key in rows.column("key").field("id").to_pylist()]
+    assert sorted(ids) == list(range(1, 1001))
