@@ -1,21 +1,32 @@
-"""The reference sink keeps every promise, with nothing skipped, and its destination is real."""
+"""The reference sink and the archive keep every promise between them, and their destinations are real."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from cdc_conformance.promises import promises_of
 from cdc_conformance.reference.disturbance import DirectoryDisturbance
 from cdc_conformance.reference.partitions import Line, Partitions
-from cdc_conformance.sabotage.sinks import SUITE
+from cdc_conformance.sabotage import histories, sinks
+from cdc_conformance.sinks import SinkConformance
 
 from cdc_core import RetryableSinkError
 
 LINE = Line(key=b"\n", value=b"\x00\n", updated="1.0000000000")
 
 
-class TestReference(SUITE):
-    """Everything that a sink can promise."""
+class TestReference(sinks.SUITE):
+    """Everything that a sink can promise but a history."""
+
+
+class TestArchive(histories.SUITE):
+    """Everything that a sink with a history promises."""
+
+
+def test_every_promise_of_sinks_has_one_saboteur() -> None:
+    assert sinks.SABOTEURS.keys() | histories.SABOTEURS.keys() == set(promises_of(SinkConformance))
+    assert not sinks.SABOTEURS.keys() & histories.SABOTEURS.keys()
 
 
 def test_lines_come_back_as_they_were(tmp_path: Path) -> None:

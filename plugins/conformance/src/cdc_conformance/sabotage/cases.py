@@ -17,10 +17,11 @@ __all__ = ["HOMES", "Case", "Kind", "Result", "chosen", "kinds", "verdict"]
 
 HOMES = {
     "sink": "cdc_conformance.sabotage.sinks",
+    "history": "cdc_conformance.sabotage.histories",
     "encoder": "cdc_conformance.sabotage.encoders",
     "rangefeed": "cdc_conformance.sabotage.rangefeeds",
 }
-"""By kind, the module with its saboteurs."""
+"""By kind, the module with its saboteurs. Those of histories are sinks too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,13 @@ class Kind:
     suite: type[Any]
     """The suite with the reference component."""
     saboteurs: Mapping[str, Registration]
+    elsewhere: frozenset[str] = frozenset()
+    """Promises of the suite that another kind of saboteurs breaks; here they are not asked for."""
 
     @property
     def promises(self) -> tuple[str, ...]:
-        return promises_of(suite_of(self.suite) or self.suite)
+        names = promises_of(suite_of(self.suite) or self.suite)
+        return tuple(name for name in names if name not in self.elsewhere)
 
     @property
     def summaries(self) -> frozenset[str]:
@@ -59,20 +63,23 @@ class Kind:
 
     def suite_for(self, case: Case, name: str) -> type[Any]:
         """Return the suite to run for *case* as a test class called *name*."""
-        members = {self.name: self.saboteurs[case.promise]} if case.promise else {}
+        members = {self.suite.kind: self.saboteurs[case.promise]} if case.promise else {}
         return type(name, (self.suite,), members)
 
     def saboteur(self, case: Case) -> tuple[str, str]:
         """Return the saboteur's class name and what it stands for, the first paragraph of its docstring."""
         if not case.promise:
-            return registration_of(self.suite, self.name).target.partition(":")[2], ""
+            return registration_of(self.suite, self.suite.kind).target.partition(":")[2], ""
         registration = self.saboteurs.get(case.promise)
         if registration is None:
             return "-", ""
+        reference = registration_of(self.suite, self.suite.kind)
+        history = getattr(registration, "history", "")
+        target = history if history != getattr(reference, "history", "") else registration.target
         try:
-            cls = load_class(registration.target, owner=f"saboteur of {case.promise}")
+            cls = load_class(target, owner=f"saboteur of {case.promise}")
         except PluginLoadError as error:
-            return registration.target.partition(":")[2], str(error)
+            return target.partition(":")[2], str(error)
         paragraph = (cls.__doc__ or "").strip().partition("\n\n")[0]
         return cls.__name__, " ".join(paragraph.split())
 
@@ -105,7 +112,8 @@ def kinds(homes: Mapping[str, str] = HOMES, *, only: Collection[str] = ()) -> di
     for name, home in homes.items():
         if not only or name in only:
             module = importlib.import_module(home)
-            found[name] = Kind(name=name, suite=module.SUITE, saboteurs=dict(module.SABOTEURS))
+            elsewhere: frozenset[str] = getattr(module, "ELSEWHERE", frozenset())
+            found[name] = Kind(name=name, suite=module.SUITE, saboteurs=dict(module.SABOTEURS), elsewhere=elsewhere)
     return found
 
 
@@ -122,7 +130,7 @@ def verdict(case: Case, kind: Kind, result: Result | None) -> str:
     missing = sorted(set(kind.promises) - result.outcomes.keys())
     if missing:
         return f"did not run {_listed(missing)}"
-    failed = set(result.failed())
+    failed = set(result.failed()) - kind.elsewhere
     wanted = {case.promise} if case.promise else set()
     problems = []
     if wanted - failed:
@@ -131,6 +139,7 @@ def verdict(case: Case, kind: Kind, result: Result | None) -> str:
     if unwanted:
         problems.append(f"fails {'also ' if wanted & failed else ''}{_listed(unwanted)}")
     unasked = [test for test in result.unasked() if test == case.promise or not case.promise]
+    unasked = [test for test in unasked if test not in kind.elsewhere]
     if unasked:
         problems.append(f"skips {_listed(unasked)}")
     return "; ".join(problems)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_conformance.promises import promises_of
 from cdc_conformance.reference.disturbance import DirectoryDisturbance
 from cdc_conformance.reference.sink import REFERENCE_SINK, ReferenceSink
 from cdc_conformance.sabotage.broken_sinks import (
@@ -21,11 +22,12 @@ from cdc_conformance.sabotage.broken_sinks import (
     tested_inside,
     troubles,
 )
+from cdc_conformance.sinks.exactly_once import ExactlyOnce
 from cdc_conformance.sinks.suite import SINK_CAPABILITIES, SinkConformance
 from cdc_core import SinkRegistration
 from cdc_core.options import MB
 
-__all__ = ["SABOTEURS", "SUITE"]
+__all__ = ["ELSEWHERE", "SABOTEURS", "SUITE"]
 
 
 class ReferenceSinkSuite(SinkConformance):
@@ -72,6 +74,8 @@ class ReferenceSinkSuite(SinkConformance):
 
 
 SUITE = ReferenceSinkSuite
+ELSEWHERE = frozenset(promises_of(ExactlyOnce))
+"""What a sink with a history promises: `cdc_conformance.sabotage.histories`."""
 
 
 def _broken(cls: type[ReferenceSink]) -> SinkRegistration:

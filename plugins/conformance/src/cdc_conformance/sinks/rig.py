@@ -7,7 +7,7 @@ import dataclasses
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from cdc_conformance.sinks.crashing import Call, make_calls, run_and_die
 from cdc_conformance.sinks.hosting import SOURCE, host_of
@@ -56,7 +56,7 @@ class SinkRig:
         self.options = dict(options)
         self.schemas: tuple[TableSchema, ...] = ()
         self._format = format if isinstance(format, str) else format.name
-        self._host = host_of(registration, format)
+        self.host = host_of(registration, format)
         self._read_back = read_back
         self._name = f"feed-{secrets.token_hex(4)}"
         self._other_processes = other_processes
@@ -90,7 +90,7 @@ class SinkRig:
             format=self._format,
             options=options,
         )
-        return resolve(changefeed, self._host).with_run(feed_id="0123456789ab", epoch=epoch, table_names=names)
+        return resolve(changefeed, self.host).with_run(feed_id="0123456789ab", epoch=epoch, table_names=names)
 
     def options_class(self) -> type:
         """Return the class of the sink's options."""
@@ -100,6 +100,11 @@ class SinkRig:
     def place(self) -> str:
         """The part of the URI that may be a path."""
         return self.uri.partition("://")[2].partition("?")[0]
+
+    def uri_of_sink(self) -> str:
+        """Return the URI with all of the sink's options in it, for those who know nothing of the changefeed."""
+        job = self.job()
+        return job.destination + (f"?{urlencode(job.sink.values)}" if job.sink.values else "")
 
     def start(self, *schemas: TableSchema) -> None:
         """Prepare the destination for tables, as the driver does once a run."""
@@ -247,11 +252,13 @@ class SinkRig:
             encoder=job.open_encoder(),
             full_table_name=job.options.full_table_name,
             tables=job.table_names,
+            feed_id=job.feed_id,
+            format=job.encoder.name,
         )
 
     @property
     def matcher(self) -> Matcher:
         if self._matcher is None:
             job = self.job()
-            self._matcher = Matcher(job, decoder=self._host.encoder(self._format).decoder)
+            self._matcher = Matcher(job, decoder=self.host.encoder(self._format).decoder)
         return self._matcher

@@ -16,11 +16,11 @@ from cdc_conformance.sinks.watching import failure_of
 from cdc_core import CdcError, Sink
 from cdc_core.job import Job
 
-__all__ = ["Secrecy"]
+__all__ = ["SECRET", "Secrecy", "SecretOptions", "jobs"]
 
 SecretOptions = Sequence[Mapping[str, str]]
 
-_SECRET = "hunter2-Zm9vYmFy"
+SECRET = "hunter2-Zm9vYmFy"
 
 
 class Secrecy:
@@ -29,12 +29,12 @@ class Secrecy:
     def test_secrets_do_not_show_in_repr(self, rig: SinkRig, secret_options: SecretOptions) -> None:
         """`repr` and `str` of job, sink, context and options show no secret: they end up in logs and Spark's pages."""
         rig.watch(ORDERS)
-        for job in _jobs(rig, rig.uri, secret_options):
+        for job in jobs(rig, rig.uri, secret_options):
             with contextlib.suppress(CdcError):
                 sink = job.open_sink()
                 for thing in (job, sink, sink.context, sink.context.options):
                     shown = f"{thing!r} {thing}"
-                    assert _SECRET not in shown, f"a secret shows in repr or str of {type(thing).__name__}: {shown}"
+                    assert SECRET not in shown, f"a secret shows in repr or str of {type(thing).__name__}: {shown}"
 
     @requires("unreachable", "there must be something to complain of")
     def test_secrets_do_not_show_in_errors(
@@ -52,7 +52,7 @@ class Secrecy:
             for call in calls:
                 error: BaseException | None = failure_of(call)
                 while error is not None:
-                    assert _SECRET not in str(error), f"a secret shows in {type(error).__name__}: {error}"
+                    assert SECRET not in str(error), f"a secret shows in {type(error).__name__}: {error}"
                     error = error.__cause__ or error.__context__
             for sink in sinks:
                 failure_of(sink.close)
@@ -63,7 +63,7 @@ class Secrecy:
         """No log record of a sink's life holds a secret, not even at DEBUG."""
         rig.watch(ORDERS)
         with caplog.at_level(logging.DEBUG):
-            for job in _jobs(rig, rig.uri, secret_options):
+            for job in jobs(rig, rig.uri, secret_options):
                 sink = None
                 with contextlib.suppress(CdcError):
                     sink = job.open_sink()
@@ -73,11 +73,11 @@ class Secrecy:
                     sink.emit_resolved(AT)
                 if sink is not None:
                     failure_of(sink.close)
-        found = [record for record in caplog.records if _SECRET in f"{record.getMessage()} {record.exc_text}"]
+        found = [record for record in caplog.records if SECRET in f"{record.getMessage()} {record.exc_text}"]
         assert not found, f"a secret shows in a log record of {found[0].name}: {found[0].getMessage()}"
 
 
-def _jobs(rig: SinkRig, uri: str, secret_options: SecretOptions) -> Iterator[Job]:
+def jobs(rig: SinkRig, uri: str, secret_options: SecretOptions) -> Iterator[Job]:
     """Yield the changefeed with each secret that makes one."""
     for make in _attempts(rig, uri, secret_options):
         with contextlib.suppress(CdcError):
@@ -88,7 +88,7 @@ def _attempts(rig: SinkRig, uri: str, secret_options: SecretOptions) -> Iterator
     """Yield what makes the changefeed with a password in its URI, and with each set of secret options."""
     scheme, _, rest = uri.partition("://")
     if "@" not in rest.partition("/")[0]:
-        yield partial(rig.job, uri=f"{scheme}://someone:{_SECRET}@{rest}")
+        yield partial(rig.job, uri=f"{scheme}://someone:{SECRET}@{rest}")
     for options in secret_options:
-        parameters = {name: value.replace("{secret}", _SECRET) for name, value in options.items()}
+        parameters = {name: value.replace("{secret}", SECRET) for name, value in options.items()}
         yield partial(rig.job, uri=uri, parameters=parameters)

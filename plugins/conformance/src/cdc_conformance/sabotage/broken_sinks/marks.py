@@ -26,7 +26,7 @@ __all__ = [
 
 
 class KeepsRowsForLater(ReferenceSink):
-    """Leaves to the next flush, or to `close`, what a flush must do."""
+    """Leaves to `close` what `flush` must do."""
 
     late: Sequence[tuple[str, int, Line]] = ()
 
