@@ -23,6 +23,7 @@ from cdc_encoder_parquet.decoder import ParquetDecoder
 from cdc_encoder_parquet.options import ParquetOptions
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.logprobe import LogProbe
+from cdc_testing.pages import Page
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from cdc_testing.runs import Feed
 from psycopg import sql
@@ -157,15 +158,23 @@ def test_every_type_is_read_by_every_tool(database: str, tmp_path: Path, kept_sp
 
 
 def test_files_of_several_versions_are_read_together(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
-    feed = Feed(tmp_path, database, ["t"], format_="parquet")
+    feed = Feed(tmp_path, database, ["orders"], format_="parquet")
     with psycopg.connect(database, autocommit=True) as connection, feed:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, gone text, price numeric(10,2))")
-        connection.execute("INSERT INTO t VALUES (1, 'x', 1.5)")
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, gone text, price numeric(10,2))")
+        connection.execute("INSERT INTO orders VALUES (1, 'x', 1.5), (3, 'y', 3.5)")
         feed.once(kept_spark)
-        connection.execute("ALTER TABLE t ADD COLUMN tags text[], DROP COLUMN gone")
-        connection.execute("INSERT INTO t VALUES (2, 2.5, '{a,NULL}')")
+        connection.execute("ALTER TABLE orders ADD COLUMN tags text[], DROP COLUMN gone")
+        connection.execute("INSERT INTO orders VALUES (2, 2.5, '{a,NULL}')")
+        connection.execute("UPDATE orders SET price = 7 WHERE id = 1")
+        connection.execute("DELETE FROM orders WHERE id = 3")
         feed.once(kept_spark)
-    wanted = {1: ("x", None), 2: (None, ["a", None])}
+    wanted = [
+        (1, "x", None, "c"),
+        (3, "y", None, "c"),
+        (2, None, ["a", None], "c"),
+        (1, None, None, "u"),
+        (3, None, None, "d"),
+    ]
     names = [str(path) for path in data_files(feed)]
     schemas = pa.unify_schemas([pq.read_schema(name) for name in names])
     found = {
@@ -173,9 +182,15 @@ def test_files_of_several_versions_are_read_together(database: str, tmp_path: Pa
         "Polars": pl.concat([pl.read_parquet(name) for name in names], how="diagonal").to_arrow(),
         "DuckDB": duckdb.read_parquet(names, union_by_name=True).to_arrow_table(),
     }
+    (example,) = (text for text in Page("parquet.md").blocks("python") if "spark.read" in text)
     with spark_that_reads(kept_spark, tmp_path) as spark:
-        found["Spark"] = spark.read.option("mergeSchema", "true").option("pathGlobFilter", "*.parquet").option(
-            "recursiveFileLookup", "true").parquet(str(feed.files)).toArrow()  # fmt: skip
+        results: dict[str, Any] = {"spark": spark}
+        exec(example.replace('"out"', repr(str(feed.files))), results)
+        found["Spark"] = results["changes"].toArrow()
+        state = results["state"].toArrow().to_pylist()
     for tool, table in found.items():
-        rows = {row["id"]: (row["gone"], row["tags"]) for row in table.to_pylist()}
-        assert rows == wanted, tool
+        read = [(row["id"], row["gone"], row["tags"], row["__crdb__event_type"]) for row in table.to_pylist()]
+        assert len(read) == len(wanted), tool
+        assert all(row in read for row in wanted), tool
+    newest = {row["id"]: (str(row["price"]), row["tags"]) for row in state}
+    assert newest == {1: ("7.00", None), 2: ("2.50", ["a", None])}
