@@ -24,8 +24,6 @@ __all__ = ["Coordinator"]
 
 log = logging.getLogger(__name__)
 
-_MOST_TOLD = 10
-"""Of the rows that one step put aside, this many are logged one by one."""
 _BUDGET_PERIOD = timedelta(hours=1)
 
 
@@ -83,7 +81,6 @@ class Coordinator:
             dead_letters=letters,
         )
         if letters:
-            self._tell_of(letters)
             self._keep_budget(letters[-1])
         with stage(SINK):
             self._emit_resolved()
@@ -133,21 +130,6 @@ class Coordinator:
         """Let the next step that is saved count *seconds* by stage: its own, and those of the turn before it."""
         for name in self._seconds:
             self._seconds[name] += seconds.get(name, 0.0)
-
-    def _tell_of(self, letters: Sequence[DeadLetter]) -> None:
-        for letter in letters[:_MOST_TOLD]:
-            log.warning(
-                "changefeed '%s': row of table %s with key %s, updated %s, was put aside (stage %s): %s",
-                self._name,
-                letter.table,
-                letter.key,
-                letter.updated,
-                letter.stage,
-                letter.error,
-            )
-        if len(letters) > _MOST_TOLD:
-            more = len(letters) - _MOST_TOLD
-            log.warning("changefeed '%s': %d more rows of the same step were put aside", self._name, more)
 
     def _keep_budget(self, last: DeadLetter) -> None:
         """Raises: TerminalError when more rows than dead_letter_max were put aside within the last hour.

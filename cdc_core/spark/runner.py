@@ -36,6 +36,7 @@ from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.spark.activity import activity_directory
 from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock, StopFlag, is_idle
+from cdc_core.spark.dead_letter_log import DeadLetterLog
 from cdc_core.spark.marks import emit_last_mark
 from cdc_core.spark.pausing import Pausing
 from cdc_core.spark.query import failure_of, start_query, warm_up
@@ -129,6 +130,7 @@ class _Run:
         self._steady = False
         self._from: Token | None = None
         self._epoch = job.epoch
+        self._dead_letters = DeadLetterLog(job.name, store)
         command = resume_command or f"cdc resume FILE {job.name}"
         self._pausing = Pausing(job.name, store, command=command, say=self._say, stop=self._stop)
 
@@ -288,7 +290,7 @@ class _Run:
             self._job,
             config.run_dir,
             local=is_local(self._job.spark),
-            count_dead_letters=lambda: len(self._store.dead_letters(self._job.name)),
+            count_dead_letters=self._dead_letters.look,
         )
         self._status = replace(self._status, phase="running")
         while not self._stop.wait(_POLL_S):

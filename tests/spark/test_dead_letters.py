@@ -22,6 +22,7 @@ from cdc_core.replay import DeadLetterReader, Replay
 from cdc_core.resolve import resolve
 from cdc_core.spark import writer
 from cdc_core.spark.control import RunLock
+from cdc_core.spark.dead_letter_log import DeadLetterLog
 from cdc_core.spark.replay import replay
 
 TABLE_NAME = TABLE.name.full
@@ -396,13 +397,23 @@ def test_a_foreign_message_among_the_dead_letters_is_named(rig: Rig) -> None:
 
 
 def test_each_row_that_is_put_aside_is_logged_up_to_a_number(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.refuse(*range(1, 100, 3))
-    with caplog.at_level(logging.WARNING, logger="cdc_core.spark.coordinator"):
-        rig.complete()
-    told = [record.getMessage() for record in caplog.records if "put aside" in record.getMessage()]
-    assert len(told) == 11
-    assert told[0].startswith(f"changefeed 't': row of table {TABLE_NAME} with key [")
-    assert told[-1] == "changefeed 't': 23 more rows of the same step were put aside"
+    rig.refuse(3)
+    engine = rig.start()
+    engine.step()
+    told = DeadLetterLog("t", engine.store)
+    with caplog.at_level(logging.WARNING):
+        assert told.look() == 1
+        rig.refuse(*range(101, 134), 205)
+        engine.step()
+        assert told.look() == told.look() == 34
+        engine.step()
+        assert told.look() == 35
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 12
+    assert said[0].startswith(f"changefeed 't': row of table {TABLE_NAME} with key [")
+    assert "was put aside (stage encode): there is no text for 1" in said[0]
+    assert said[10] == "changefeed 't': and 23 more rows were put aside"
+    assert "there is no text for 205" in said[11]
 
 
 def test_the_sink_of_the_dead_letters_is_opened_for_the_first_bad_row_and_kept(
