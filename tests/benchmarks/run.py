@@ -27,6 +27,7 @@ _BENCHMARKS = {
     "encode": "rows to JSON, Parquet and CSV, beside a loop over orjson and bare writers",
     "avro": "rows to Avro, beside a loop over fastavro",
     "sink": "encoded rows to files",
+    "s3": "rows to objects in an S3 store, beside bare s3fs loops",
     "kafka_sink": "rows to acknowledged messages in Kafka, beside a bare produce_batch loop",
     "webhook": "rows to acknowledged requests over TLS, beside a bare loop of the same client",
     "dead_letters": "a slice with one bad row in a million, beside the same without it",

@@ -1,0 +1,131 @@
+"""The cloud-storage sink into an S3 store, beside bare s3fs loops that upload the same objects.
+
+The store is SeaweedFS on this machine, with signatures checked. All put the same bodies, byte for byte, under as many
+keys, by clients that have the same settings and stay open; they take turns, several times, and the medians stand beside
+each other.
+
+In the timing: from the first call until every object is acknowledged. The sink starts with Arrow rows: it encodes them
+as JSON lines, cuts files of 16 MB, takes their checksums, and uploads them in the background in parts. The bare loop
+has its bodies ready: it calls `pipe_file` for one after the other, as one would write it, which is one request for
+each. A second loop has four under way at a time (`asyncio.gather`), as many as the sink may have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from benchmarks.bench_encode import encoder
+from benchmarks.context import Bench
+from benchmarks.report import Figure, Target
+from benchmarks.rows import SCHEMA, row_batch
+from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.s3 import open_s3
+from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_testing.object_stores import BUCKET, S3_KEY, S3_SECRET, SeaweedFS
+from fsspec.asyn import sync
+
+from cdc_core import RowBatch, SinkContext, SliceInfo
+
+__all__ = ["run"]
+
+_BATCH_ROWS = 16_384
+_ROUNDS = 5
+_AT_ONCE = 4
+
+
+def run(bench: Bench) -> Iterator[Figure]:
+    count = max(1, bench.sizes.part_rows // _BATCH_ROWS)
+    whole = row_batch(count * _BATCH_ROWS)
+    batches = [whole.slice(start, _BATCH_ROWS) for start in range(0, len(whole), _BATCH_ROWS)]
+    with SeaweedFS() as store:
+        options = CloudStorageOptions(
+            aws_access_key_id=S3_KEY,
+            aws_secret_access_key=S3_SECRET,
+            aws_endpoint=store.endpoint,
+            aws_region="us-east-1",
+        )
+        sink = CloudStorageSink(
+            SinkContext(
+                changefeed="bench",
+                epoch=1,
+                uri=f"s3://{BUCKET}/sink",
+                options=options,
+                encoder=encoder(),
+                tables=(SCHEMA.name,),
+            )
+        )
+        steps = itertools.count()
+        _write_slice(sink, batches, next(steps))  # connects, and makes what the bare loops upload
+        fs = open_s3(options)
+        bodies = [fs.cat_file(path) for path in sorted(fs.find(f"{BUCKET}/sink")) if path.endswith(".ndjson")]
+        keys = (f"{BUCKET}/bare/{number}" for number in itertools.count())
+        gc.freeze()  # or the collector would look at all of this again and again while somebody is timed
+        try:
+            elapsed = _take_turns(
+                {
+                    "sink": lambda: _write_slice(sink, batches, next(steps)),
+                    "bare": lambda: [fs.pipe_file(next(keys), body) for body in bodies],
+                    "at_once": lambda: sync(fs.loop, _upload_at_once, fs, keys, bodies),
+                }
+            )
+        finally:
+            gc.unfreeze()
+            sink.close()
+    nbytes = sum(map(len, bodies))
+    rates = {name: [len(whole) / seconds for seconds in taken] for name, taken in elapsed.items()}
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    name = "part: cloud-storage sink, Arrow rows to acknowledged objects in S3"
+    yield Figure(
+        name=name,
+        value=medians["sink"],
+        unit="rows/s",
+        peer=medians["bare"],
+        peer_name="s3fs loop",
+        target=Target(per_peer=0.7),
+        details={
+            "rounds": rates,
+            "objects": [len(body) for body in bodies],
+            "bytes_per_s": {name: nbytes / len(whole) * median for name, median in medians.items()},
+        },
+    )
+    yield Figure(
+        name=f"{name}, beside {_AT_ONCE} at a time",
+        value=medians["sink"],
+        unit="rows/s",
+        peer=medians["at_once"],
+        peer_name="s3fs loop",
+    )
+
+
+def _write_slice(sink: CloudStorageSink, batches: Sequence[RowBatch], step: int) -> None:
+    sink.begin(SliceInfo(step=step, index=0, lower=batches[0].latest()))
+    for batch in batches:
+        sink.emit(batch)
+    sink.flush()
+
+
+async def _upload_at_once(fs: Any, keys: Iterator[str], bodies: Sequence[bytes]) -> None:
+    waiting = iter(bodies)
+
+    async def upload() -> None:
+        for body in waiting:
+            await fs._pipe_file(next(keys), body)
+
+    await asyncio.gather(*(upload() for _ in range(_AT_ONCE)))
+
+
+def _take_turns(works: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Return the seconds that each of *works* took, round by round, after one round that does not count."""
+    elapsed: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(1 + _ROUNDS):
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            elapsed[name].append(time.perf_counter() - started)
+    return {name: seconds[1:] for name, seconds in elapsed.items()}
