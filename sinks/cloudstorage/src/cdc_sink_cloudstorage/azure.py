@@ -38,6 +38,7 @@ _AUTHORITIES = {
     "azurechinacloud": AzureAuthorityHosts.AZURE_CHINA,
     "azureusgovernmentcloud": AzureAuthorityHosts.AZURE_GOVERNMENT,
 }
+_RETRY = {"initial_backoff": 1, "increment_base": 2, "retry_total": 3, "random_jitter_range": 1}
 _DISCONNECT_S = 2.0
 
 
@@ -64,7 +65,7 @@ def open_azure(options: CloudStorageOptions) -> Any:
     fs.service_client = BlobServiceClient(
         url,
         credential=credential,
-        retry_policy=ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=3, random_jitter_range=1),
+        retry_policy=ExponentialRetry(**_RETRY),
         connection_timeout=10,
         read_timeout=60,
     )
@@ -145,13 +146,15 @@ class AzureStore(FsspecStore):
         container, _, prefix = root.partition("/")
 
         async def look() -> None:
-            pages = fs.service_client.get_container_client(container).list_blobs(prefix or None, results_per_page=1)
+            pages = fs.service_client.get_container_client(container).list_blobs(
+                prefix or None, results_per_page=1, retry_total=0
+            )
             async for _ in pages.by_page():
                 break
 
         self._run(look())
         try:  # a blob of a block that there is not: asks for the right to write, and writes nothing
-            self._run(self._blob(f"{IN_PROGRESS}/check").commit_block_list([BlobBlock("none")]))
+            self._run(self._blob(f"{IN_PROGRESS}/check").commit_block_list([BlobBlock("none")], retry_total=0))
         except exceptions.HttpResponseError as error:
             if getattr(error, "error_code", None) != "InvalidBlockList":
                 raise
