@@ -48,6 +48,9 @@ class Delivery:
         self._bad_rows = bad_rows
         self._owner = owner
         self._flushed: list[Flushed] = []
+        self._accused: RowBatch | None = None
+        """The row that the encoder has named last as one that it cannot encode."""
+        self._trusts_encoder = True
         self._forget()
 
     def begin(self, slice_: SliceInfo) -> None:
@@ -102,13 +105,19 @@ class Delivery:
                     self._forget()
                 else:
                     self._take(rows)
+                    if rows is self._accused:  # or a wrong word would be followed for each row of a batch
+                        self._trusts_encoder = False
 
     def _narrow_encoding(self, rows: RowBatch, error: EncodeError) -> Sequence[RowBatch]:
         """Return *rows*, of which the sink has taken none, in parts; none when only the bad row is left."""
-        if len(rows) > 1:
-            return [part for [part] in _parts([rows], 2)]
-        self._bad_rows.put_aside(BadRow(row=rows, stage=ENCODE, reason=str(error)))
-        return []
+        if len(rows) == 1:
+            self._bad_rows.put_aside(BadRow(row=rows, stage=ENCODE, reason=str(error)))
+            return []
+        if error.row is None or not 0 <= error.row < len(rows) or not self._trusts_encoder:
+            return _halves(rows)
+        self._accused = rows.slice(error.row, 1)
+        # All parts are at most half as long, so that many bad rows cost no more than without a hint.
+        return [*_halves(rows.slice(0, error.row)), self._accused, *_halves(rows.slice(error.row + 1))]
 
     def _narrow_refusal(self, error: RefusedRowsError) -> Sequence[RowBatch | None]:
         """Return the rows that the sink forgot, in parts with a flush after each; none when only a bad one is left."""
@@ -233,6 +242,10 @@ def _parts(batches: Sequence[RowBatch], parts: int) -> Iterator[list[RowBatch]]:
                 part, room = [], size
     if part:
         yield part
+
+
+def _halves(rows: RowBatch) -> list[RowBatch]:
+    return [part for [part] in _parts([rows], 2)]
 
 
 def _without(rows: RowBatch, indices: Sequence[int]) -> RowBatch:

@@ -153,7 +153,15 @@ class BadRowError(TerminalError):
 
 
 class EncodeError(TerminalError):
-    """A value has no representation in the chosen format. Names table, column and key."""
+    """A value has no representation in the chosen format. Names table, column and key.
+
+    `row` is the index, in the batch that was to be encoded, of a row with such a value; None when it is not known.
+    With it the bad row is found at once, without it by halves.
+    """
+
+    def __init__(self, message: str, *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class FencedError(TerminalError):

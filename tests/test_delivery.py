@@ -42,7 +42,7 @@ def numbers_of(rows: RowBatch) -> list[int]:
 
 
 class PickySink(Sink):
-    """Delivers what it is given, but for the rows *bad*, in the way *how* of the five that a sink has."""
+    """Delivers what it is given, but for the rows *bad*, in the way *how* of those that a sink has."""
 
     def __init__(self, how: str, bad: Iterable[int]) -> None:
         self.how = how
@@ -68,8 +68,9 @@ class PickySink(Sink):
         self.emits += 1
         found = list(enumerate(numbers_of(rows), start=self.count))
         bad = [(index, n) for index, n in found if n in self.bad]
-        if bad and self.how == "encode":
-            raise EncodeError(f"cannot encode {bad[0][1]}")
+        if bad and self.how.startswith("encode"):
+            named = bad[-1][0] - self.count if self.how == "encode and name" else None
+            raise EncodeError(f"cannot encode {bad[0][1]}", row=named)
         if bad and self.how == "refuse in emit":
             self.buffer, self.count = [], 0
             raise RefusedRowsError(f"refused, {len(bad)} among them")
@@ -93,7 +94,7 @@ class PickySink(Sink):
         return Flushed(messages=messages, files=1, delivered=({"messages": messages},))
 
 
-HOW = ["encode", "name in emit", "name in flush", "refuse in emit", "refuse in flush"]
+HOW = ["encode", "encode and name", "name in emit", "name in flush", "refuse in emit", "refuse in flush"]
 
 
 class Aside(BadRows):
@@ -175,7 +176,7 @@ def test_a_bad_row_carries_stage_and_reason(how: str) -> None:
     aside = Aside()
     deliver(PickySink(how, {5}), aside, [range(1, 10)])
     [bad] = aside.rows
-    assert bad.stage == ("encode" if how == "encode" else "sink")
+    assert bad.stage == ("encode" if how.startswith("encode") else "sink")
     assert bad.reason == {"e": "cannot encode 5", "n": "no 5", "r": "refused, 1 among them"}[how[0]]
     assert (bad.table, bad.key, bad.updated) == ("db.public.counter", "[2]", Timestamp(5))
     assert str(bad) == "the row of table public.counter with key {'id': 2}, updated 5.0000000000"
@@ -211,11 +212,26 @@ def test_a_sink_that_refuses_no_rows_gets_a_whole_slice_without_a_flush(monkeypa
 
 
 def test_a_single_bad_row_of_many_costs_few_calls() -> None:
-    for how in ("encode", "refuse in flush"):
+    for how in ("encode", "refuse in flush", "encode and name"):
         sink, aside = PickySink(how, {77_777}), Aside()
         deliver(sink, aside, [range(start, start + 10_000) for start in range(1, 100_000, 10_000)])
         assert aside.numbers == [77_777]
-        assert sink.emits + sink.flushes < 150
+        assert sink.emits + sink.flushes < (20 if how == "encode and name" else 150)
+
+
+def test_an_encoder_that_names_the_wrong_row_is_not_followed_for_long() -> None:
+    class Misleading(PickySink):
+        def emit(self, rows: RowBatch) -> None:
+            try:
+                super().emit(rows)
+            except EncodeError as error:
+                raise EncodeError(str(error), row=0) from None
+
+    sink, aside = Misleading("encode", {9_000}), Aside()
+    deliver(sink, aside, [range(1, 10_001)])
+    assert aside.numbers == [9_000]
+    assert sink.emits < 60
+    assert sink.delivered == [n for n in range(1, 10_001) if n != 9_000]
 
 
 @pytest.mark.parametrize("how", HOW)

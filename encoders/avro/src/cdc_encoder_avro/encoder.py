@@ -223,7 +223,7 @@ class AvroEncoder(Encoder):
                 row = error.row if places is None else int(places[error.row])
                 key = rows.shown_key(row)
                 place = f"column {column.name} of table {rows.schema.name}"
-                raise EncodeError(f"{place} cannot become Avro in the row with key {key}: {error}") from error
+                raise EncodeError(f"{place} cannot become Avro in the row with key {key}: {error}", row=row) from error
         return pieces
 
 

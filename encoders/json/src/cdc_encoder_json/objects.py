@@ -106,7 +106,7 @@ class RowTexts:
             row = error.row if places is None else int(places[error.row])
             key = rows.shown_key(row)
             place = f"column {column.name} of table {rows.schema.name}"
-            raise EncodeError(f"{place} cannot become JSON in the row with key {key}: {error}") from error
+            raise EncodeError(f"{place} cannot become JSON in the row with key {key}: {error}", row=row) from error
 
     def _layout(self, schema: TableSchema) -> _Layout:
         layout = self._layouts.get(schema.name)

@@ -83,7 +83,8 @@ def _images(rows: RowBatch, name: str, options: ParquetOptions) -> list[pa.Array
         except NoRepresentationError as error:
             place = f"column {column.name} of table {rows.schema.name}"
             shown = rows.shown_key(error.row)
-            raise EncodeError(f"{place} cannot become Parquet in the row with key {shown}: {error}") from error
+            text = f"{place} cannot become Parquet in the row with key {shown}: {error}"
+            raise EncodeError(text, row=error.row) from error
     return written
 
 
