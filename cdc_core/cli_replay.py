@@ -25,17 +25,27 @@ _MOST_SHOWN = 20
 @click.argument("name", required=False)
 @click.option("--list", "only_list", is_flag=True, help="Only show the rows that wait.")
 @click.option(
+    "--give-up",
+    "given_up",
+    type=int,
+    multiple=True,
+    metavar="NUMBER",
+    help="Do not send the row of this number in the list, now or later; may be repeated.",
+)
+@click.option(
     "--state",
     metavar="DIR|URL",
     help="Where progress is kept: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
 @debug_option
 @click.pass_obj
-def replay_dead_letters(session: CliSession, file: str, name: str | None, only_list: bool, state: str | None) -> int:
+def replay_dead_letters(
+    session: CliSession, file: str, name: str | None, only_list: bool, given_up: tuple[int, ...], state: str | None
+) -> int:
     """Send the rows again that the changefeed NAME of FILE has put aside, to its sink.
 
     The changefeed must be stopped. Rows of one key are sent in their order. A row that is refused again goes on
-    waiting, and then the exit status is 1.
+    waiting, and then the exit status is 1; one that nobody can mend is given up by its number.
     """
     changefeed, beside = find_changefeed(file, name)
     session.start_logging()
@@ -59,30 +69,33 @@ def replay_dead_letters(session: CliSession, file: str, name: str | None, only_l
         from cdc_core.spark.replay import replay
 
         reader = DeadLetterReader(job, PluginHost.load())
-        result, missing = replay(job, store=store, state_dir=state_dir, find=reader.find)
+        result, missing = replay(job, store=store, state_dir=state_dir, find=reader.find, give_up=given_up)
     finally:
         store.close()
-    for line in _told(job, result, missing):
+    for line in _told(job, result, missing, len(set(given_up))):
         click.echo(session.masked(line))
     return 1 if result.kept or missing else 0
 
 
-def _told(job: Job, result: Replay, missing: int) -> Iterator[str]:
-    yield f"changefeed '{job.name}': {len(result.sent)} rows were sent again, {len(result.kept)} go on waiting"
+def _told(job: Job, result: Replay, missing: int, given_up: int) -> Iterator[str]:
+    up = f", {given_up} were given up" if given_up else ""
+    yield f"changefeed '{job.name}': {len(result.sent)} rows were sent again, {len(result.kept)} go on waiting{up}"
     for bad in result.kept[:_MOST_SHOWN]:
         yield f"  {bad} (stage {bad.stage}): {bad.shown_reason}"
     if len(result.kept) > _MOST_SHOWN:
         yield f"  and {len(result.kept) - _MOST_SHOWN} more"
     if missing:
-        yield f"{missing} rows that wait are not in the dead letters any more, so they cannot be sent: see --list"
+        yield f"{missing} rows that wait are not in the dead letters any more: --list shows them, --give-up ends that"
 
 
 def _listed(waiting: Sequence[DeadLetter]) -> Iterator[str]:
     """Yield a table of *waiting*, its columns as wide as they must be."""
-    rows = [("put aside at", "table", "key", "updated", "stage", "error")]
+    rows = [("number", "put aside at", "table", "key", "updated", "stage", "error")]
     for letter in waiting:
         moment = "" if letter.put_aside_at is None else letter.put_aside_at.strftime("%Y-%m-%d %H:%M:%SZ")
-        rows.append((moment, letter.table, letter.key, str(letter.updated), letter.stage, letter.error))
+        rows.append(
+            (str(letter.number), moment, letter.table, letter.key, str(letter.updated), letter.stage, letter.error)
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -28,15 +28,16 @@ def replay(
     store: ProgressStore,
     state_dir: Path,
     find: Callable[[Sequence[DeadLetter]], Sequence[WaitingRow]],
+    give_up: Collection[int] = (),
 ) -> tuple[Replay, int]:
     """Send again what waits in the dead letters of *job*; return what became of it, and how many rows were not found.
 
-    *find* returns the rows of dead letters. Nobody else delivers meanwhile: neither another run, nor tasks that a
-    killed one has left. What was sent is durable at the sink before the progress store says so; after a crash in
-    between it is sent once more.
+    *find* returns the rows of dead letters. Those with the numbers *give_up* are not sent, and wait no longer. Nobody
+    else delivers meanwhile: neither another run, nor tasks that a killed one has left. What was sent is durable at the
+    sink before the progress store says so; after a crash in between it is sent once more.
 
-    Raises: ConfigError when the changefeed is running, or the sink cannot take the rows; RetryableError; FencedError
-    when a run has begun on another host; whatever the sink raises about anything but rows.
+    Raises: ConfigError when the changefeed is running, the sink cannot take rows, or no row has a number of *give_up*;
+    RetryableError; FencedError when a run has begun on another host; whatever the sink raises about anything but rows.
     """
     with RunLock(state_dir / f"{job.name}.lock") as lock:
         if not lock.acquire():
@@ -44,13 +45,19 @@ def replay(
                 f"changefeed '{job.name}' is running from {state_dir} (process {lock.holder}): stop it first, because"
                 " rows are sent again only while it delivers no others"
             )
-        letters = store.dead_letters(job.name)
-        rows = find(letters)
+        waiting = store.dead_letters(job.name)
+        unknown = min(set(give_up) - {letter.number for letter in waiting}, default=None)
+        if unknown is not None:
+            raise ConfigError(f"no row of changefeed '{job.name}' waits under the number {unknown}; --list shows them")
+        letters = [letter for letter in waiting if letter.number not in give_up]
+        rows = find(letters) if letters else ()
         missing = len(letters) - sum(len(row.letters) for row in rows)
+        feed = store.register(job.name, job.definition())
+        if give_up:
+            store.replayed(job.name, store.begin_run(job.name), list(give_up))
         if not rows:
             return Replay(sent=(), kept=(), flushed=Flushed()), missing
         schemas = list({row.row.schema.name: row.row.schema for row in rows}.values())
-        feed = store.register(job.name, job.definition())
         job = job.with_run(feed_id=feed.feed_id, epoch=feed.epoch, state=store.url)
         check_sink(job, schemas)
         prepare_sink(job, schemas)

@@ -83,9 +83,9 @@ def test_rows_that_wait_are_listed(feed: Feed, capsys: pytest.CaptureFixture[str
     feed.run()
     assert feed.replay("--list") == 0
     header, first, *behind = capsys.readouterr().out.splitlines()
-    assert header.split() == ["put", "aside", "at", "table", "key", "updated", "stage", "error"]
-    assert first.split()[2:] == ["db.public.counter", "[7]", "17.0000000000", "sink", "17", "is", "refused"]
-    assert [line.split()[5] for line in behind] == ["blocked", "blocked"]
+    assert header.split() == ["number", "put", "aside", "at", "table", "key", "updated", "stage", "error"]
+    assert first.split()[3:] == ["db.public.counter", "[7]", "17.0000000000", "sink", "17", "is", "refused"]
+    assert [line.split()[6] for line in behind] == ["blocked", "blocked"]
     assert all([7, 17] not in event[4] for event in Journal(feed.directory).of("rows"))
 
 
@@ -113,6 +113,21 @@ def test_what_is_refused_again_is_shown_and_exits_with_1(feed: Feed, capsys: pyt
         "  the row of table public.counter with key {'id': 5}, updated 35.0000000000 (stage blocked): an earlier row of"
         " its key was put aside and not yet sent again",
     ]
+
+
+def test_a_row_that_is_given_up_holds_nothing_back(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    feed.refuse(17)
+    feed.run()
+    assert feed.replay("--list") == 0
+    number = capsys.readouterr().out.splitlines()[1].split()[0]
+    assert feed.replay("--give-up", "999") == 2
+    assert "no row of changefeed 'orders' waits under the number 999; --list shows them" in capsys.readouterr().err
+    assert feed.replay("--give-up", number) == 0
+    assert capsys.readouterr().out == (
+        "changefeed 'orders': 2 rows were sent again, 0 go on waiting, 1 were given up\n"
+    )
+    assert Journal(feed.directory).of("rows")[-1][4] == [[7, 27], [7, 37]]
+    assert feed.replay() == 0
 
 
 def test_a_running_changefeed_must_be_stopped_first(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,138 @@
+"""PostgreSQL rows that no Parquet file takes: stopped at, put aside, sent again, and none lost when a worker dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.parquet as pq
+import pytest
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.runs import Feed
+
+from cdc_core.cli import main
+from cdc_core.progress import ProgressStore, store_url
+
+pytestmark = pytest.mark.slow
+
+ROWS = 20_000
+BAD = 12_345
+
+
+def feed_of(directory: Path, uri: str, **options: object) -> Feed:
+    return Feed(directory, uri, ["items"], format_="parquet", options=options)
+
+
+def aside(directory: Path, **options: object) -> dict[str, object]:
+    return {"on_error": "dead_letter", "dead_letter": f"file://{directory}/dead", **options}
+
+
+def delivered(feed: Feed) -> list[dict[str, Any]]:
+    """Return the rows of all files, in the order of the files."""
+    paths = sorted(feed.files.rglob("*.parquet"), key=lambda path: path.name)
+    return [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def letters(directory: Path) -> list[dict[str, Any]]:
+    paths = sorted((directory / "dead").rglob("*.ndjson"))
+    return [json.loads(line)["after"] for path in paths for line in path.read_text().splitlines()]
+
+
+def replay(feed: Feed) -> tuple[int, str]:
+    with redirect_stdout(StringIO()) as said:
+        status = main(["replay-dead-letters", str(feed.toml), "--state", str(feed.state)])
+    return status, said.getvalue()
+
+
+def numbers(rows: Iterable[dict[str, Any]]) -> list[int]:
+    return [row["n"] for row in rows]
+
+
+def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, day date)")
+        connection.execute(
+            "INSERT INTO items SELECT n, n, CASE n WHEN %s THEN date 'infinity' ELSE date '2024-02-29' END"
+            " FROM generate_series(1, %s) n",
+            [BAD, ROWS],
+        )
+        with feed_of(tmp_path, database) as stopped:
+            assert stopped._run_here(kept_spark, "--once") == 1
+        said = stopped.log().splitlines()[-1]
+        assert f"the row of table public.items with key {{'id': {BAD}}}, updated " in said
+        assert "is not taken by encoder 'parquet' (stage encode): column day" in said
+        assert "set on_error='dead_letter'" in said
+
+        options = aside(tmp_path, dead_letter_order="block_key")
+        with feed_of(tmp_path, database, **options) as feed:
+            feed.once(kept_spark)
+            assert sorted(set(numbers(delivered(feed)))) == [n for n in range(1, ROWS + 1) if n != BAD]
+            [letter] = letters(tmp_path)
+            assert (letter["table"].rpartition(".")[2], letter["key"], letter["stage"]) == ("items", [BAD], "encode")
+            assert letter["row"] == {"id": BAD, "n": BAD, "day": "infinity"}
+            assert "put aside (stage encode)" in feed.log()
+
+            connection.execute("UPDATE items SET n = n + 100000, day = '2024-03-01' WHERE id IN (%s, 1)", [BAD])
+            feed.once(kept_spark)
+            assert (100_001 in numbers(delivered(feed)), BAD + 100_000 in numbers(delivered(feed))) == (True, False)
+            assert replay(feed)[0] == 1
+            status, told = replay(feed)
+            assert (status, told.splitlines()[0]) == (1, "changefeed 'test': 0 rows were sent again, 2 go on waiting")
+
+    with feed_of(tmp_path, database, parquet_special_values="string", **options) as mended:
+        assert replay(mended) == (0, "changefeed 'test': 2 rows were sent again, 0 go on waiting\n")
+        of_key = [row["n"] for row in delivered(mended) if row["id"] == BAD]
+        assert of_key == [BAD, BAD + 100_000]
+        mended.once(kept_spark)
+        assert sorted(set(numbers(delivered(mended)))) == sorted([*range(1, ROWS + 1), 100_001, BAD + 100_000])
+
+
+def test_no_row_is_lost_when_workers_are_killed_while_rows_are_put_aside(
+    database: str, tmp_path: Path, kept_spark: KeptSpark
+) -> None:
+    written: set[int] = set()
+    options = aside(tmp_path, dead_letter_max=100_000, max_step_rows=2000)
+    with (
+        psycopg.connect(database, autocommit=True) as connection,
+        feed_of(tmp_path, database, **options) as feed,
+    ):
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, day date)")
+
+        def write(first: int, count: int) -> None:
+            connection.execute(
+                "INSERT INTO items SELECT n %% 997, n, CASE n %% 50 WHEN 0 THEN date 'infinity' END"
+                " FROM generate_series(%s::bigint, %s) n"
+                " ON CONFLICT (id) DO UPDATE SET n = excluded.n, day = excluded.day",
+                [first, first + count - 1],
+            )
+            written.update(range(first, first + count))
+
+        write(1, 900)
+        feed.start()
+        feed.until("the scan", lambda: len(letters_so_far(feed)) > 0)
+        for round_ in range(1, 31):
+            write(round_ * 1000, 900)
+            if round_ % 10 == 0:
+                feed.until("a busy worker", feed.kill_a_worker)
+        feed.stop()
+        feed.once(kept_spark)
+    there = {row["n"] for row in delivered(feed)}
+    put_aside = {letter["row"]["n"] for letter in letters(tmp_path)}
+    assert there | put_aside == written
+    assert put_aside == {n for n in written if n % 50 == 0}
+    assert not there & put_aside
+    waiting = ProgressStore(store_url(feed.state)).dead_letters("test")
+    entries = [(letter.table, letter.key, letter.updated) for letter in waiting]
+    assert len(entries) == len(set(entries))
+    status, told = replay(feed)
+    assert status == 1
+    assert told.startswith(f"changefeed 'test': 0 rows were sent again, {len(entries)} go on waiting")
+
+
+def letters_so_far(feed: Feed) -> list[Path]:
+    return list((feed.directory / "dead").rglob("*.ndjson"))
