@@ -139,6 +139,13 @@ def test_what_the_sink_forces_is_switched_on_in_the_envelope() -> None:
     assert (envelope.envelope, envelope.updated, envelope.key_in_value, envelope.diff) == ("wrapped", True, True, False)
 
 
+def test_a_format_of_columns_alone_is_forced_to_nothing() -> None:
+    lines = encoder(scans_only=True)
+    shelf = sink(forced=frozenset({"key_in_value"}))
+    scan = resolve(changefeed(options={"initial_scan": "only"}), host(rangefeed(), lines, shelf))
+    assert not scan.envelope().key_in_value
+
+
 def test_the_least_time_between_steps_is_the_users_else_the_sinks() -> None:
     slow = sink(min_checkpoint_frequency_s=10.0)
     assert job(shelf=slow).min_checkpoint_frequency_s == 10.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,9 +23,17 @@ from cdc_testing.files import validate_files
 from cdc_testing.kafka_reading import partitions_of, read_topics
 from psycopg import errors, sql
 
-from cdc_core import Decoder
+from cdc_core import Decoder, Endpoint, StoredMessage
 
-__all__ = ["TABLES", "Bank", "Faithful", "assert_faithful", "assert_faithful_kafka", "open_bank"]
+__all__ = [
+    "TABLES",
+    "Bank",
+    "Faithful",
+    "assert_faithful",
+    "assert_faithful_kafka",
+    "assert_faithful_messages",
+    "open_bank",
+]
 
 TABLES = ("public.accounts", "public.closed")
 ACCOUNTS = 200
@@ -133,12 +142,32 @@ def assert_faithful_kafka(
     transaction up to the least mark of all partitions; and what the marks cover is the database as it is now. The bank
     must be closed and the last mark of each partition must cover all it did.
     """
-    tables = [table.partition(".")[2] for table in TABLES]
+    tables = _tables()
     topics = [prefix + table for table in tables]
     partitions = [(topic.removeprefix(prefix), number) for topic, number in partitions_of(bootstrap_servers, topics)]
-    cut = CutValidator(_books, endpoints=partitions, every_timestamp=True)
-    validators = (OrderValidator(moving_keys=moving_keys), VersionValidator("accounts", "version"), cut)
     messages = (message.stored for message in read_topics(bootstrap_servers, topics))
+    return _assert_faithful(
+        messages, uri, partitions, order=OrderValidator(moving_keys=moving_keys), prefix=prefix, decoder=decoder
+    )
+
+
+def assert_faithful_messages(messages: Iterable[StoredMessage], uri: str) -> Faithful:
+    """See the same of JSON *messages* that have one order, with marks that speak for all topics."""
+    return _assert_faithful(messages, uri, [(None, None)], order=OrderValidator())
+
+
+def _assert_faithful(
+    messages: Iterable[StoredMessage],
+    uri: str,
+    partitions: Sequence[Endpoint],
+    *,
+    order: OrderValidator,
+    prefix: str = "",
+    decoder: Decoder | None = None,
+) -> Faithful:
+    tables = _tables()
+    cut = CutValidator(_books, endpoints=partitions, every_timestamp=True)
+    validators = (order, VersionValidator("accounts", "version"), cut)
     schemas = dict.fromkeys(tables, KEYED)
     arrived = validate(messages, decoder or json_decoder(), schemas, validators, prefix=prefix)
     failures = [failure for validator in validators for failure in validator.failures()]
@@ -154,6 +183,10 @@ def assert_faithful_kafka(
             wrong = [key for key in held.keys() | there.keys() if held.get(key) != there.get(key)]
             assert not wrong, f"{len(wrong)} rows of {table} differ from the database's, such as {wrong[:5]}"
     return Faithful(rows=arrived.rows.total(), marks=arrived.marks.total(), cuts=cut.cuts, partitions=len(partitions))
+
+
+def _tables() -> list[str]:
+    return [table.partition(".")[2] for table in TABLES]
 
 
 def _books(state: State) -> str | None:

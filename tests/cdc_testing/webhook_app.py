@@ -91,9 +91,10 @@ class Endpoint:
         plain = _decoded(body, headers.get("content-encoding"))
         fault = self._faults.next()
         keys = {(scope["path"], key) for _, key, _ in messages_of(plain) if key is not None}
-        shared = sorted(key for _, key in keys & self._under_way.keys())
         identity = headers.get("idempotency-key", "")
-        held = not fault.get("hang")  # what hangs is never looked at again: to the sender it is over
+        # a request beside an earlier attempt at the same is the sender's right, who may know that one to be lost
+        shared = sorted(key[1] for key in keys if self._under_way.get(key, identity) != identity)
+        held = not fault.get("hang") and not fault.get("late_s")  # to the sender these are over
         if held:
             self._under_way.update(dict.fromkeys(keys, identity))
             self._count += 1
@@ -125,7 +126,10 @@ class Endpoint:
             while (await receive())["type"] != "http.disconnect":
                 pass
             return
-        await asyncio.sleep(fault.get("slow_s", self._faults.rules.get("slow_s", 0.0)))
+        if fault.get("late_s"):
+            await asyncio.sleep(fault["late_s"])
+        elif not await _stays(receive, fault.get("slow_s", self._faults.rules.get("slow_s", 0.0))):
+            return
         status, text = fault.get("status", 200), fault.get("text", "")
         refused = self._faults.rules.get("refused_keys", {})
         if status == 200:
@@ -155,6 +159,17 @@ class Endpoint:
             self._taken.add(identity)
         taken = {"path": path, "identity": identity, "body": base64.b64encode(plain).decode()}
         os.write(self._journal, json.dumps(taken).encode() + b"\n")
+
+
+async def _stays(receive: Receive, seconds: float) -> bool:
+    """Return after so many seconds whether the sender is still there, at once when it is not."""
+    try:
+        async with asyncio.timeout(seconds):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+    except TimeoutError:
+        return True
+    return False
 
 
 def _break(client: tuple[Any, ...]) -> None:

@@ -150,8 +150,9 @@ class WebhookServer:
         """Say what befalls requests from now on; nothing, without arguments.
 
         *script* befalls the next requests, one entry each; *random* entries befall a `share` of them. An entry may have
-        `status` with `text` and `headers`; `hang`; `slow_s`; `reset` in the middle of the answer, "before" or "after"
-        the rows are taken. Requests with a key of *refused_keys*, JSON text, get its status.
+        `status` with `text` and `headers`; `hang`; `slow_s`; `late_s`, longer than anybody waits, so that the request
+        is not `under_way`; `reset` in the middle of the answer, "before" or "after" the rows are taken. Requests with a
+        key of *refused_keys*, JSON text, get its status.
         """
         rules = {
             "script": list(script),

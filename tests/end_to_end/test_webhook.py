@@ -1,0 +1,144 @@
+"""PostgreSQL into a webhook over HTTPS: an endpoint that fails in every way, workers and server killed, a bad row."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_testing.bank import TABLES, Bank, assert_faithful_messages, open_bank
+from cdc_testing.counts import Counts
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.postgres import clock
+from cdc_testing.runs import Feed
+from cdc_testing.webhook_bodies import messages_of
+from cdc_testing.webhook_server import WebhookServer
+
+from cdc_core import StoredMessage, Timestamp
+
+pytestmark = pytest.mark.slow
+
+FAULTS: list[dict[str, Any]] = [
+    {"share": 0.02, "status": 429, "headers": {"retry-after": "0"}},
+    {"share": 0.02, "status": 500},
+    {"share": 0.02, "reset": "before"},
+    {"share": 0.02, "reset": "after"},
+    {"share": 0.01, "hang": True},
+    {"share": 0.01, "late_s": 1.6},
+]
+"""A share of requests each; the last one answers, and takes its rows, when nobody waits for that any more."""
+
+
+def options(server: WebhookServer, **others: object) -> dict[str, object]:
+    config = {"Flush": {"Messages": 20, "Frequency": "1s"}, "Retry": {"Max": 2, "Backoff": "20ms"}}
+    return {
+        **server.trust,
+        "webhook_client_timeout": "800ms",
+        "webhook_sink_config": json.dumps(config),
+        "retry_backoff": "100ms",
+        "max_retry_backoff": "1s",
+        **others,
+    }
+
+
+def stored(server: WebhookServer, path: str) -> Iterator[StoredMessage]:
+    """Yield what the endpoint took, in order."""
+    for body in server.bodies(path):
+        for topic, _, value in messages_of(body):
+            yield StoredMessage(topic=topic, value=value)
+
+
+def last_mark(server: WebhookServer, path: str) -> Timestamp:
+    marks = [json.loads(body)["resolved"] for body in server.bodies(path) if body.startswith(b'{"resolved"')]
+    return Timestamp.parse(marks[-1]) if marks else Timestamp()
+
+
+def items(server: WebhookServer, path: str) -> list[dict[str, Any]]:
+    """Return the rows that the endpoint took, as messages."""
+    return [json.loads(message.value or b"") for message in stored(server, path) if message.topic is not None]
+
+
+def test_nothing_is_lost_or_out_of_order_when_everything_fails(database: str, tmp_path: Path, counts: Counts) -> None:
+    chance = random.Random(4)
+    open_bank(database, filler=500)
+    (tmp_path / "server").mkdir()
+    with WebhookServer(tmp_path / "server") as server:
+        path = server.new_path()
+        server.faults(random=FAULTS, seed=4, slow_s=0.003)
+
+        def go_on(what: str, *, bodies: int) -> None:
+            target = len(server.bodies(path)) + bodies
+            feed.until(f"requests after {what}", lambda: len(server.bodies(path)) >= target)
+
+        with Feed(tmp_path / "feed", database, TABLES, sink=server.uri(path), options=options(server)) as feed:
+            feed.start()
+            with Bank(database, seed=4, pause_s=0.02) as bank:
+                go_on("the start", bodies=30)
+                for number in range(2):
+                    feed.until("a busy worker", feed.kill_a_worker)
+                    go_on("a worker's death", bodies=chance.randint(5, 20))
+                    server.kill()
+                    server.start()
+                    go_on("the endpoint's death", bodies=chance.randint(5, 20) + 10 * number)
+            now = clock(database)
+            feed.until("the last transaction", lambda: last_mark(server, path) >= now)
+            feed.stop()
+        found = assert_faithful_messages(stored(server, path), database)
+        requests = server.requests(path)
+        assert not [request["shared"] for request in requests if request["shared"]]
+        parallel = max(request["under_way"] for request in requests)
+        assert parallel > 1
+        counts(
+            rows=found.rows,
+            marks=found.marks,
+            cuts=found.cuts,
+            transactions=bank.transactions,
+            requests=len(requests),
+            faults=sum(bool(request["fault"]) for request in requests),
+            requests_at_a_time=parallel,
+        )
+
+
+def test_one_bad_row_among_many(
+    database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
+) -> None:
+    path = webhook_server.new_path()
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int)")
+        connection.execute("INSERT INTO items SELECT n, n FROM generate_series(1, 5000) n")
+    uri = webhook_server.uri(path)
+    with webhook_server.failing(refused_keys={"[4711]": 422}):
+        with Feed(tmp_path / "stopped", database, ["items"], sink=uri, options=options(webhook_server)) as stopped:
+            assert stopped._run_here(kept_spark, "--once") == 1
+        said = stopped.log().splitlines()[-1]
+        assert "the row of table public.items with key {'id': 4711}, updated " in said
+        assert "422: the key [4711] is refused" in said
+        dead = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
+        aside = options(webhook_server, **dead)
+        with Feed(tmp_path / "aside", database, ["items"], sink=uri, options=aside) as feed:
+            feed.once(kept_spark)
+    assert {row["after"]["id"] for row in items(webhook_server, path)} == set(range(1, 5001)) - {4711}
+    lines = [line for file in sorted((tmp_path / "dead").rglob("*.ndjson")) for line in file.read_text().splitlines()]
+    (letter,) = (json.loads(line)["after"] for line in lines)
+    assert (letter["key"], letter["stage"], letter["row"]) == ([4711], "sink", {"id": 4711, "n": 4711})
+    assert "422: the key [4711] is refused" in letter["error"]
+
+
+def test_a_scan_is_sent_as_csv(
+    database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
+) -> None:
+    path = webhook_server.new_path()
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, note text)")
+        connection.execute("INSERT INTO items SELECT n, 'item, ' || n FROM generate_series(1, 100) n")
+    chosen = options(webhook_server, updated=False, resolved=False, initial_scan="only")
+    with Feed(tmp_path, database, ["items"], sink=webhook_server.uri(path), format_="csv", options=chosen) as feed:
+        feed.once(kept_spark)
+    lines = [line for body in webhook_server.bodies(path) for line in body.decode().splitlines()]
+    assert sorted(lines, key=lambda line: int(line.partition(",")[0])) == [f'{n},"item, {n}"' for n in range(1, 101)]
+    (kind,) = {request["headers"]["content-type"] for request in webhook_server.requests(path)}
+    assert kind == "text/csv"
