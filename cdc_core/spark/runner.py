@@ -37,10 +37,11 @@ from cdc_core.spark.activity import activity_directory
 from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock, StopFlag, is_idle
 from cdc_core.spark.dead_letter_log import DeadLetterLog
+from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.marks import emit_last_mark
 from cdc_core.spark.pausing import Pausing
 from cdc_core.spark.query import failure_of, start_query, warm_up
-from cdc_core.spark.session import close_session, is_alive, is_local, open_session, require_java
+from cdc_core.spark.session import close_session, end_jvm, is_alive, is_local, open_session, require_java
 from cdc_core.spark.starting import start_token
 from cdc_core.spark.watching import Watch
 from cdc_core.status import Status
@@ -131,6 +132,7 @@ class _Run:
         self._from: Token | None = None
         self._epoch = job.epoch
         self._dead_letters = DeadLetterLog(job.name, store)
+        self._log_path = state_dir / f"{job.name}.spark.log"
         command = resume_command or f"cdc resume FILE {job.name}"
         self._pausing = Pausing(job.name, store, command=command, say=self._say, stop=self._stop)
 
@@ -196,7 +198,9 @@ class _Run:
         self._pausing.pause(self._epoch, reason, patient=not self._once)
         if self._once:
             raise error
-        self._close_session()  # nobody knows how long this takes
+        if self._session is not None:  # nobody knows how long this takes: keep no memory
+            end_jvm(self._session)
+        self._session, self._warm = None, False
         return self._pausing.wait(self._epoch)
 
     def _advanced(self) -> bool:
@@ -299,6 +303,7 @@ class _Run:
             progress = self._store.load(self._job.name)
             assert progress is not None
             self._say(**watch.look(progress, rangefeed.scan_progress(progress.token)))
+            keep_newest(self._log_path)
             if self._complete(progress):
                 log.info("changefeed '%s': complete, resolved %s", self._job.name, progress.frontier.high_water)
                 break
@@ -334,9 +339,8 @@ class _Run:
             self._close_session()
         if self._session is None:
             self._say(phase="starting Spark")
-            log_path = self._state_dir / f"{self._job.name}.spark.log"
             ours = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
-            self._session = open_session(self._job.name, self._job.spark, log_path=log_path)
+            self._session = open_session(self._job.name, self._job.spark, log_path=self._log_path)
             for number, handler in ours.items():  # pyspark sets its own, which cancels jobs in mid-step
                 signal.signal(number, handler)
         self._check_stop()

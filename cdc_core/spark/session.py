@@ -17,21 +17,24 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cdc_core.errors import ConfigError
+from cdc_core.spark.log_file import keep_newest, output_to
 from cdc_core.spark.source import RangefeedSource
 from cdc_core.spark.writer import ChangefeedSink
 
-__all__ = ["DEFAULT_MASTER", "close_session", "is_alive", "is_local", "open_session", "require_java"]
+__all__ = ["DEFAULT_MASTER", "close_session", "end_jvm", "is_alive", "is_local", "open_session", "require_java"]
 
 DEFAULT_MASTER = "local[*,4]"
 """All cores, and four attempts for a task: `local[*]` alone gives a task whose worker died no second one."""
 
 _JAVA_AT_LEAST = 17
+_JVM_END_S = 10.0
+# The JVM only passes batches on: the second compiler costs it a third of its start and gains nothing afterwards.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS = {
     # Row batches are packed into single rows; the JVM must pass each on as it is, and hold few of them.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.driver.memory": "512m",
-    # The JVM only passes batches on: the second compiler costs it a third of its start and gains nothing afterwards.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     # Spark's own offset and commit logs are scratch of one run. The default manager forks processes on a local disk.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -52,7 +55,16 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
 }
-_LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def _local_settings(scratch: Path) -> dict[str, str]:
+    """Return the settings of a run on one host, whose temporary files are in *scratch*."""
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": f'{_JAVA_OPTIONS} "-Djava.io.tmpdir={scratch}"',
+    }
 
 
 def require_java() -> None:
@@ -74,23 +86,33 @@ def require_java() -> None:
 def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> SparkSession:
     """Return the session of changefeed *name*, with its *spark* settings over ours.
 
-    Whatever the JVM and the Python workers print goes to *log_path*.
+    Whatever the JVM and the Python workers print goes to *log_path*, and what they need for the time being into a
+    directory beside it. A JVM that was killed leaves something there; the next one begins with nothing.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {key: value for key, value in spark.items() if key != "master"}
     master = spark.get("master", DEFAULT_MASTER)
     builder = SparkSession.builder.appName(f"cdc {name}").master(master)
-    local = _LOCAL_SETTINGS if is_local(spark) else {}
+    local = _local_settings(_emptied(log_path.with_suffix(".tmp"))) if is_local(spark) else {}
     for key, value in {**_SETTINGS, **local, **settings}.items():
         builder = builder.config(key, value)
     home = log_path.parent / "spark-home" if is_local(spark) and "SPARK_HOME" not in os.environ else None
-    with _output_to(log_path), _spark_home(home):
+    keep_newest(log_path)
+    with output_to(log_path), _spark_home(home):
         session = builder.getOrCreate()
     # Pyspark prints a traceback on our standard error when the JVM dies; the run says so in a sentence.
     session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
     session.dataSource.register(RangefeedSource)
     session.dataSource.register(ChangefeedSink)
     return session
+
+
+def _emptied(scratch: Path) -> Path:
+    """Return the directory *scratch*, without what a JVM has left there. One that runs goes on using its own."""
+    if SparkContext._gateway is None:
+        shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return scratch
 
 
 @contextmanager
@@ -138,11 +160,17 @@ def close_session(session: SparkSession) -> None:
         with suppress(Py4JError, OSError):
             session.stop()
             return
-    _forget_jvm(session)
+    _forget_jvm(session, grace_s=0.0)
 
 
-def _forget_jvm(session: SparkSession) -> None:
-    """End what is left of a JVM that died. Pyspark has no public way to make it start a new one."""
+def end_jvm(session: SparkSession) -> None:
+    """Stop *session* and give back the memory that Spark holds. `open_session` can start another one."""
+    close_session(session)
+    _forget_jvm(session, grace_s=_JVM_END_S)
+
+
+def _forget_jvm(session: SparkSession, *, grace_s: float) -> None:
+    """End the JVM, or what is left of one that died. Pyspark has no public way to make it start a new one."""
     gateway, server = SparkContext._gateway, getattr(session.sparkContext, "_accumulatorServer", None)
     SparkContext._active_spark_context = None
     SparkContext._gateway = SparkContext._jvm = None
@@ -154,29 +182,13 @@ def _forget_jvm(session: SparkSession) -> None:
             gateway.shutdown()
         process: subprocess.Popen[bytes] | None = gateway.proc
         if process is not None:
+            if process.stdin is not None:
+                process.stdin.close()  # a JVM that is well ends by that, and clears up
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(grace_s)
             process.kill()
             process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
 
 
 def _say_nothing(request: object, client_address: object) -> None:
     """For a server's `handle_error`."""
-
-
-@contextmanager
-def _output_to(path: Path) -> Iterator[None]:
-    """Let processes that are started inside the block inherit *path* as their standard output and error."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = os.dup(1), os.dup(2)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        yield
-    finally:
-        os.dup2(saved[0], 1)
-        os.dup2(saved[1], 2)
-        for descriptor in (file, *saved):
-            os.close(descriptor)

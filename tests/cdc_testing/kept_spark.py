@@ -33,6 +33,7 @@ class KeptSpark:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runner, "open_session", self._open)
             patch.setattr(runner, "close_session", self._close_dead)
+            patch.setattr(runner, "end_jvm", self._close_dead)
             patch.setattr(runner, "warm_up", lambda *_, **__: None)
             yield
 

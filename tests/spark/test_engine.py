@@ -67,7 +67,7 @@ def test_the_status_tells_how_far_it_is(finished: Engine) -> None:
 
 def test_a_run_leaves_no_process_and_no_scratch_behind(finished: Engine) -> None:
     left = {path.name for path in finished.directory.iterdir() if not path.name.startswith("progress.sqlite")}
-    assert left == {"journal", "t.lock", "t.tasks.lock", "t.spark.log", "spark-home"}
+    assert left == {"journal", "t.lock", "t.tasks.lock", "t.spark.log", "t.spark.tmp", "spark-home"}
 
     def workers() -> list[psutil.Process]:
         return [child for child in psutil.Process().children(recursive=True) if "python" in child.name()]

@@ -95,6 +95,8 @@ def test_a_killed_driver_takes_its_processes_along_and_the_next_run_goes_on(
 
 
 def test_ctrl_c_in_a_terminal_saves_the_running_step(engine: Engine, drivers: list[Driver]) -> None:
+    left = engine.directory / "t.spark.tmp" / "blockmgr-of-a-killed-jvm"
+    left.mkdir(parents=True)
     driver = Driver(engine, **STEPS)
     drivers.append(driver)
     engine.script.order("hold-emit")
@@ -105,8 +107,33 @@ def test_ctrl_c_in_a_terminal_saves_the_running_step(engine: Engine, drivers: li
     (engine.directory / "hold-emit").unlink()
     assert driver.wait() == 0
     all_gone(family)
+    assert list(left.parent.iterdir()) == []
     assert engine.saved == 500
     assert sorted(n for event in engine.journal.of("rows") for _, n in event[4]) == list(range(1, 501))
+
+
+def test_a_changefeed_that_is_killed_while_it_is_paused_stays_paused(engine: Engine, drivers: list[Driver]) -> None:
+    job = {**STEPS, "options": {"on_error": "pause"}}
+    engine.script.order("flush", "TerminalSinkError the row is refused")
+    driver = Driver(engine, **job)
+    drivers.append(driver)
+    driver.until(lambda: (feed := engine.store.find("t")) and feed.paused, what="the pause")
+    driver.until(lambda: not driver.family(), what="the end of Spark")
+    driver.process.kill()
+    driver.process.wait()
+
+    phase = engine.directory / "phase"
+    phase.unlink()
+    again = Driver(engine, **job)
+    drivers.append(again)
+    again.until(lambda: phase.exists() and phase.read_text() == "paused", what="a run that is paused")
+    assert not again.family()  # not even Spark
+    assert engine.saved == 0
+    assert engine.store.resume("t")
+    again.until(lambda: engine.saved > STEPS["total"], what="the rest")
+    again.process.terminate()
+    assert again.wait() == 0
+    assert engine.journal.faults(total=STEPS["total"]) == []
 
 
 def found_in(directory: Path) -> dict[str, list[str]]:

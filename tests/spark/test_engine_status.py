@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ def test_a_sink_that_stalls_is_named_and_so_is_an_idle_feed(engine: Engine) -> N
 
     assert engine.run(once=False, watch=watch, **STEPS) == 0
     assert " rows" not in status_line(stalled[0])
-    assert status_line(stalled[0]).endswith(", waiting for sink 'journal' for 4 s")
+    assert re.search(", waiting for sink 'journal' for [0-9]+ s$", status_line(stalled[0]))
     assert stalled[0].shares["sink"] > 0.9
     assert idle[0].rows == STEPS["total"]
     assert engine.journal.faults(total=STEPS["total"]) == []
@@ -70,7 +71,7 @@ def test_a_source_that_is_down_is_named_with_its_error_and_the_next_attempt(engi
     engine.script.order("advance", "RetryableRangefeedError no route to db:5432 retry_after_s=1")
     assert engine.run(**STEPS) == 0
     waiting = next(status for status in engine.statuses if status.phase == "waiting to retry")
-    assert status_line(waiting).endswith("waiting to retry, source 'counter': no route to db:5432; next attempt in 1 s")
+    assert re.search("retry, source 'counter': no route to db:5432; next attempt in [01] s$", status_line(waiting))
     assert engine.statuses[-1].waiting_for is None
 
 
@@ -78,4 +79,4 @@ def test_a_sink_that_is_down_is_named_with_its_error_and_the_next_attempt(engine
     engine.script.order("flush", "RetryableSinkError the server says 503 retry_after_s=1")
     assert engine.run(**STEPS) == 0
     waiting = next(status for status in engine.statuses if status.phase == "waiting to retry")
-    assert "sink 'journal': the server says 503; next attempt in 1 s" in status_line(waiting)
+    assert re.search("retry, sink 'journal': the server says 503; next attempt in [01] s$", status_line(waiting))

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.engine import Journal, counter_job
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.scripted import Script
+
+from cdc_core.job import Component
+from cdc_core.progress import ProgressStore, store_url
+from cdc_core.status import Status
+
+KEYS = 3
+POISON = 20
+BEFORE = 40
+TOTAL = 60
+
+
+class Person:
+    """Writes versions of a few keys while the changefeed runs, and more while it is paused; then mends the cause."""
+
+    def __init__(self, db: SimulatedDatabase, script: Script, store: ProgressStore) -> None:
+        self.db, self.script, self.store = db, script, store
+        self.written = 0
+        self.reasons: list[str] = []
+
+    def write(self, last: int) -> None:
+        for n in range(self.written + 1, last + 1):
+            self.db.put("t", id=n % KEYS, n=n, node=n % 2 + 1)
+        self.written = last
+
+    def __call__(self, status: Status) -> None:
+        if status.phase == "running" and not self.written:
+            self.write(BEFORE)
+        if status.phase == "paused" and not self.reasons:
+            assert status.waiting_for is not None
+            self.reasons.append(status.waiting_for)
+            self.write(TOTAL)
+            (self.script.directory / "bad-rows").unlink()
+            assert self.store.resume("t")
+        if len(Journal(self.script.directory).numbers()) == TOTAL:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("how", ["encode", "refuse"])
+def test_a_row_that_nobody_takes_is_waited_for_without_loss_and_in_order(
+    db: SimulatedDatabase, tmp_path: Path, kept_spark: KeptSpark, how: str
+) -> None:
+    """One poison row either stopped feeds for good, so that their history was lost, or was skipped in silence."""
+    from cdc_core.spark import runner
+
+    db.create_table("t")
+    script, store = Script(tmp_path), ProgressStore(store_url(tmp_path))
+    script.order("bad-rows", json.dumps({"how": how, "rows": [POISON]}))
+    job = dataclasses.replace(
+        counter_job(tmp_path, options={"on_error": "pause", "max_step_rows": 7, "resolved": None}),
+        source=db.uri,
+        tables=("t",),
+        rangefeed=Component(
+            kind="rangefeed",
+            name="simulated",
+            target="cdc_conformance.simulated.rangefeed:SimulatedRangefeed",
+            options="cdc_conformance.simulated.options:SimulatedOptions",
+            values={"batch_rows": 3, "idle_interval": 0},
+        ),
+    )
+    person = Person(db, script, store)
+    with kept_spark.lent():
+        assert runner.run(job, store=store, state_dir=tmp_path, once=False, status=person) == 0
+    [reason] = person.reasons
+    assert f"the row of table public.t with key {{'id': {POISON % KEYS}}}" in reason
+    assert Journal(tmp_path).faults(total=TOTAL) == []

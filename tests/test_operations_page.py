@@ -1,0 +1,65 @@
+"""What docs/operations.md shows is what the commands say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cdc_core import Timestamp
+from cdc_core.cli import main
+from cdc_core.progress import ProgressStore, store_url
+from cdc_core.status import Status, status_line
+
+PAGE = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+MOMENT = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
+RUNNING = Status(
+    changefeed="orders",
+    phase="running",
+    rows=1_234_567,
+    rows_per_s=45_300,
+    bytes=36_175_872,
+    files=12,
+    high_water=Timestamp(int(MOMENT.timestamp()) * 10**9),
+    behind_s=0.4,
+    shares={"source": 0.12, "encode": 0.3, "sink": 0.58},
+)
+IDLE = replace(RUNNING, rows_per_s=0.0, shares={}, waiting_on="changes")
+STUCK = replace(IDLE, behind_s=64.0, waiting_on="sink 'webhook'", waiting_on_s=63.0)
+DOWN = replace(
+    STUCK,
+    phase="waiting to retry",
+    waiting_on="source 'postgres'",
+    waiting_for="no route to db:5432",
+    next_attempt_s=8.0,
+)
+PAUSED = Status(
+    changefeed="orders",
+    phase="paused",
+    waiting_for="no partition of topic 'orders' takes a message of 2 MB",
+    paused_since=MOMENT,
+    resume_command="cdc resume shop.toml orders",
+)
+
+
+def test_the_status_lines_of_the_page_are_real_ones() -> None:
+    shown = [line for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    assert shown == [status_line(status) for status in (RUNNING, IDLE, STUCK, DOWN, PAUSED)]
+
+
+def test_the_page_shows_what_cdc_resume_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [(command, printed)] = re.findall(r"\$ cdc (resume [^\n\[]*)\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "shop.toml").write_text(
+        '[changefeed.orders]\nsource = "postgresql://h/d"\ntables = ["t"]\nsink = "file:///out"\n'
+    )
+    store = ProgressStore(store_url(tmp_path / ".cdc"))
+    store.register("orders", {"source": "postgresql://h/d", "tables": ["t"], "sink": "file:///out", "format": "json"})
+    store.pause("orders", store.begin_run("orders"), "a row was refused")
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 0
+    assert capsys.readouterr().out == printed
