@@ -102,7 +102,7 @@ CASES: list[tuple[Kind, Any, str]] = [
     (Kind.TIMESTAMPTZ, -719529 * 86_400 * US, "0002-12-31 00:00:00+00 BC"),
     (Kind.TIMESTAMPTZ, 2**63 - 1, "infinity"),
     (Kind.JSON, '{"a": 1}', '"{""a"": 1}"'),
-    (Kind.ARRAY, "[1, 2]", '"[1, 2]"'),
+    (Kind.COMPOSITE, '{"a": 1}', '"{""a"": 1}"'),
 ]
 
 
@@ -111,6 +111,32 @@ def test_a_value_is_written_as_sql_has_it(make_rows: Any, row: Any, kind: Kind, 
     rows = sample(make_rows, row, kind, [value, None, value])
     assert written(rows).decode() == f"0,{text}\n1,\n2,{text}\n"
     assert written(rows, csv_null="NULL").decode() == f"0,{text}\n1,NULL\n2,{text}\n"
+
+
+ARRAYS = [
+    (Kind.INT, "[1, null, -2]", "{1, null, -2}"),
+    (Kind.INT, "[[1, 2], [3, 4]]", "{{1, 2}, {3, 4}}"),
+    (Kind.INT, "[]", "{}"),
+    (Kind.BOOL, "[true, false]", "{true, false}"),
+    (Kind.FLOAT, '[1.5, "NaN"]', '{1.5, "NaN"}'),
+    (Kind.STRING, '["a", "NULL", "", "[", "é"]', '{"a", "NULL", "", "[", "é"}'),
+    (Kind.STRING, r'["say \"hi\"", "\\"]', r'{"say \"hi\"", "\\"}'),
+    (Kind.STRING, r'["two\nlines", "\u0001", "\\n"]', '{"two\nlines", "\x01", "\\\\n"}'),
+    (Kind.BYTES, r'["\\x00ff"]', r'{"\\x00ff"}'),
+    (Kind.DATE, '["-0043-03-15", "2020-01-31", "0000-01-01"]', '{"0044-03-15 BC", "2020-01-31", "0001-01-01 BC"}'),
+    (Kind.JSON, r'[{"a": "b\n"}, null, [1]]', r'{"{\"a\": \"b\\n\"}", null, "[1]"}'),
+    (Kind.COMPOSITE, '[{"a": 1}]', '[{"a": 1}]'),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "literal"), ARRAYS)
+def test_an_array_is_a_literal(make_rows: Any, row: Any, kind: Kind, text: str, literal: str) -> None:
+    element = ColumnType(kind=kind, source=str(kind))
+    rows = sample(make_rows, row, Kind.ARRAY, [text, None, text], element=element)
+    field = literal if literal == "{}" else '"' + literal.replace('"', '""') + '"'
+    assert written(rows.slice(1)).decode() == f"1,\n2,{field}\n"
+    found = CsvDecoder(context()).file(rows.schema, written(rows))
+    assert [dict(value.after or {})["v"] for value in found] == [text, None, text]
 
 
 @pytest.mark.parametrize("null", ["", "NULL", "\\N", "a", "0"])

@@ -13,7 +13,9 @@ from pyarrow import csv
 
 from cdc_core import Column, ColumnType, DecodedRow, Decoder, EncoderContext, Kind, TableSchema, Timestamp
 from cdc_core.decoder import plain_value
+from cdc_encoder_csv.arrays import array_texts
 from cdc_encoder_csv.options import CsvOptions
+from cdc_encoder_csv.years import iso_year
 
 __all__ = ["CsvDecoder"]
 
@@ -81,21 +83,16 @@ def _table(body: bytes, names: Sequence[str], *, null: str) -> pa.Table:
 
 def _column(fields: pa.ChunkedArray, type_: ColumnType) -> pa.Array:
     texts = pa.concat_arrays(fields.chunks) if fields.num_chunks else pa.array([], pa.string())
+    if type_.kind is Kind.ARRAY and type_.element is not None:
+        return array_texts(texts, type_.element)
     if type_.kind is Kind.TIMESTAMPTZ:
         texts = pc.replace_substring_regex(texts, r"\+00( BC)?$", r"\1")
     if type_.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
         ancient = pc.fill_null(pc.ends_with(texts, _BEFORE_CHRIST), pa.scalar(value=False))
         if pc.any(ancient).as_py():
-            moments = [_iso(text) for text in texts.filter(ancient).to_pylist()]
+            moments = [iso_year(text) for text in texts.filter(ancient).to_pylist()]
             texts = pc.replace_with_mask(texts, ancient, pa.array(moments, pa.string()))
     return column_of_texts(texts, type_)
-
-
-def _iso(text: str) -> str:
-    """Return a moment before Christ as ISO 8601 has it, which counts a year 0."""
-    year, month, rest = text.removesuffix(_BEFORE_CHRIST).split("-", 2)
-    number = 1 - int(year)
-    return f"{number:05d}-{month}-{rest}" if number else f"0000-{month}-{rest}"
 
 
 def _end_of_line(body: bytes) -> int:

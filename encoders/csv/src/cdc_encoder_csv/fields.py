@@ -10,6 +10,8 @@ from cdc_column_texts import Piece, date_pieces, joined, series, timestamp_piece
 from cdc_column_texts.plain import plain_texts
 
 from cdc_core import ColumnType, Kind
+from cdc_encoder_csv.arrays import array_literals
+from cdc_encoder_csv.years import sql_year
 
 __all__ = ["field_texts", "quoted_name"]
 
@@ -21,6 +23,8 @@ _BARE = frozenset({Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.BYTES, Kind.TIME})
 
 def field_texts(array: pa.Array, type_: ColumnType, *, null: str) -> pl.Series:
     """Return the fields of a column of a `RowBatch`; what is null is *null*, and no other field is."""
+    if type_.kind is Kind.ARRAY and type_.element is not None:
+        array = array_literals(array, type_.element)
     write = _MOMENTS.get(type_.kind)
     texts = series(plain_texts(array, type_)) if write is None else _moments(write(array), array)
     if write is None and type_.kind not in _BARE:
@@ -50,13 +54,8 @@ def _moments(pieces: list[Piece], array: pa.Array) -> pl.Series:
     ancient = texts.str.starts_with("-") & (texts != "-infinity") | texts.str.starts_with("0000-")
     if ancient.any():
         places = ancient.arg_true()
-        texts = texts.scatter(places, [_before_christ(text) for text in texts.gather(places)])
+        texts = texts.scatter(places, [sql_year(text) for text in texts.gather(places)])
     return texts if array.null_count == 0 else texts.set(pl.Series(array.is_null()), None)
-
-
-def _before_christ(text: str) -> str:
-    year, month, rest = text.removeprefix("-").split("-", 2)
-    return f"{int(year) + 1:04d}-{month}-{rest} BC"
 
 
 _MOMENTS: dict[Kind, Callable[[pa.Array], list[Piece]]] = {

@@ -1,0 +1,25 @@
+"""Years before Christ: ISO 8601 counts a year 0 and negative ones, SQL says `0001-… BC` and `0002-… BC`."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["iso_year", "sql_year"]
+
+_ISO = re.compile(r"(-\d{4,}|0000)(-\d\d-\d\d.*)", re.DOTALL)
+_SQL = re.compile(r"(\d{4,})(-\d\d-\d\d.*) BC", re.DOTALL)
+
+
+def sql_year(text: str) -> str:
+    """Return a moment of ISO 8601 as SQL has it; any other text as it is."""
+    found = _ISO.fullmatch(text)
+    return text if found is None else f"{1 - int(found[1]):04d}{found[2]} BC"
+
+
+def iso_year(text: str) -> str:
+    """Return a moment of SQL as ISO 8601 has it; any other text as it is."""
+    found = _SQL.fullmatch(text)
+    if found is None:
+        return text
+    year = 1 - int(found[1])
+    return f"{'-' if year < 0 else ''}{abs(year):04d}{found[2]}"
