@@ -171,7 +171,7 @@ class _Sink(Sink):
         if self._bad is not None:
             found = pc.index(rows.column("after").field("id"), self._bad).as_py()
         if found >= 0 and self._how == "encode":
-            raise EncodeError("a value that has no JSON text")
+            raise EncodeError("a value that has no JSON text", row=found)
         if found >= 0 and self._how == "name":
             self._failures.append((self._messages + found, "message too large"))
         self._refused |= found >= 0 and self._how == "refuse"
