@@ -28,8 +28,9 @@ from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from cdc_testing.runs import Feed
 from psycopg import sql
 
-from cdc_core import EncoderContext, EnvelopeOptions, TableSchema
+from cdc_core import EncoderContext, EnvelopeOptions, Op, RowBatch, TableSchema
 from cdc_core.decoder import plain_value
+from cdc_core.reading import ChangeReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,6 +105,10 @@ def assert_same(tool: str, found: pa.Table, wanted: pa.Table) -> None:
         one, other = found.column(name), wanted.column(name)
         assert one.type == other.type, f"{tool}: column {name} is {one.type}, not {other.type}"
         assert one.to_string() == other.to_string(), f"{tool}: column {name}"
+
+
+def keys_and_ops(rows: RowBatch) -> tuple[list[int], list[int]]:
+    return rows.column("key").field("id").to_pylist(), rows.column("op").to_pylist()
 
 
 def test_every_type_is_read_by_every_tool(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
@@ -192,5 +197,8 @@ def test_files_of_several_versions_are_read_together(database: str, tmp_path: Pa
         read = [(row["id"], row["gone"], row["tags"], row["__crdb__event_type"]) for row in table.to_pylist()]
         assert len(read) == len(wanted), tool
         assert all(row in read for row in wanted), tool
+    with ChangeReader(f"file://{feed.files}") as reader:
+        once = [(key, op) for rows in reader.read() for key, op in zip(*keys_and_ops(rows), strict=True)]
+    assert sorted(once) == sorted([(1, Op.INSERT), (3, Op.INSERT), (2, Op.INSERT), (1, Op.UPDATE), (3, Op.DELETE)])
     newest = {row["id"]: (str(row["price"]), row["tags"]) for row in state}
     assert newest == {1: ("7.00", None), 2: ("2.50", ["a", None])}
