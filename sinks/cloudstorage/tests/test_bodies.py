@@ -1,0 +1,99 @@
+"""Bodies of files that are more than lines: compressed inside, held back, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_encoder_parquet.encoder import ParquetEncoder
+from cdc_encoder_parquet.options import ParquetOptions
+from cdc_sink_cloudstorage.names import DataFile
+from cdc_sink_cloudstorage.sink import CloudStorageSink
+
+from cdc_core import EncodeError, Encoder, EncoderContext, EnvelopeOptions, FileBody, RowBatch, SinkContext, SliceInfo
+
+OpenSink = Callable[..., CloudStorageSink]
+Rows = Callable[..., RowBatch]
+SliceOf = Callable[..., SliceInfo]
+DataFiles = Callable[[], list[DataFile]]
+KB = 1024
+
+
+class _HoldingBody(FileBody):
+    """Gives nothing away before it is finished."""
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+
+    def write(self, rows: RowBatch) -> bytes:
+        if -1 in rows.column("key").field("id").to_pylist():
+            raise EncodeError("no such key")
+        self.held_bytes += len(rows) * KB
+        return b""
+
+    def finish(self) -> bytes:
+        held, self.held_bytes = self.held_bytes, 0
+        return b"x" * held
+
+
+@pytest.fixture
+def holding(context: Callable[..., SinkContext]) -> Encoder:
+    """An encoder whose files are held back until they are finished."""
+    encoder = context().encoder
+    encoder.open_body = lambda _: _HoldingBody()  # type: ignore[method-assign]
+    return encoder
+
+
+def parquet(**fields: Any) -> Encoder:
+    envelope = EnvelopeOptions(updated=True, key_in_value=True)
+    return ParquetEncoder(
+        EncoderContext(changefeed="feed", envelope=envelope, options=ParquetOptions(), output="files", **fields)
+    )
+
+
+def test_what_bodies_hold_back_counts_as_memory(
+    open_sink: OpenSink, holding: Encoder, rows: Rows, slice_of: SliceOf
+) -> None:
+    sink = open_sink({"file_size": "64KB"}, encoder=holding)
+    sink.begin(slice_of())
+    most = 0
+    for number in range(200):
+        sink.emit(rows(range(10), table=f"t{number % 40}"))
+        most = max(most, sink.buffered_bytes)
+    assert 128 * KB < most <= 4 * 64 * KB
+    flushed = sink.flush()
+    assert flushed.messages == 2000
+    assert flushed.bytes == 2000 * KB
+    assert sink.buffered_bytes == 0
+
+
+def test_a_file_without_rows_is_not_published(
+    open_sink: OpenSink, holding: Encoder, rows: Rows, slice_of: SliceOf, data_files: DataFiles
+) -> None:
+    sink = open_sink(encoder=holding)
+    sink.begin(slice_of())
+    with pytest.raises(EncodeError):
+        sink.emit(rows([-1]))
+    assert sink.flush().files == 0
+    assert data_files() == []
+    sink.emit(rows([1]))
+    with pytest.raises(EncodeError):
+        sink.emit(rows([-1]))
+    assert sink.flush().messages == 1
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
+def test_what_is_compressed_inside_is_left_alone(
+    open_sink: OpenSink, rows: Rows, slice_of: SliceOf, data_files: DataFiles, root: Path, compression: str
+) -> None:
+    sink = open_sink({"compression": compression}, encoder=parquet(compression=compression))
+    sink.begin(slice_of())
+    sink.emit(rows([1, 2]))
+    sink.flush()
+    (name,) = data_files()
+    assert name.extension == ".parquet"
+    (path,) = root.rglob("*.parquet")
+    body = path.read_bytes()
+    assert body[:4] == body[-4:] == b"PAR1"
