@@ -25,7 +25,7 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.reader import CloudStorageReader
 from cdc_testing.decoders import json_decoder
 from cdc_testing.history import record, recorded
-from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.local_feed import LocalFeed
 from cdc_testing.postgres import writing
 from cdc_testing.processes import kill
 from cdc_testing.runs import Feed
@@ -50,6 +50,7 @@ OPTIONS: Mapping[str, object] = {
     "max_retry_backoff": "1s",
 }
 _STARTING_LIMIT_S = 9.0
+_LIMIT_S = 600.0
 
 Versions = dict[str, list[str | None]]
 
@@ -92,20 +93,32 @@ class Report:
 
 
 class Ordeal:
-    """One changefeed from *source* to *sink*, and its tormentor. *seed* decides what is killed when."""
+    """One changefeed from *source* to *sink*, and its tormentor. *seed* decides what is killed when.
 
-    def __init__(self, directory: Path, source: str, sink: str, *, store: Store | None = None, seed: int = 1) -> None:
+    The changefeed is `cdc run` with all of its processes; or without *spark* the engine's own parts in one process.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        source: str,
+        sink: str,
+        *,
+        store: Store | None = None,
+        seed: int = 1,
+        spark: bool = True,
+    ) -> None:
         self._source = source
         self._sink = sink
         self._store = store
         self._chance = random.Random(seed)
-        self._feed = Feed(directory, source, TABLES, options=OPTIONS, sink=sink)
+        self._feed: Feed | LocalFeed = (Feed if spark else LocalFeed)(
+            directory, source, TABLES, options=OPTIONS, sink=sink
+        )
         self._progress = ProgressStore(store_url(self._feed.state))
         self.report = Report()
 
-    def play(
-        self, kills: int, *, spark: KeptSpark | None = None, say: Callable[[str], None] = lambda _: None
-    ) -> Report:
+    def play(self, kills: int, *, say: Callable[[str], None] = lambda _: None) -> Report:
         """Kill so many times while the ledger is written to, let the feed come to the end, and judge what is there."""
         started = time.monotonic()
         with psycopg.connect(self._source) as connection:
@@ -118,9 +131,9 @@ class Ordeal:
                     what = self._kill()
                     self.report.kills[what] += 1
                     say(f"{number + 1:3} {what}")
-                feed.until("another step", self._moves())
+                feed.until("another step", self._moves(), limit_s=_LIMIT_S)
                 feed.stop()
-            feed.once(spark)
+            feed.once()
             self.report.repeated_steps = feed.log().count("is repeated")
         self._judge()
         self.report.seconds = time.monotonic() - started
@@ -157,32 +170,38 @@ class Ordeal:
     def _kill(self) -> str:
         """Kill something at a moment that chance decides, bring it back, and return what it was."""
         chance = self._chance
-        choices = ["driver", "group", "worker", "worker", "jvm"] + ["store"] * (3 if self._store is not None else 0)
-        what = chance.choice(choices)
-        if chance.random() < 0.8:  # else while it starts, perhaps
+        ours = ["driver", "group", "worker", "worker", "jvm"] if isinstance(self._feed, Feed) else ["process"]
+        what = chance.choice(ours * 2 + ["store"] * (0 if self._store is None else len(ours)))
+        if chance.random() < 0.8:
             for _ in range(chance.choice((1, 1, 2, 5))):
-                self._feed.until("another step", self._moves())
+                self._feed.until("another step", self._moves(), limit_s=_LIMIT_S)
             threading.Event().wait(chance.random() * 0.5)
-        else:
-            threading.Event().wait(chance.random() * _STARTING_LIMIT_S)
-        if what == "worker":
-            self._feed.until("a worker to kill", self._feed.kill_a_worker)
-        elif what == "jvm":
-            self._feed.kill_jvm()
-        elif what == "driver":
-            self._feed.kill_driver()
-            self._start()
-        elif what == "group":
-            for process in self._feed.tree():
-                kill(process)
-            self._feed.kill_driver()
-            self._start()
-        else:
+        else:  # while it starts, perhaps
+            threading.Event().wait(chance.random() * (_STARTING_LIMIT_S if isinstance(self._feed, Feed) else 1.0))
+        if what == "store":
             assert self._store is not None
             self._store.kill()
             threading.Event().wait(chance.random())
             self._store.start()
+        else:
+            self._kill_feed(what)
         return what
+
+    def _kill_feed(self, what: str) -> None:
+        feed = self._feed
+        if isinstance(feed, LocalFeed):
+            feed.kill()
+            self._start()
+        elif what == "worker":
+            feed.until("a worker to kill", feed.kill_a_worker)
+        elif what == "jvm":
+            feed.kill_jvm()
+        else:
+            if what == "group":
+                for process in feed.tree():
+                    kill(process)
+            feed.kill_driver()
+            self._start()
 
     def _judge(self) -> None:
         with psycopg.connect(self._source) as connection:

@@ -30,7 +30,9 @@ def main() -> int:
         postgres = stack.enter_context(EmbeddedPostgres(settings={"fsync": "off"}))
         store = stack.enter_context(SeaweedFS()) if options.sink == "s3" else None
         sink = f"file://{directory}/files" if store is None else store.uri(f"kills/{options.seed}")
-        ordeal = Ordeal(directory, postgres.uri(), sink, store=store, seed=options.seed)
+        ordeal = Ordeal(
+            directory, postgres.uri(), sink, store=store, seed=options.seed, spark=not options.without_spark
+        )
         report = ordeal.play(options.kills, say=lambda line: print(line, flush=True))
     print(f"{options.sink}, seed {options.seed}: {report}")
     return 1 if report.faults else 0
@@ -41,6 +43,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--sink", choices=("file", "s3"), default="file")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--without-spark", action="store_true", help="the engine's own parts in one process")
     parser.add_argument("--directory", type=Path, default=Path("build/kills"), help="emptied first")
     return parser.parse_args()
 

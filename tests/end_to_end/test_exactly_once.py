@@ -1,0 +1,27 @@
+"""kill -9 of the feed and of the store that it writes to: by manifest every row once, by name at least once.
+
+`python tests/kills/run.py` does the same with more kills, and with Spark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cdc_testing.object_stores import SeaweedFS
+from cdc_testing.ordeal import Ordeal
+
+pytestmark = pytest.mark.slow
+
+
+def test_files_in_a_directory(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
+    report = Ordeal(tmp_path, database, f"file://{tmp_path}/files", seed=2, spark=False).play(5)
+    assert report.faults == [], report
+    assert report.read == report.versions > 3000
+
+
+def test_files_in_a_store_that_is_killed_too(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
+    with SeaweedFS() as store:
+        report = Ordeal(tmp_path, database, store.uri("kills"), store=store, seed=1, spark=False).play(5)
+    assert report.faults == [], report
+    assert report.kills.keys() == {"process", "store"}
