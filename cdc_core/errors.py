@@ -124,7 +124,7 @@ class PartialWriteError(CdcError):
     Raised by `emit` or `flush`; the sink goes on being used. `failures` holds (index, reason) pairs: rows are counted
     from 0 at `begin` and after each `flush`, in the order in which they were emitted. All other rows of the calls so
     far are as if nothing had been raised: delivered when `flush` raises it, on their way when `emit` does. A row is
-    listed once.
+    listed once. After a `flush` that raised it the engine flushes once more, to be told what became durable.
     """
 
     def __init__(self, message: str, *, failures: Sequence[tuple[int, str]] = ()) -> None:

@@ -71,6 +71,8 @@ class RunConfig:
         """Load what a worker may need in this process. Connects to nothing."""
         self.job.open_rangefeed(parallelism=self.parallelism).close()
         self.job.open_sink().close()
+        if self.job.dead_letter is not None:
+            self.job.dead_letter.open_sink().close()
 
     @property
     def key(self) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from cdc_conformance.reference.sink import REFERENCE_SINK
 from cdc_testing.components import plugin, rangefeed, sink, source_of
 from cdc_testing.engine import Journal
 from cdc_testing.local_engine import LocalEngine
@@ -40,6 +41,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted = plugin(
         rangefeed(options="cdc_testing.scripted:CounterOptions"),
         sink(options="cdc_testing.scripted:JournalOptions", output="messages"),
+        REFERENCE_SINK,
     )
     installed = [PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP)]
     host = PluginHost([*installed, source_of(scripted, "cdc-paper")])
@@ -89,7 +91,9 @@ def test_rows_that_wait_are_listed(feed: Feed, capsys: pytest.CaptureFixture[str
     assert all([7, 17] not in event[4] for event in Journal(feed.directory).of("rows"))
 
 
-def test_rows_are_sent_again_once_they_are_taken(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("place", ["file://{}/dead", "reference://{}/dead"], ids=["files", "messages"])
+def test_rows_are_sent_again_once_they_are_taken(place: str, feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    feed.write(dead_letter=place.format(feed.directory))
     feed.refuse(17)
     feed.run()
     feed.refuse()
