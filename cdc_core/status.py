@@ -158,7 +158,7 @@ def status_block(status: Status) -> Table:
     if status.shares:
         block.add_row("spends its time", Text(_shares(status)))
     if _waits(status):
-        block.add_row("waiting", Text(_waiting(status), style="" if status.waiting_on == "changes" else "yellow"))
+        block.add_row("waiting", Text(_waiting(status), style="" if _is_idle(status) else "yellow"))
     return block
 
 
@@ -198,6 +198,10 @@ def _dead_letters(status: Status) -> str:
 
 def _shares(status: Status) -> str:
     return ", ".join(f"{stage} {share:.0%}" for stage, share in status.shares.items())
+
+
+def _is_idle(status: Status) -> bool:
+    return status.waiting_for is None and (status.waiting_on or "").startswith("changes")
 
 
 def _waits(status: Status) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core.job import Job
+from cdc_core.options import format_duration
 from cdc_core.progress import Progress
 from cdc_core.rangefeed import ScanProgress
 from cdc_core.spark.activity import SLICE, Activities, Activity
@@ -17,7 +18,7 @@ from cdc_core.stages import ENCODE, SINK, SOURCE, STORE
 __all__ = ["Watch"]
 
 _WINDOW_S = 10.0
-"""Rates and shares are those of about this long."""
+"""Rates and shares are those of about this long, or of two steps if they are made further apart."""
 _STUCK_S = 3.0
 """A task that has not passed to another stage for this long is told of."""
 _QUIET_S = 3.0
@@ -50,6 +51,10 @@ class Watch:
             SINK: job.sink.owner,
             STORE: "the progress store",
         }
+        frequency_s = job.min_checkpoint_frequency_s
+        every = f" (a step every {format_duration(frequency_s)}: min_checkpoint_frequency)"
+        self._window_s = max(_WINDOW_S, 2 * frequency_s)
+        self._every = every if frequency_s >= _QUIET_S else ""
         self._activities = Activities(run_dir)
         self._local = local
         self._count_dead_letters = count_dead_letters
@@ -101,7 +106,7 @@ class Watch:
                 self._quiet_since, self._empty_step = now, False
             elif sample.steps != before.steps:
                 self._empty_step = True
-        self._samples = [each for each in self._samples if now - each.moment <= _WINDOW_S] + [sample]
+        self._samples = [each for each in self._samples if now - each.moment <= self._window_s] + [sample]
 
     def _rows_per_s(self) -> float:
         first, last = self._samples[0], self._samples[-1]
@@ -137,7 +142,7 @@ class Watch:
         quiet_s = 0.0 if self._busy_since is not None or scanning else now - self._quiet_since
         quiet = quiet_s >= _QUIET_S if self._empty_step else self._local and quiet_s >= _SILENT_S
         if stuck["waiting_on"] is None and quiet:
-            return {"waiting_on": "changes", "waiting_on_s": None}
+            return {"waiting_on": f"changes{self._every}", "waiting_on_s": None}
         return stuck
 
     def _stuck(self, tasks: Sequence[Activity]) -> dict[str, Any]:

@@ -33,14 +33,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Watched:
     """A run whose counters a test moves."""
 
-    def __init__(self, run_dir: Path, clock: Clock, *, local: bool = True) -> None:
+    def __init__(self, run_dir: Path, clock: Clock, *, local: bool = True, frequency_s: float = 0.0) -> None:
         self.run_dir = run_dir
         self.clock = clock
         self.counters: dict[str, float] = {}
         self.waiting = 0
         self.asked = 0
         activity_directory(run_dir).mkdir(parents=True, exist_ok=True)
-        self.watch = Watch(counter_job(run_dir), run_dir, local=local, count_dead_letters=self._count)
+        self.watch = Watch(
+            counter_job(run_dir, min_checkpoint_frequency_s=frequency_s),
+            run_dir,
+            local=local,
+            count_dead_letters=self._count,
+        )
 
     def _count(self) -> int:
         self.asked += 1
@@ -120,6 +125,13 @@ def test_without_rows_it_waits_for_changes(watched: Watched) -> None:
     assert watched.look()["waiting_on"] is None
     assert watched.look(after_s=9)["waiting_on"] is None
     assert watched.look(after_s=1)["waiting_on"] == "changes"  # a source need not make steps without rows
+
+
+def test_steps_that_are_far_apart_are_what_changes_may_wait_for(tmp_path: Path, clock: Clock) -> None:
+    watched = Watched(tmp_path / "3", clock, frequency_s=30.0)
+    watched.step(rows=10)
+    watched.look()
+    assert watched.look(after_s=10)["waiting_on"] == "changes (a step every 30s: min_checkpoint_frequency)"
 
 
 def test_a_scan_or_a_long_step_is_no_waiting_for_changes(watched: Watched) -> None:
