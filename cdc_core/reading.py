@@ -115,6 +115,7 @@ class ChangeReader:
     ) -> Iterator[RowBatch]:
         """Yield every row with *after* < `updated` <= the newest mark that is not above *upto*, once.
 
+        Rows that were sent again from the dead letters come with the first mark after that, however old they are.
         Rows of a key come in order. Without *upto* the newest mark of all counts; who goes on from there later takes it
         from `newest` first. *table* is a table's name, with schema and database where it needs them; all tables without
         it. All rows of a batch are of one version of one table.
@@ -126,7 +127,12 @@ class ChangeReader:
                 yield rows
 
     def rows(self, file: StoredFile, *, upto: Timestamp, after: Timestamp = Timestamp()) -> RowBatch:
-        """Return the rows of one of `files` with *after* < `updated` <= *upto*."""
+        """Return the rows of one of `files` with *after* < `updated` <= *upto*, and those that came late.
+
+        A file that only a mark above *after* covers may hold rows sent again from the dead letters, however old.
+        """
+        if file.mark > after:
+            after = Timestamp()
         shape = self._history.shape(file)
         body = self._history.body(file)
         try:

@@ -19,7 +19,7 @@ class StoredFile:
     """One file of a history, of one table in one version. Picklable; opens nothing.
 
     `mark` is the resolved mark that first covered the file. Its rows have `updated` from `lower` to `upper`, both
-    included; they may be above `mark`.
+    included; they may be above `mark`, and rows that were sent again from the dead letters below the marks before it.
     """
 
     path: str
@@ -79,6 +79,7 @@ class StoredHistory(ABC):
     def files(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:
         """Yield, each once, the files covered by marks up to *upto*, a mark, that may hold rows in (*after*, *upto*].
 
+        Also those of marks above *after* whose rows are older: they came late, from the dead letters.
         Rows of a key are in the order of the files, and within each. Raises: HistoryLostError when there is a gap
         between *after* and *upto*.
         """

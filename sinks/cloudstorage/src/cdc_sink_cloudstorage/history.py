@@ -50,7 +50,7 @@ class CloudStorageHistory(StoredHistory):
             return
         for manifest in self._read(self._chain(upto, after)):
             for file in _of_manifest(manifest.stored_files, manifest.mark):
-                if file.upper > after and file.lower <= upto:
+                if max(file.upper, file.mark) > after and file.lower <= upto:
                     yield file
 
     def shape(self, file: StoredFile) -> FileShape:
