@@ -125,6 +125,10 @@ class _Handler(BaseHTTPRequestHandler):
         scheme, _, token = self.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or token not in gate.tokens or gate.revoked:
             self._answer(401, {"error": {"code": 401, "message": "Invalid Credentials"}})
+        elif "/iam/testPermissions" in self.path and "GET" not in gate.forbidden:
+            asked = parse_qs(urlsplit(self.path).query)["permissions"]
+            refused = {right for right in asked if right.endswith(".create") and "POST" in gate.forbidden}
+            self._answer(200, {"permissions": sorted(set(asked) - refused)})
         elif self.command in gate.forbidden:
             message = f"{_ACCOUNT} does not have storage.objects access to the Google Cloud Storage object."
             self._answer(403, {"error": {"code": 403, "message": message}})

@@ -105,7 +105,7 @@ class TestCloudStorageOnGcs(OnAStore):
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A store that is down is down at the first try: gcsfs would try for half a minute."""
-        monkeypatch.setattr("gcsfs.retry.is_retriable", lambda error: False)
+        monkeypatch.setattr("gcsfs.retry.is_retriable", lambda _: False)
 
     @pytest.fixture
     def sink_uri(self, gcs_gate: GcsGate) -> str:

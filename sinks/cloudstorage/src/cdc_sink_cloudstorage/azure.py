@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import io
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from cdc_core.errors import OptionError
 from cdc_sink_cloudstorage.authentication import is_specified
 from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.parts import PART_BYTES, parts_of
+from cdc_sink_cloudstorage.parts import parts_of
 from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged
 from cdc_sink_cloudstorage.temporaries import Temporaries
@@ -40,6 +41,8 @@ _AUTHORITIES = {
 }
 _RETRY = {"initial_backoff": 1, "increment_base": 2, "retry_total": 3, "random_jitter_range": 1}
 _DISCONNECT_S = 2.0
+_PUT_BYTES = 1024 * 1024
+"""More than this the client would send in one piece from its event loop, where all else waits meanwhile."""
 
 
 def open_azure(options: CloudStorageOptions) -> Any:
@@ -119,14 +122,15 @@ class AzureStore(FsspecStore):
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         nbytes = sum(len(memoryview(chunk)) for chunk in chunks)
-        if nbytes < 2 * PART_BYTES:
+        if nbytes <= _PUT_BYTES:
             return super().stage(path, chunks)
         blocks = _Blocks(self, path)
         self._translated(f"{self._shown}/{path}", lambda: blocks.begin(chunks, nbytes))
         return blocks
 
     def stage_block(self, path: str, block: str, body: bytes) -> None:
-        self._run(self._blob(path).stage_block(block, body, length=len(body)))
+        """Bring one block of *path* to the store."""
+        self._run(self._blob(path).stage_block(block, io.BytesIO(body), length=len(body)))
 
     def commit(self, path: str, blocks: Sequence[str]) -> None:
         """Make *path* visible, made of *blocks*."""
@@ -184,7 +188,8 @@ class AzureStore(FsspecStore):
 
 
 def _answered(error: exceptions.HttpResponseError, *, specified: bool) -> Trouble:
-    code = str(getattr(error, "error_code", None) or error.status_code)
+    named = getattr(error, "error_code", None)
+    code = str(getattr(named, "value", named) or error.status_code)
     where = "" if specified else " in the environment"
     if code in ("AuthenticationFailed", "InvalidAuthenticationInfo"):
         return Trouble(reason="Azure refuses the key or token of the account", remedy=f"check AZURE_ACCOUNT_KEY{where}")

@@ -13,8 +13,8 @@ PART_BYTES = 8 * 1024 * 1024
 
 
 def parts_of(chunks: Sequence[Chunk], nbytes: int) -> Iterator[bytes]:
-    """Yield *chunks* in pieces of about one size, at least PART_BYTES each."""
-    size = -(-nbytes // (nbytes // PART_BYTES))
+    """Yield *chunks* in pieces of about one size, at least PART_BYTES each; less in one piece."""
+    size = max(1, -(-nbytes // max(1, nbytes // PART_BYTES)))
     part: list[memoryview] = []
     missing = size
     for chunk in chunks:

@@ -1,0 +1,178 @@
+"""Large files travel in parts, of which nobody sees anything until they are whole."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from cdc_sink_cloudstorage import s3
+from cdc_sink_cloudstorage.destination import open_file_system, open_store
+from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.parts import PART_BYTES, parts_of
+from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_sink_cloudstorage.store import IN_PROGRESS, Store
+from cdc_sink_cloudstorage.temporaries import Temporaries
+from cdc_testing.object_stores import Azurite, SeaweedFS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_core import RetryableSinkError, RowBatch, SliceInfo
+from cdc_core.options import parse_options
+
+LARGE = 2 * PART_BYTES + 12_345
+
+
+class Place:
+    """A root in a store, as runs of changefeeds and readers use it."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri, _, query = uri.partition("?")
+        values = {name.lower(): value for name, value in parse_qsl(query)}
+        self.options = parse_options(CloudStorageOptions, values, owner="sink 'cloudstorage'")
+        self.fs, self.root = open_file_system(self.uri, self.options)
+
+    def store(self, *, changefeed: str = "feed", epoch: int = 1) -> Store:
+        return open_store(self.uri, self.options, temporaries=Temporaries(changefeed=changefeed, epoch=epoch))
+
+    def files(self) -> list[str]:
+        self.fs.invalidate_cache()
+        found = self.fs.find(self.root)  # SeaweedFS finds a directory that was emptied too
+        return [path.removeprefix(f"{self.root}/") for path in found if path.startswith(f"{self.root}/")]
+
+    def uploads(self) -> list[str]:
+        """Return the keys of the uploads that were begun and not ended."""
+        bucket, _, prefix = self.root.partition("/")
+        listed = self.fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
+        return sorted(upload["Key"].removeprefix(f"{prefix}/") for upload in listed.get("Uploads", ()))
+
+
+@pytest.fixture
+def s3_place(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setitem(s3._CLIENT, "retries", {"mode": "standard", "max_attempts": 1})
+    return Place(seaweedfs.uri(f"parts/{secrets.token_hex(4)}"))
+
+
+@pytest.fixture(params=["s3", "azure"])
+def place(request: pytest.FixtureRequest) -> Place:
+    if request.param == "s3":
+        found: Place = request.getfixturevalue("s3_place")
+        return found
+    azurite: Azurite = request.getfixturevalue("azurite")
+    return Place(azurite.uri(f"parts/{secrets.token_hex(4)}"))
+
+
+def large_body() -> list[bytes]:
+    """Return a body in chunks that are no parts."""
+    body = bytes(range(256)) * (LARGE // 256) + b"x" * (LARGE % 256)
+    return [body[start : start + 1_000_001] for start in range(0, len(body), 1_000_001)]
+
+
+@given(sizes=st.lists(st.integers(0, 40), max_size=30))
+def test_parts_are_the_body_and_never_too_small(sizes: list[int]) -> None:
+    chunks = [bytes([number]) * size for number, size in enumerate(sizes)]
+    nbytes = sum(sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cdc_sink_cloudstorage.parts.PART_BYTES", 8)
+        parts = list(parts_of(chunks, nbytes))
+    assert b"".join(parts) == b"".join(chunks)
+    assert all(8 <= len(part) < 16 for part in parts[:-1])
+
+
+def test_a_large_file_is_one_object_once_published(place: Place) -> None:
+    body = large_body()
+    staged = place.store().stage("day/large", body)
+    assert [path for path in place.files() if IN_PROGRESS not in path] == []
+    staged.publish()
+    assert place.files() == ["day/large"]
+    assert place.fs.cat_file(f"{place.root}/day/large") == b"".join(body)
+
+
+def test_a_large_file_that_is_discarded_leaves_nothing(place: Place) -> None:
+    place.store().stage("day/large", large_body()).discard()
+    assert place.files() == []
+
+
+def test_a_discarded_upload_costs_nothing_any_more(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "PART_BYTES", 1)
+    staged = s3_place.store().stage("day/large", [b"large"])
+    assert s3_place.uploads() == ["day/large"]
+    staged.discard()
+    assert s3_place.uploads() == []
+
+
+def test_a_later_run_aborts_what_its_changefeed_left_and_nothing_else(
+    s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "PART_BYTES", 1)
+    for changefeed, epoch, path in (
+        ("feed", 1, "dead"),
+        ("feed", 2, "sibling"),
+        ("feed", 3, "later"),
+        ("another", 1, "anothers"),
+        ("feed", 1, "dead-too"),
+    ):
+        s3_place.store(changefeed=changefeed, epoch=epoch).stage(path, [b"large"])
+    s3_place.store(epoch=2).sweep()
+    assert s3_place.uploads() == ["anothers", "later", "sibling"]
+    assert len(s3_place.files()) == 3
+    s3_place.store(epoch=2).sweep()
+
+
+def test_a_lost_answer_to_the_last_request_is_no_failure(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = s3_place.store()
+    staged = store.stage("day/large", large_body())
+    call = store.call
+
+    def deaf(method: str, **arguments: Any) -> Any:
+        answer = call(method, **arguments)
+        return call(method, **arguments) if method == "complete_multipart_upload" else answer
+
+    monkeypatch.setattr(store, "call", deaf)
+    staged.publish()
+    assert s3_place.files() == ["day/large"]
+
+
+def test_a_store_killed_in_mid_upload_shows_nothing_and_the_next_run_delivers(
+    s3_place: Place,
+    seaweedfs: SeaweedFS,
+    open_sink: Callable[..., CloudStorageSink],
+    rows: Callable[..., RowBatch],
+    slice_of: Callable[..., SliceInfo],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(s3, "PART_BYTES", 6_000_000)
+    monkeypatch.setattr("cdc_sink_cloudstorage.parts.PART_BYTES", 6_000_000)
+    batch = rows(range(400_000))
+    options = {name: value for name in s3_place.options.__slots__ if (value := getattr(s3_place.options, name))}
+    options |= {"file_size": "12MB", "partition_format": "flat"}
+    call = s3.S3Store.call
+    asked: list[str] = []
+
+    def killing(store: s3.S3Store, method: str, **arguments: Any) -> Any:
+        asked.append(method)
+        if asked.count("upload_part") == 2 and method == "upload_part":
+            seaweedfs.kill()
+        return call(store, method, **arguments)
+
+    def write(epoch: int) -> None:
+        sink = open_sink(options, uri=s3_place.uri, epoch=epoch)
+        sink.begin(slice_of())
+        for _ in range(2):
+            sink.emit(batch)
+        sink.flush()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(s3.S3Store, "call", killing)
+        with pytest.raises(RetryableSinkError, match="cannot be reached"):
+            write(1)
+    seaweedfs.start()
+    assert [path for path in s3_place.files() if path.endswith(".lines")] == []
+    write(2)
+    data = [path for path in s3_place.files() if path.endswith(".lines")]
+    assert all("-0000000000000002-" in path for path in data)
+    assert sum(s3_place.fs.cat_file(f"{s3_place.root}/{path}").count(b"\n") for path in data) == 800_000
+    assert s3_place.uploads() == []
+    assert [path for path in s3_place.files() if IN_PROGRESS in path] == []
