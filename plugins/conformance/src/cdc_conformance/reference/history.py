@@ -30,7 +30,7 @@ class ArchiveHistory(StoredHistory):
     def files(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:
         for mark in self.chain(upto, after):
             for file in map(self.stored_file, self.listed(mark)["files"], [mark] * len(self.listed(mark)["files"])):
-                if file.upper > after and file.lower <= upto:
+                if max(file.upper, file.mark) > after and file.lower <= upto:
                     yield file
 
     def shape(self, file: StoredFile) -> FileShape:
