@@ -33,7 +33,9 @@ class CloudStorageOptions:
         " is read no faster than they leave.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
-        "none", doc="How data files are compressed; adds `.gz` or `.zst` to their names. Resolved files never are."
+        "none",
+        doc="How data files are compressed; adds `.gz` or `.zst` to their names, unless the format compresses inside,"
+        " as Parquet does. Resolved files never are.",
     )
     topic_prefix: str = option("", doc="Text put before every topic, and so before the table's name in file names.")
     auth: Literal["specified", "implicit"] | None = option(
