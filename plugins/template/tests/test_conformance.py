@@ -1,7 +1,7 @@
 """The sink keeps the promises of sinks, also while its file is away or held by another writer."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -25,6 +25,15 @@ class Disturbance:
             other.execute("BEGIN IMMEDIATE")
             yield
 
+    @contextmanager
+    def refusing(self, keys: Collection[bytes]) -> Iterator[None]:
+        listed = ", ".join(f"x'{key.hex()}'" for key in keys)
+        with closing(sqlite3.connect(self.file, isolation_level=None)) as other:
+            refuse = "BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            other.execute(f"CREATE TRIGGER refusing BEFORE INSERT ON messages WHEN NEW.key IN ({listed}) {refuse}")
+            yield
+            other.execute("DROP TRIGGER refusing")
+
 
 class TestTemplate(SinkConformance):
     sink = "template"
@@ -35,7 +44,7 @@ class TestTemplate(SinkConformance):
 
     @pytest.fixture
     def capabilities(self) -> set[str]:
-        return {"disturbance", "stall", "unreachable"}
+        return {"disturbance", "stall", "refusal", "unreachable"}
 
     @pytest.fixture
     def disturbance(self, tmp_path: Path) -> Disturbance:

@@ -79,7 +79,7 @@ class TestWebhook(SinkConformance):
 
     @pytest.fixture
     def capabilities(self) -> Collection[str]:
-        return {"disturbance", "stall", "partial_failure", "row_limit", "idempotent", "unreachable"}
+        return {"disturbance", "stall", "refusal", "partial_failure", "row_limit", "idempotent", "unreachable"}
 
     @pytest.fixture
     def disturbance(self, own_server: WebhookServer) -> ServerDisturbance:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote, unquote, urlsplit
 
-from cdc_core import ConfigError, RetryableSinkError, SinkContext, TerminalSinkError
+from cdc_core import ConfigError, RefusedRowsError, RetryableSinkError, SinkContext, TerminalSinkError
 
-_HOPELESS = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG}
+_BAD_ROWS = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG}
+_HOPELESS = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB}
 _WAIT_S = {sqlite3.SQLITE_BUSY: 1.0, sqlite3.SQLITE_FULL: 30.0}  # for the rest the engine has waits of its own
 
 
@@ -29,13 +30,15 @@ def connect(context: SinkContext, *, mode: str) -> sqlite3.Connection:
 
 @contextmanager
 def translated(context: SinkContext, *, setup: bool = False) -> Iterator[None]:
-    """Raise an error of SQLite as what the engine shall do about it: stop, or try again, as with unknown ones."""
+    """Raise an error of SQLite as what the engine shall do about it: find bad rows, stop, or else try again."""
     try:
         yield
     except sqlite3.Error as error:
         text, code = f"SQLite file '{path_of(context)}': {error}", getattr(error, "sqlite_errorcode", 0) & 0xFF
         if setup:
             raise ConfigError(text) from error
+        if code in _BAD_ROWS:
+            raise RefusedRowsError(text) from error
         if code in _HOPELESS:
             raise TerminalSinkError(text) from error
         raise RetryableSinkError(text, retry_after_s=_WAIT_S.get(code)) from error

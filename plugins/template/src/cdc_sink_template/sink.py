@@ -7,7 +7,7 @@ from contextlib import closing
 from itertools import repeat
 
 from cdc_core import Flushed, MessageBatch, RowBatch, Sink, SinkContext, SliceInfo, TableName, Timestamp
-from cdc_core.errors import ConfigError, TerminalSinkError
+from cdc_core.errors import ConfigError, RefusedRowsError, TerminalSinkError
 
 from cdc_sink_template.database import connect, path_of, translated
 
@@ -62,7 +62,11 @@ class TemplateSink(Sink):
             self._write_waiting()
 
     def flush(self) -> Flushed:
-        """Return when all that was emitted is committed, and synced to the disk."""
+        """Return when all that was emitted is committed, and synced to the disk.
+
+        Raises: RefusedRowsError when a constraint or trigger of the file does not take a row. SQLite does not say
+        which, so all that waits is forgotten, and the engine gives it again in parts.
+        """
         self._write_waiting()
         flushed, self._emitted = self._emitted, Flushed()
         return flushed
@@ -79,7 +83,11 @@ class TemplateSink(Sink):
 
     def _write_waiting(self) -> None:
         waiting, self._waiting = self._waiting or [], []
-        self._write((batch.topic, batch.key.to_pylist(), batch.value.to_pylist()) for batch in waiting)
+        try:
+            self._write((batch.topic, batch.key.to_pylist(), batch.value.to_pylist()) for batch in waiting)
+        except RefusedRowsError:
+            self._emitted = Flushed()
+            raise
 
     def _write(self, batches: Iterable[tuple[str, list[bytes | None], list[bytes | None]]]) -> None:
         """Return when all messages of *batches* are durable; when it raises, none of them is there."""

@@ -19,7 +19,7 @@ from cdc_core.delivery import Delivery
 __all__ = ["DeadLetters"]
 
 _BATCHES = 7
-_BY_KEY = pytest.param("key", marks=requires("partial_failure", "the destination must refuse single rows"))
+_BY_KEY = pytest.param("key", marks=requires("refusal", "the destination must refuse single rows"))
 _BY_SIZE = pytest.param("size", marks=requires("row_limit", "the destination must have a limit"))
 
 

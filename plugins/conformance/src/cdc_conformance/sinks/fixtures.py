@@ -22,7 +22,8 @@ __all__ = ["SINK_CAPABILITIES", "SinkFixtures"]
 SINK_CAPABILITIES = {
     "disturbance": "the destination can be broken: `with disturbance.broken():`",
     "stall": "the destination can be kept from accepting anything: `with disturbance.stalled():`",
-    "partial_failure": "the destination says which rows it refuses; `with disturbance.refusing(keys):` makes it do so",
+    "refusal": "the destination can refuse single rows: `with disturbance.refusing(keys):`",
+    "partial_failure": "with `refusal`: the sink knows which rows are refused, and names them by PartialWriteError",
     "idempotent": "rows that a later run repeats are not there twice",
     "row_limit": "the destination takes no message larger than the fixture `row_limit_bytes`",
     "unreachable": "the fixture `unreachable_uri` is a destination that cannot be used",
@@ -128,7 +129,7 @@ class SinkFixtures(Conformance):
     def disturbance(self) -> Any:
         """What can disturb the destination, as the capabilities say."""
         pytest.fail(
-            "override the fixture disturbance, or declare none of 'disturbance', 'stall' and 'partial_failure'",
+            "override the fixture disturbance, or declare none of 'disturbance', 'stall' and 'refusal'",
             pytrace=False,
         )
 

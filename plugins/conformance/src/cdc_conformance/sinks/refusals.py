@@ -16,7 +16,7 @@ from cdc_core import RowBatch, Sink
 __all__ = ["Refusals"]
 
 _ONE, _OTHER = BAD
-_BY_KEY = pytest.param("key", marks=requires("partial_failure", "the destination must refuse single rows"))
+_BY_KEY = pytest.param("key", marks=requires("refusal", "the destination must refuse single rows"))
 _BY_SIZE = pytest.param("size", marks=requires("row_limit", "the destination must have a limit"))
 
 
@@ -158,7 +158,7 @@ class Refusals:
             f"{type(sink).__name__} says refuses_rows = False, and refused rows: leave the attribute at True"
         )
 
-    @requires("partial_failure", "the destination must refuse single rows")
+    @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_a_partial_failure_names_the_refused_rows(self, rig: SinkRig, refusing: Poison) -> None:
         """`failures` of PartialWriteError has the index of each refused row, counted from 0, and no other."""
         rig.start(ORDERS)
@@ -173,7 +173,7 @@ class Refusals:
         named = sorted({index for index, _ in answer.failures})
         assert named == [1, 4], f"rows 1 and 4 of six were refused, but the error names {named}"
 
-    @requires("partial_failure", "the destination must refuse single rows")
+    @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_rows_beside_refused_ones_are_counted(self, rig: SinkRig, refusing: Poison) -> None:
         """`Flushed.messages` counts the rows that were delivered, and not those that were refused.
 
@@ -190,7 +190,7 @@ class Refusals:
                 f"of two rows one was refused, but flush counted {answer.flushed.messages} delivered"
             )
 
-    @requires("partial_failure", "the destination must refuse single rows")
+    @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_a_refused_row_is_named_once(self, rig: SinkRig, refusing: Poison) -> None:
         """What a PartialWriteError of `emit` has named, `flush` does not name again: it would be put aside twice."""
         rig.start(ORDERS)
@@ -200,7 +200,7 @@ class Refusals:
             named = [index for index, _ in give(sink, first, second).failures]
         assert len(named) == len(set(named)), f"a refused row is named once, but the errors named {named}"
 
-    @requires("partial_failure", "the destination must refuse single rows")
+    @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_refused_rows_are_counted_over_several_emits(self, rig: SinkRig, refusing: Poison) -> None:
         """Rows are counted through all batches since the flush, refused ones too, not within each batch."""
         rig.start(ORDERS)
@@ -214,7 +214,7 @@ class Refusals:
             f"the second row of three batches was refused, and the fifth one after it, but the errors name {named}"
         )
 
-    @requires("partial_failure", "the destination must refuse single rows")
+    @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_refused_rows_are_counted_anew_after_a_flush(self, rig: SinkRig, refusing: Poison) -> None:
         """Each `flush` of a slice starts the count of rows again, whether rows were refused before it or not."""
         rig.start(ORDERS)
@@ -229,7 +229,7 @@ class Refusals:
             f"the same row after a flush was refused three times, and was named {first} and then {then}"
         )
 
-    @requires("partial_failure", "the destination must refuse single rows")
+    @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_refused_rows_are_counted_anew_in_each_slice(self, rig: SinkRig, refusing: Poison) -> None:
         """`begin` starts the count of rows again, also when the slice before was not flushed."""
         rig.start(ORDERS)

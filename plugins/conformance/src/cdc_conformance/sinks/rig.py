@@ -59,6 +59,7 @@ class SinkRig:
         self.host = host_of(registration, format)
         self._read_back = read_back
         self._name = f"feed-{secrets.token_hex(4)}"
+        self._feed_id = secrets.token_hex(6)
         self._other_processes = other_processes
         self._open: list[Sink] = []
         self._abandoned: list[Sink] = []
@@ -90,7 +91,7 @@ class SinkRig:
             format=self._format,
             options=options,
         )
-        return resolve(changefeed, self.host).with_run(feed_id="0123456789ab", epoch=epoch, table_names=names)
+        return resolve(changefeed, self.host).with_run(feed_id=self._feed_id, epoch=epoch, table_names=names)
 
     def options_class(self) -> type:
         """Return the class of the sink's options."""
