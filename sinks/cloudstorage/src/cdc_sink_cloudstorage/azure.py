@@ -39,7 +39,7 @@ _AUTHORITIES = {
     "azurechinacloud": AzureAuthorityHosts.AZURE_CHINA,
     "azureusgovernmentcloud": AzureAuthorityHosts.AZURE_GOVERNMENT,
 }
-_RETRY = {"initial_backoff": 1, "increment_base": 2, "retry_total": 3, "random_jitter_range": 1}
+_RETRY: dict[str, Any] = {"initial_backoff": 1, "increment_base": 2, "retry_total": 3, "random_jitter_range": 1}
 _DISCONNECT_S = 2.0
 _PUT_BYTES = 1024 * 1024
 """More than this the client would send in one piece from its event loop, where all else waits meanwhile."""
