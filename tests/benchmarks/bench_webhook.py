@@ -7,7 +7,9 @@ medians stand beside each other: what disturbs the machine disturbs both.
 In the timing, for both: from the first call until every request is acknowledged. The sink starts with Arrow rows: it
 encodes them as JSON, cuts them into requests, keeps the order of every key, and gives each request an identity. The
 bare loop is what one would write with httpx2: bodies that are there already, `AsyncClient.post` by so many tasks. A
-second loop uses the client's transport without the client around it, as the sink does: the least that is possible.
+second loop uses the client's transport without the client around it: the least that is possible with httpx2.
+
+Then a whole changefeed into the same endpoint, a backlog of updates from PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import json
 import ssl
 import statistics
 import subprocess
@@ -27,8 +30,10 @@ from pathlib import Path
 import httpx2
 from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
+from benchmarks.feed import Arrival, Feed
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.workload import create_table, update_rows
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_sink_kafka.demo.servers import Certificates, make_certificates
 from cdc_sink_webhook.options import WebhookOptions
@@ -44,6 +49,9 @@ _ROUNDS = 5
 _REQUESTS = {1: 2_000, 100: 1_000}
 """How many requests each turn makes, by the rows in one."""
 _LEAST_REQUESTS = 300
+_KEYS = 10_000
+_MOST_CHANGES = 1_000_000
+_STEPS = 5
 _HEADERS = {"content-type": "application/json"}
 
 
@@ -53,6 +61,44 @@ def run(bench: Bench) -> Iterator[Figure]:
         for rows_each, requests in _REQUESTS.items():
             count = rows_each * max(_LEAST_REQUESTS, int(requests * share))
             yield _measured(port, certificates, rows=row_batch(count), rows_each=rows_each)
+        yield _whole_feed(bench, port, certificates, scratch)
+
+
+class _WebhookFeed(Feed):
+    """A changefeed into the endpoint. Of when rows came there it knows nothing."""
+
+    def look_before(self) -> None:
+        """There is nothing to look at."""
+
+    def first_arrival(self) -> Arrival | None:
+        return None
+
+
+def _whole_feed(bench: Bench, port: int, certificates: Certificates, scratch: Path) -> Figure:
+    """Measure a backlog of updates by `cdc run --once`, counted from the first saved step with rows."""
+    changes = min(bench.sizes.log_changes, _MOST_CHANGES)
+    flush = {"Flush": {"Messages": 100, "Frequency": "1s"}}
+    options = {
+        "ca_cert": _trust(certificates),
+        "webhook_sink_config": json.dumps(flush).replace('"', '\\"'),
+        "max_step_rows": changes // _STEPS,
+    }
+    with bench.database("bench_webhook") as uri:
+        create_table(uri, _KEYS)
+        feed = _WebhookFeed(scratch, uri, sink=f"webhook-https://localhost:{port}/hook", options=options)
+        feed.run_once()
+        update_rows(uri, changes, keys=_KEYS)
+        ours = feed.run_once()
+    if ours.rows != changes:
+        raise RuntimeError(f"{ours.rows} rows delivered, {changes} expected")
+    return Figure(
+        name="log to JSON in a webhook over TLS, 100 rows a request",
+        value=ours.rate,
+        unit="rows/s",
+        target=Target(at_least=10_000),
+        peak_rss=ours.peak_rss,
+        details=ours.details(),
+    )
 
 
 def _measured(port: int, certificates: Certificates, *, rows: RowBatch, rows_each: int) -> Figure:
@@ -154,7 +200,7 @@ def _sink(port: int, certificates: Certificates, *, rows_each: int) -> WebhookSi
     options = WebhookOptions(
         webhook_sink_config={"Flush": flush},
         parallel_requests=_PARALLEL,
-        ca_cert=base64.b64encode(certificates.ca.read_bytes()).decode(),
+        ca_cert=_trust(certificates),
     )
     return WebhookSink(
         SinkContext(
@@ -166,6 +212,10 @@ def _sink(port: int, certificates: Certificates, *, rows_each: int) -> WebhookSi
             tables=(SCHEMA.name,),
         )
     )
+
+
+def _trust(certificates: Certificates) -> str:
+    return base64.b64encode(certificates.ca.read_bytes()).decode()
 
 
 def _encoder() -> JsonEncoder:

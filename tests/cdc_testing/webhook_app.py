@@ -68,7 +68,7 @@ class Endpoint:
         self._journal = os.open(directory / "journal", flags)
         self._requests = os.open(directory / "requests", flags)
         self._faults = Faults(directory / "faults.json")
-        self._under_way: dict[tuple[str, str], str] = {}
+        self._under_way: dict[tuple[str, str, str], str] = {}
         self._count = 0
         self._most_bytes = settings.get("most_bytes")
         self._taken: set[str] | None = None
@@ -90,10 +90,10 @@ class Endpoint:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         plain = _decoded(body, headers.get("content-encoding"))
         fault = self._faults.next()
-        keys = {(scope["path"], key) for _, key, _ in messages_of(plain) if key is not None}
+        keys = {(scope["path"], topic, key) for topic, key, _ in messages_of(plain) if topic and key}
         identity = headers.get("idempotency-key", "")
         # a request beside an earlier attempt at the same is the sender's right, who may know that one to be lost
-        shared = sorted(key[1] for key in keys if self._under_way.get(key, identity) != identity)
+        shared = sorted(key[1:] for key in keys if self._under_way.get(key, identity) != identity)
         held = not fault.get("hang") and not fault.get("late_s")  # to the sender these are over
         if held:
             self._under_way.update(dict.fromkeys(keys, identity))
