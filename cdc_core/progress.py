@@ -7,17 +7,31 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError, FencedError, RetryableError
-from cdc_core.frontier import Frontier
 from cdc_core.masking import mask, secret_forms, uri_secrets
 from cdc_core.progress_schema import CHANGEFEEDS, DEAD_LETTERS, DELIVERED, open_engine, prepare
+from cdc_core.progress_values import (
+    DeadLetter,
+    Delivered,
+    FeedRow,
+    Pause,
+    Progress,
+    Waiting,
+    dead_letter,
+    dead_letter_values,
+    dump,
+    feed_row,
+    frontier_of,
+    moment_of,
+    moment_text,
+    now_text,
+)
 from cdc_core.rangefeed import Token
 from cdc_core.timestamp import Timestamp
 
@@ -32,75 +46,6 @@ __all__ = [
     "sqlite_file",
     "store_url",
 ]
-
-Delivered = Mapping[str, Any]
-"""An entry of `Flushed.delivered`: the sink's own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far a changefeed has come: everything up to here is durable at its sink.
-
-    `latest` is the greatest timestamp that any mark has carried. `counters` are totals over all runs. The store fills
-    `saved_at` in. Before the first step only `token` says anything (see `Rangefeed.start`).
-    """
-
-    token: Token
-    frontier: Frontier = field(default_factory=lambda: Frontier(()))
-    latest: Timestamp = Timestamp()
-    counters: Mapping[str, float] = field(default_factory=dict)
-    saved_at: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pause:
-    """A changefeed waits to be resumed. Holds no secret."""
-
-    reason: str
-    since: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeedRow:
-    """A changefeed as the store knows it. Holds no secret.
-
-    `feed_id` is 12 hexadecimal digits, chosen once. `epoch` counts its runs. `high_water` is zero before the first
-    resolved step.
-    """
-
-    name: str
-    feed_id: str
-    epoch: int
-    definition: Mapping[str, Any]
-    high_water: Timestamp = Timestamp()
-    saved_at: datetime | None = None
-    paused: Pause | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """What is to be recorded with a mark: `previous` and `delivered` as in `cdc_core.sink.Covered`."""
-
-    mark: Timestamp
-    previous: Timestamp | None
-    delivered: tuple[Delivered, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeadLetter:
-    """A row that was put aside, as the store remembers it; the row itself is in the dead letters' sink.
-
-    `table` is the full name, `key` JSON text as in the dead letter, `stage` what did not take the row: encode or sink,
-    or blocked for a later row of such a key. `put_aside_at` and `number` are the store's.
-    """
-
-    table: str
-    key: str
-    updated: Timestamp
-    stage: str
-    error: str
-    put_aside_at: datetime | None = None
-    number: int = 0
 
 
 def store_url(directory: Path) -> str:
@@ -179,10 +124,10 @@ class ProgressStore:
             return None
         return Progress(
             token=json.loads(row.token),
-            frontier=_frontier(row.frontier),
+            frontier=frontier_of(row.frontier),
             latest=Timestamp() if row.latest is None else Timestamp.parse(row.latest),
             counters={} if row.counters is None else json.loads(row.counters),
-            saved_at=_time(row.saved_at),
+            saved_at=moment_of(row.saved_at),
         )
 
     def save(
@@ -199,12 +144,12 @@ class ProgressStore:
         *delivered* is None for a step that delivered what no record will tell of. Raises: FencedError, and changes
         nothing, unless *epoch* is the newest.
         """
-        now = _now()
+        now = now_text()
         values = {
-            "token": _dump(progress.token),
-            "frontier": _dump(progress.frontier.to_json()),
+            "token": dump(progress.token),
+            "frontier": dump(progress.frontier.to_json()),
             "latest": str(progress.latest),
-            "counters": _dump(progress.counters),
+            "counters": dump(progress.counters),
             "saved_at": now,
         }
         if delivered is None:
@@ -213,7 +158,7 @@ class ProgressStore:
             _insert_delivered(connection, name, delivered or ())
             if dead_letters:
                 connection.execute(
-                    sa.insert(DEAD_LETTERS), [_dead_letter_values(name, letter, now) for letter in dead_letters]
+                    sa.insert(DEAD_LETTERS), [dead_letter_values(name, letter, now) for letter in dead_letters]
                 )
 
     def deliver_marks(self, name: str, epoch: int, mark: Timestamp) -> list[Waiting]:
@@ -248,7 +193,7 @@ class ProgressStore:
 
     def save_plan(self, name: str, epoch: int, plan: Mapping[str, Any]) -> None:
         """Remember *plan*, JSON of the engine's, in place of the one before. Raises: FencedError."""
-        self._write(name, epoch, plan=_dump(plan))
+        self._write(name, epoch, plan=dump(plan))
 
     def load_plan(self, name: str) -> Mapping[str, Any] | None:
         """Return the plan that was saved last, None when none was."""
@@ -257,7 +202,7 @@ class ProgressStore:
 
     def pause(self, name: str, epoch: int, reason: str) -> None:
         """Remember that the changefeed waits to be resumed, and why. Raises: FencedError."""
-        self._write(name, epoch, paused=_dump({"reason": reason, "since": _now()}))
+        self._write(name, epoch, paused=dump({"reason": reason, "since": now_text()}))
 
     def resume(self, name: str) -> bool:
         """Let the changefeed go on; return whether it was paused."""
@@ -269,7 +214,7 @@ class ProgressStore:
         """Return the rows that were put aside and not yet sent again, in the order in which they were put aside."""
         with self._transaction(reading=True) as connection:
             waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
-            return [_dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
+            return [dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
 
     def blocked_keys(self, name: str) -> list[tuple[str, str]]:
         """Return table and key, each pair once, of the rows that were put aside and not yet sent again."""
@@ -281,7 +226,7 @@ class ProgressStore:
     def count_dead_letters(self, name: str, *, since: datetime) -> int:
         """Return how many rows were put aside at *since* or later, those too that were sent again."""
         counted = sa.select(sa.func.count()).where(
-            DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.put_aside_at >= _text(since)
+            DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.put_aside_at >= moment_text(since)
         )
         with self._transaction(reading=True) as connection:
             return int(connection.execute(counted).scalar_one())
@@ -298,24 +243,24 @@ class ProgressStore:
         with self._fenced(name, epoch, **values) as connection:
             _insert_delivered(connection, name, delivered or ())
             if numbers:
-                sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=_now())
+                sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
                 connection.execute(sent, [{"number": number} for number in numbers])
 
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Make *token* the one that `load` returns, and leave the rest. Raises: FencedError, as `save` does."""
-        self._write(name, epoch, token=_dump(token))
+        self._write(name, epoch, token=dump(token))
 
     def find(self, name: str) -> FeedRow | None:
         """Return what is known of the changefeed, None when nothing is."""
         with self._transaction(reading=True) as connection:
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
-        return None if row is None else _feed_row(row)
+        return None if row is None else feed_row(row)
 
     def list(self) -> list[FeedRow]:
         """Return every known changefeed, by name."""
         with self._transaction(reading=True) as connection:
             rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
-        return [_feed_row(row) for row in rows]
+        return [feed_row(row) for row in rows]
 
     def forget(self, name: str) -> None:
         """Remove all that is known of the changefeed; return quietly when nothing is."""
@@ -338,17 +283,17 @@ class ProgressStore:
                         name=name,
                         feed_id=secrets.token_hex(6),
                         epoch=0,
-                        definition=_dump(definition),
-                        created_at=_now(),
+                        definition=dump(definition),
+                        created_at=now_text(),
                         recorded=str(Timestamp()),
                     )
                 )
             else:
                 if known.token is not None:
                     _refuse_other(name, json.loads(known.definition), definition)
-                connection.execute(_update(name).values(definition=_dump(definition)))
+                connection.execute(_update(name).values(definition=dump(definition)))
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
-        return _feed_row(row)
+        return feed_row(row)
 
     def _value(self, name: str, column: sa.Column[Any]) -> str | None:
         with self._transaction(reading=True) as connection:
@@ -404,49 +349,9 @@ def _update(name: str) -> sa.Update:
     return sa.update(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
 
 
-def _feed_row(row: Any) -> FeedRow:
-    return FeedRow(
-        name=row.name,
-        feed_id=row.feed_id,
-        epoch=row.epoch,
-        definition=json.loads(row.definition),
-        high_water=_frontier(row.frontier).high_water,
-        saved_at=_time(row.saved_at),
-        paused=None if row.paused is None else _pause(**json.loads(row.paused)),
-    )
-
-
-def _pause(*, reason: str, since: str) -> Pause:
-    return Pause(reason=reason, since=datetime.fromisoformat(since))
-
-
 def _insert_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered]) -> None:
     if delivered:
-        connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": _dump(entry)} for entry in delivered])
-
-
-def _dead_letter_values(name: str, letter: DeadLetter, now: str) -> dict[str, str]:
-    return {
-        "name": name,
-        "table_name": letter.table,
-        "key": letter.key,
-        "updated": str(letter.updated),
-        "stage": letter.stage,
-        "error": letter.error,
-        "put_aside_at": now,
-    }
-
-
-def _dead_letter(row: Any) -> DeadLetter:
-    return DeadLetter(
-        table=row.table_name,
-        key=row.key,
-        updated=Timestamp.parse(row.updated),
-        stage=row.stage,
-        error=row.error,
-        put_aside_at=_time(row.put_aside_at),
-        number=row.id,
-    )
+        connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": dump(entry)} for entry in delivered])
 
 
 def _refuse_other(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -465,23 +370,3 @@ def _refuse_other(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]
 def _place(uri: str) -> str:
     """Return host, port and database of *uri*: what makes it another source, unlike its user or its parameters."""
     return uri.partition("://")[2].partition("?")[0].rpartition("@")[2]
-
-
-def _frontier(text: str | None) -> Frontier:
-    return Frontier(()) if text is None else Frontier.from_json(json.loads(text))
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True)
-
-
-def _now() -> str:
-    return _text(datetime.now(UTC))
-
-
-def _text(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,167 @@
+"""What the progress store is asked and answers, and how that stands in its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from cdc_core.frontier import Frontier
+from cdc_core.rangefeed import Token
+from cdc_core.timestamp import Timestamp
+
+__all__ = [
+    "DeadLetter",
+    "Delivered",
+    "FeedRow",
+    "Pause",
+    "Progress",
+    "Waiting",
+    "dead_letter",
+    "dead_letter_values",
+    "dump",
+    "feed_row",
+    "frontier_of",
+    "moment_of",
+    "moment_text",
+    "now_text",
+]
+
+Delivered = Mapping[str, Any]
+"""An entry of `Flushed.delivered`: the sink's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a changefeed has come: everything up to here is durable at its sink.
+
+    `latest` is the greatest timestamp that any mark has carried. `counters` are totals over all runs. The store fills
+    `saved_at` in. Before the first step only `token` says anything (see `Rangefeed.start`).
+    """
+
+    token: Token
+    frontier: Frontier = field(default_factory=lambda: Frontier(()))
+    latest: Timestamp = Timestamp()
+    counters: Mapping[str, float] = field(default_factory=dict)
+    saved_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pause:
+    """A changefeed waits to be resumed. Holds no secret."""
+
+    reason: str
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedRow:
+    """A changefeed as the store knows it. Holds no secret.
+
+    `feed_id` is 12 hexadecimal digits, chosen once. `epoch` counts its runs. `high_water` is zero before the first
+    resolved step.
+    """
+
+    name: str
+    feed_id: str
+    epoch: int
+    definition: Mapping[str, Any]
+    high_water: Timestamp = Timestamp()
+    saved_at: datetime | None = None
+    paused: Pause | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What is to be recorded with a mark: `previous` and `delivered` as in `cdc_core.sink.Covered`."""
+
+    mark: Timestamp
+    previous: Timestamp | None
+    delivered: tuple[Delivered, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """A row that was put aside, as the store remembers it; the row itself is in the dead letters' sink.
+
+    `table` is the full name, `key` JSON text as in the dead letter, `stage` what did not take the row: encode or sink,
+    or blocked for a later row of such a key. `put_aside_at` and `number` are the store's.
+    """
+
+    table: str
+    key: str
+    updated: Timestamp
+    stage: str
+    error: str
+    put_aside_at: datetime | None = None
+    number: int = 0
+
+
+def feed_row(row: Any) -> FeedRow:
+    """Return a row of the changefeeds' table as a value."""
+    return FeedRow(
+        name=row.name,
+        feed_id=row.feed_id,
+        epoch=row.epoch,
+        definition=json.loads(row.definition),
+        high_water=frontier_of(row.frontier).high_water,
+        saved_at=moment_of(row.saved_at),
+        paused=None if row.paused is None else _pause(**json.loads(row.paused)),
+    )
+
+
+def _pause(*, reason: str, since: str) -> Pause:
+    return Pause(reason=reason, since=datetime.fromisoformat(since))
+
+
+def dead_letter_values(name: str, letter: DeadLetter, now: str) -> dict[str, str]:
+    """Return *letter* of changefeed *name*, put aside *now*, as a row of its table."""
+    return {
+        "name": name,
+        "table_name": letter.table,
+        "key": letter.key,
+        "updated": str(letter.updated),
+        "stage": letter.stage,
+        "error": letter.error,
+        "put_aside_at": now,
+    }
+
+
+def dead_letter(row: Any) -> DeadLetter:
+    """Return a row of the dead letters' table as a value."""
+    return DeadLetter(
+        table=row.table_name,
+        key=row.key,
+        updated=Timestamp.parse(row.updated),
+        stage=row.stage,
+        error=row.error,
+        put_aside_at=moment_of(row.put_aside_at),
+        number=row.id,
+    )
+
+
+def frontier_of(text: str | None) -> Frontier:
+    """Return the frontier that was saved as *text*."""
+    return Frontier(()) if text is None else Frontier.from_json(json.loads(text))
+
+
+def dump(value: Any) -> str:
+    """Return *value* as JSON, the same text for the same value."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def now_text() -> str:
+    """Return this moment as the store keeps it."""
+    return moment_text(datetime.now(UTC))
+
+
+def moment_text(moment: datetime) -> str:
+    """Return *moment* as the store keeps it: such texts sort as moments do."""
+    return moment.isoformat(timespec="milliseconds")
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """Return the moment that was kept as *text*."""
+    return None if text is None else datetime.fromisoformat(text)
