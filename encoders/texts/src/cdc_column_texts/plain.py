@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from cdc_column_texts.floats import float_pieces
 from cdc_column_texts.moments import date_pieces, hlc_pieces, time_pieces, timestamp_pieces
 from cdc_column_texts.pieces import Piece, joined, series
+from cdc_column_texts.values import integers
 from cdc_core import ColumnType, Kind
 
 __all__ = ["hlc_texts", "plain_texts", "text_column"]
@@ -30,8 +32,17 @@ def plain_texts(array: pa.Array, type_: ColumnType) -> pa.Array:
 
 
 def hlc_texts(timestamps: pa.StructArray) -> pa.Array:
-    """Return the texts of a column of framework timestamps, string: `<wall ns>.<logical, 10 digits>`."""
-    return text_column(hlc_pieces(timestamps), len(timestamps))
+    """Return the texts of a column of framework timestamps, string: `<wall ns>.<logical, 10 digits>`.
+
+    Rows of one transaction have one timestamp and stand together, so each run of equal ones is written once.
+    """
+    wall, logical = integers(timestamps.field("wall")), integers(timestamps.field("logical"))
+    first = np.ones(len(wall), np.bool_)
+    first[1:] = (wall[1:] != wall[:-1]) | (logical[1:] != logical[:-1])
+    if first.all():
+        return text_column(hlc_pieces(timestamps), len(timestamps))
+    runs = timestamps.filter(pa.array(first))
+    return text_column(hlc_pieces(runs), len(runs)).take(pa.array(np.cumsum(first) - 1))
 
 
 def text_column(pieces: list[Piece], rows: int) -> pa.Array:
