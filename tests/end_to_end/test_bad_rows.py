@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,19 @@ from typing import Any
 import psycopg
 import pyarrow.parquet as pq
 import pytest
+from cdc_testing.engine import Journal, counter_job
+from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.local_engine import LocalEngine
 from cdc_testing.runs import Feed
 
+from cdc_core import Changefeed, Timestamp
 from cdc_core.cli import main
+from cdc_core.plugin_host import PluginHost
 from cdc_core.progress import ProgressStore, store_url
+from cdc_core.replay import DeadLetterReader
+from cdc_core.resolve import resolve
+from cdc_core.spark.replay import replay as send_again
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +141,27 @@ def test_no_row_is_lost_when_workers_are_killed_while_rows_are_put_aside(
     status, told = replay(feed)
     assert status == 1
     assert told.startswith(f"changefeed 'test': 0 rows were sent again, {len(entries)} go on waiting")
+
+
+def test_rows_that_were_put_aside_in_kafka_are_read_back_and_sent(
+    tmp_path: Path, kafka_broker: Kafka, topic_prefix: str
+) -> None:
+    uri = f"kafka://{kafka_broker.bootstrap_servers}?topic_prefix={topic_prefix}"
+    refused = tmp_path / "bad-rows"
+    refused.write_text(json.dumps({"how": "refuse", "rows": [17, 250]}))
+    bare = Changefeed(name="t", source="postgresql://u@h/d", tables=("counter",), sink="file:///nowhere")
+    letters = resolve(
+        replace(bare, options={"on_error": "dead_letter", "dead_letter": uri}), PluginHost.load()
+    ).dead_letter
+    job = counter_job(tmp_path, options={"on_error": "dead_letter", "dead_letter": uri}, dead_letter=letters, total=300)
+    engine = LocalEngine(job, tmp_path / "state")
+    engine.run()
+    engine.until(Timestamp(300))
+    refused.unlink()
+    find = DeadLetterReader(job, PluginHost.load()).find
+    result, missing = send_again(job, store=engine.store, state_dir=tmp_path / "state", find=find)
+    assert (len(result.sent), len(result.kept), missing) == (2, 0, 0)
+    assert sorted(Journal(tmp_path).of("rows")[-1][4]) == [[0, 250], [17, 17]]
 
 
 def letters_so_far(feed: Feed) -> list[Path]:
