@@ -20,7 +20,16 @@ from cdc_conformance.sinks import rig
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 
-from cdc_core import Changefeed, ConfigError, EncoderContext, EnvelopeOptions, Sink, SinkContext, SinkRegistration
+from cdc_core import (
+    Changefeed,
+    ConfigError,
+    EncoderContext,
+    EnvelopeOptions,
+    PartialWriteError,
+    Sink,
+    SinkContext,
+    SinkRegistration,
+)
 from cdc_core.options import parse_options
 
 PAGE = (Path(__file__).parents[1] / "docs" / "write-a-sink.md").read_text()
@@ -105,6 +114,14 @@ def test_the_ways_from_arrow_to_bytes_are_what_they_are_called() -> None:
     batch = JsonEncoder(context).encode(rows(orders, [Change({"id": number}) for number in range(3)]), topic="orders")
     left = run(block("joined_lines"), batch=batch)
     assert left["keys"] == [b"[0]", b"[1]", b"[2]"]
+
+
+def test_rows_that_are_too_large_are_named_as_on_the_page() -> None:
+    send, posted = run(block("failures.append"))["send"], list[bytes]()
+    with pytest.raises(PartialWriteError) as refused:
+        send([b"a", b"large", b"c"], 7, 4, posted.append)
+    assert posted == [b"a", b"c"]
+    assert refused.value.failures == ((8, "the message has 5 bytes, the destination takes 4"),)
 
 
 def test_the_options_of_the_page_are_parsed() -> None:
