@@ -1,4 +1,4 @@
-"""No secret of a source URI leaves the processes that need it."""
+"""No secret of a source's or sink's URI leaves the processes that need it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from cdc_testing.files import last_resolved
+from cdc_testing.object_stores import BUCKET, S3_SECRET, SeaweedFS
 from cdc_testing.runs import Feed
 
 PASSWORD = "p4ss/w:rd with+signs"
+SECRETS = (PASSWORD, S3_SECRET)
 
 
 @pytest.fixture
@@ -26,8 +27,8 @@ def uri(database: str) -> str:
 
 
 def holders(directory: Path) -> list[str]:
-    """Return the files below *directory* that hold the password in any form, but for the user's own TOML."""
-    forms = {PASSWORD, quote(PASSWORD, safe=""), quote(PASSWORD)}
+    """Return the files below *directory* that hold a secret in any form, but for the user's own TOML."""
+    forms = {form for secret in SECRETS for form in (secret, quote(secret, safe=""), quote(secret))}
     found = []
     for path in directory.rglob("*"):
         if path.is_file() and path.name != "feed.toml":
@@ -37,8 +38,8 @@ def holders(directory: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_no_log_plan_event_or_store_holds_the_password_even_after_an_error(
-    uri: str, database: str, tmp_path: Path
+def test_no_log_plan_event_or_store_holds_a_secret_even_after_errors(
+    uri: str, database: str, seaweedfs: SeaweedFS, tmp_path: Path
 ) -> None:
     events = tmp_path / "events"
     events.mkdir()
@@ -48,16 +49,28 @@ def test_no_log_plan_event_or_store_holds_the_password_even_after_an_error(
         "spark.log.level": "INFO",
         "spark.ui.enabled": "false",
     }
-    with Feed(tmp_path, uri, ["orders"], spark=spark, options={"retry_backoff": "100ms"}) as feed:
+    sink, fs = seaweedfs.uri("secrets"), seaweedfs.file_system()
+
+    def last_resolved() -> str:
+        return max((path for path in fs.find(f"{BUCKET}/secrets") if path.endswith(".RESOLVED")), default="")
+
+    with Feed(tmp_path, uri, ["orders"], spark=spark, sink=sink, options={"retry_backoff": "100ms"}) as feed:
         feed.start()
-        feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
+        feed.until("a resolved mark", lambda: bool(last_resolved()))
         with psycopg.connect(database, autocommit=True) as connection:  # also not in errors
             connection.execute("ALTER ROLE vaultkeeper NOLOGIN")
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'vaultkeeper'")
             feed.until("the failed attempt", lambda: "next attempt in" in feed.log())
             connection.execute("ALTER ROLE vaultkeeper LOGIN")
-        seen = last_resolved(feed.files)
-        feed.until("a later resolved mark", lambda: last_resolved(feed.files) > seen)
+        seen = last_resolved()
+        feed.until("a later resolved mark", lambda: last_resolved() > seen)
+        seaweedfs.kill()
+        try:
+            feed.until("the failed upload", lambda: f"'{seaweedfs.endpoint}' cannot be reached" in feed.log())
+        finally:
+            seaweedfs.start()
+        seen = last_resolved()
+        feed.until("a mark after that", lambda: last_resolved() > seen)
         scratch = holders(tmp_path)  # Spark's checkpoint is there only while it runs
         feed.stop()
     assert scratch == []
@@ -67,4 +80,5 @@ def test_no_log_plan_event_or_store_holds_the_password_even_after_an_error(
         dump = "\n".join(store.iterdump())
     store.close()
     assert "vaultkeeper:***@" in dump
-    assert PASSWORD not in dump
+    assert "s3://changefeeds/secrets" in dump
+    assert not any(secret in dump for secret in SECRETS)
