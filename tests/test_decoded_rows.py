@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from cdc_conformance.encoders.samples import SAMPLES, Sample
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_testing.decoded import FORMS, Form
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cdc_core import ColumnType, Decoder, EncodeError, Kind, Op, RowBatch, TableSchema, Timestamp
 
@@ -71,6 +74,32 @@ def test_columns_are_read_as_rows_are(form: Form, sample: Sample) -> None:
     check(form, rows(schema, some))
     keyed = table("t", {"v": sample.type, "id": INT8}, primary_key=("id", "v"))
     check(form, rows(keyed, writable(form, keyed, [change for change in some if change.values["v"] is not None])))
+
+
+_AWKWARD = st.text(st.sampled_from('ab\\"[]{},: é😀\n\x00u') | st.characters(codec="utf-8"), max_size=8)
+_DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | _AWKWARD,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_AWKWARD, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    texts=st.lists(st.none() | _AWKWARD, min_size=1, max_size=4),
+    documents=st.lists(st.none() | _DOCUMENTS, min_size=4, max_size=4),
+    indent=st.none() | st.just(1),
+)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_whatever_stands_in_texts_is_read(
+    form: Form, texts: list[str | None], documents: list[Any], indent: int | None
+) -> None:
+    schema = table("t", {"id": INT8, "after": TEXT, "v": ColumnType(kind=Kind.JSON, source="json")})
+    some = [
+        Change({"id": number, "after": text, "v": json.dumps(documents[number], ensure_ascii=False, indent=indent)})
+        for number, text in enumerate(texts)
+    ]
+    check(form, rows(schema, some))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
