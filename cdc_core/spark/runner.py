@@ -25,8 +25,6 @@ from cdc_core.errors import (
     ContractError,
     FencedError,
     RetryableError,
-    RetryableRangefeedError,
-    RetryableSinkError,
     TerminalError,
 )
 from cdc_core.job import Job
@@ -41,6 +39,7 @@ from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.marks import emit_last_mark
 from cdc_core.spark.pausing import Pausing
 from cdc_core.spark.query import failure_of, start_query, warm_up
+from cdc_core.spark.reasons import described, owner_of
 from cdc_core.spark.session import close_session, end_jvm, is_alive, is_local, open_session, require_java
 from cdc_core.spark.starting import start_token
 from cdc_core.spark.watching import Watch
@@ -194,7 +193,7 @@ class _Run:
 
     def _pause(self, error: CdcError) -> bool:
         """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
-        reason = mask(_described(error), self._job.secrets())
+        reason = mask(described(error), self._job.secrets())
         self._pausing.pause(self._epoch, reason, patient=not self._once)
         if self._once:
             raise error
@@ -212,14 +211,14 @@ class _Run:
 
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
-        text = mask(_described(reason), self._job.secrets())
+        text = mask(described(reason), self._job.secrets())
         if self._session is not None and not is_alive(self._session):
             text = f"Spark's JVM is gone: {text}"
         if self._stop.is_set():
             log.warning("changefeed '%s': stopped in the middle of a step: %s", self._job.name, text)
             return True
         log.warning("changefeed '%s': %s; next attempt in %.1f s", self._job.name, text, wait_s)
-        owner = self._owner_of(reason)
+        owner = owner_of(reason, self._job)
         deadline = time.monotonic() + wait_s
         while (left := deadline - time.monotonic()) > 0:
             self._say(phase="waiting to retry", waiting_on=owner, waiting_for=text, next_attempt_s=left)
@@ -227,16 +226,6 @@ class _Run:
                 return True
         self._status = replace(self._status, waiting_on=None, waiting_for=None, next_attempt_s=None)
         return False
-
-    def _owner_of(self, reason: Exception) -> str | None:
-        """Return whose trouble *reason* is, as messages name it, as far as it says."""
-        for kind, component in (
-            (RetryableRangefeedError, self._job.rangefeed),
-            (RetryableSinkError, self._job.sink),
-        ):
-            if isinstance(reason, kind):
-                return component.owner
-        return None
 
     @contextmanager
     def _attempt(self) -> Iterator[tuple[RunConfig, StreamingQuery, Rangefeed]]:
@@ -278,7 +267,7 @@ class _Run:
         try:
             end()
         except Exception as error:
-            text = mask(_described(error), self._job.secrets())
+            text = mask(described(error), self._job.secrets())
             log.warning("changefeed '%s': clearing up after an attempt failed: %s", self._job.name, text)
 
     def _check_stop(self) -> None:
@@ -340,10 +329,15 @@ class _Run:
         if self._session is None:
             self._say(phase="starting Spark")
             ours = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
-            self._session = open_session(self._job.name, self._job.spark, log_path=self._log_path)
-            for number, handler in ours.items():  # pyspark sets its own, which cancels jobs in mid-step
-                signal.signal(number, handler)
+            try:
+                self._session = open_session(self._job.name, self._job.spark, log_path=self._log_path)
+            except KeyboardInterrupt:  # a signal between pyspark's setting its own handler, and ours being back
+                self._stop.set()
+            finally:
+                for number, handler in ours.items():  # pyspark's cancels jobs in mid-step
+                    signal.signal(number, handler)
         self._check_stop()
+        assert self._session is not None
         return self._session
 
     def _close_session(self) -> None:
@@ -387,10 +381,3 @@ class _Run:
         finally:
             for number, handler in saved.items():
                 signal.signal(number, handler)
-
-
-def _described(error: Exception) -> str:
-    """Return *error* in one line."""
-    text = str(error).strip()
-    first = text.splitlines()[0] if text else "no message"
-    return first if isinstance(error, CdcError | PySparkException) else f"{type(error).__name__}: {first}"

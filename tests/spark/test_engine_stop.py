@@ -78,6 +78,16 @@ def test_a_stop_while_it_starts_begins_nothing(number: int, engine: Engine) -> N
     assert engine.journal.events == []
 
 
+def test_a_signal_that_pyspark_catches_is_a_stop_too(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as pyspark does
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine.spark, "_open", interrupted)
+    assert engine.run(once=False) == 0
+    assert engine.journal.events == []
+
+
 def test_signal_handlers_are_put_back(engine: Engine) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     engine.run(total=10)
