@@ -76,6 +76,7 @@ def test_nothing_is_lost_or_out_of_order_when_everything_fails(database: str, tm
 
         with Feed(tmp_path / "feed", database, TABLES, sink=server.uri(path), options=options(server)) as feed:
             feed.start()
+            feed.until("the initial scan", lambda: "initial scan begins at" in feed.log())
             with Bank(database, seed=4, pause_s=0.02) as bank:
                 go_on("the start", bodies=30)
                 for number in range(2):

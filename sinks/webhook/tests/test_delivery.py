@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from email.utils import formatdate
 from itertools import pairwise
 from typing import Any
@@ -386,3 +387,17 @@ def test_a_killed_endpoint_costs_repeats_and_no_rows(
         if message["wall"] not in walls:
             walls.append(message["wall"])
     assert first == {key: [100 * number + 1 + key for number in range(6)] for key in range(50)}
+
+
+def test_rows_behind_a_failure_are_not_sent(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.faults(random=[{"share": 1, "status": 410}])
+    sink = open_sink({"parallel_requests": 2})
+    with suppress(TerminalSinkError):
+        for number in range(40):
+            sink.emit(rows(range(50), wall=100 * number + 1))
+    assert isinstance(error_of(sink.flush), TerminalSinkError)
+    sink.close()
+    assert len(server.requests(path)) <= 2
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -127,7 +127,8 @@ class Delivery:
     def _given_up(self, failure: str, answer: Answer | None, *, repeats: int) -> CdcError:
         if answer is not None and answer.meaning is Meaning.GONE:
             return TerminalSinkError(f"{self._endpoint} wants no more requests: {failure}; choose another endpoint")
-        what = f"{self._endpoint} takes no request, tried {repeats + 1} times: {failure}"
+        times = f"{repeats + 1} times" if repeats else "once"
+        what = f"{self._endpoint} takes no request, tried {times}: {failure}"
         if answer is None or answer.meaning is Meaning.BUSY:
             return RetryableSinkError(what, retry_after_s=None if answer is None else answer.retry_after_s)
         return TerminalSinkError(f"{what}; {answer.remedy}")

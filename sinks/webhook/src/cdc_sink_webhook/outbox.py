@@ -144,6 +144,8 @@ class Outbox:
             await delivery.aclose()
 
     def _queue(self, group: list[Request]) -> None:
+        if self._error is not None:
+            return
         for request in group:
             self._order.add(request)
         self._wake()
@@ -151,7 +153,9 @@ class Outbox:
     def _wake(self) -> None:
         """Let idle workers see to what may begin."""
         for _ in range(min(self._order.ready, len(self._idle))):
-            self._idle.pop().set_result(None)
+            waker = self._idle.pop()
+            if not waker.done():
+                waker.set_result(None)
 
     async def _work(self, delivery: Delivery) -> None:
         """Deliver one request after the other: the next begins on the connection that the last has just left."""

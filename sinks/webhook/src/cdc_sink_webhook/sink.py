@@ -62,6 +62,7 @@ class WebhookSink(Sink):
         """Give up what was not flushed."""
         self._require_open()
         self._begun = True
+        self._delivered = Delivered()
         if self._rows:
             self._drop()
 
