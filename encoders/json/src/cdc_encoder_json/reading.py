@@ -1,4 +1,4 @@
-"""One JSON text becomes the value that a row has, by the kind of its column: what `json_values` of cdc-column-texts writes, read."""
+"""One JSON text becomes the value that a row has, by the kind of its column: what the encoder writes, read."""
 
 from __future__ import annotations
 
