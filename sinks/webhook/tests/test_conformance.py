@@ -67,7 +67,7 @@ class TestWebhook(SinkConformance):
     def sink_options(self, own_server: WebhookServer) -> Mapping[str, Any]:
         return {
             **own_server.trust,
-            "webhook_client_timeout": "500ms",
+            "webhook_client_timeout": "1s",
             "webhook_sink_config": f'{{{_FLUSH}, "Retry": {{"Max": 2, "Backoff": "50ms"}}}}',
             "buffer_size": "1MB",
             "updated": True,
