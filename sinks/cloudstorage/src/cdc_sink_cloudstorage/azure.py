@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import io
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -41,6 +42,7 @@ _AUTHORITIES = {
 }
 _RETRY: dict[str, Any] = {"initial_backoff": 1, "increment_base": 2, "retry_total": 3, "random_jitter_range": 1}
 _DISCONNECT_S = 2.0
+logging.getLogger("azure").setLevel(logging.WARNING)  # it tells of every request, at INFO
 _PUT_BYTES = 1024 * 1024
 """More than this the client would send in one piece from its event loop, where all else waits meanwhile."""
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import json
+import logging
 import os
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = ["GcsStore", "open_gcs"]
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _RIGHTS = ("storage.objects.create", "storage.objects.delete", "storage.objects.list")
 _DISCONNECT_S = 2.0
+logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it tells with a traceback what it raises as well
 
 
 def open_gcs(options: CloudStorageOptions) -> Any:
