@@ -35,6 +35,7 @@ class Pausing:
         self._say = say
         self._stop = stop
         self._known: Pause | None = None
+        self._complained = False
 
     def pause(self, epoch: int, reason: str, *, patient: bool) -> None:
         """Return when the changefeed is paused in the store; without *patience* also when that is out of reach.
@@ -47,10 +48,11 @@ class Pausing:
                 self._store.pause(self._name, epoch, reason)
             except RetryableError as error:
                 self._show(pause)
-                log.warning("changefeed '%s' waits, but is not paused for the next run: %s", self._name, error)
+                self._complain("changefeed '%s' waits, but is not paused for the next run: %s", error)
                 if patient and not self._stop.wait(_POLL_S):
                     continue
             else:
+                self._complained = False
                 self._show(pause)
             return
 
@@ -65,14 +67,16 @@ class Pausing:
             except RetryableError as error:
                 if self._known is None:
                     raise
-                log.warning("changefeed '%s' cannot be resumed for now: %s", self._name, error)
+                self._complain("changefeed '%s' cannot be resumed for now: %s", error)
                 pause = self._known
+            else:
+                self._complained = False
             if pause is None:
                 if self._known is not None:
                     self._known = None
                     self._say(waiting_for=None, paused_since=None, resume_command=None)
                     log.info("changefeed '%s' is resumed", self._name)
-                return True
+                return not self._stop.is_set()
             self._show(pause)
             if self._stop.wait(_POLL_S):
                 return False
@@ -92,6 +96,12 @@ class Pausing:
             )
         self._known = pause
         self._say(phase="paused", waiting_for=pause.reason, paused_since=pause.since, resume_command=self._command)
+
+    def _complain(self, message: str, error: RetryableError) -> None:
+        """Log that the store is out of reach, once for as long as it is."""
+        if not self._complained:
+            log.warning(message, self._name, error)
+        self._complained = True
 
     def _look(self, epoch: int) -> Pause | None:
         feed = self._store.find(self._name)
