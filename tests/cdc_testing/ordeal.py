@@ -38,7 +38,7 @@ from cdc_core.reading import ChangeReader
 __all__ = ["Ordeal", "Report", "Store"]
 
 TABLES = ("public.filler", "public.ledger")
-FILLER = 3_000
+FILLER = 1_000
 KEYS = 300
 OPTIONS: Mapping[str, object] = {
     "file_size": "16KB",
@@ -127,10 +127,10 @@ class Ordeal:
             self._start()
             feed.until("a slot", lambda: "lsn" in (self._token() or {}))  # what is committed from now on is delivered
             with writing(self._source, self._write):
-                for number in range(kills):
-                    what = self._kill()
+                for number, what in enumerate(self._targets(kills), 1):
+                    self._kill(what)
                     self.report.kills[what] += 1
-                    say(f"{number + 1:3} {what}")
+                    say(f"{number:3} {what}")
                 feed.until("another step", self._moves(), limit_s=_LIMIT_S)
                 feed.stop()
             feed.once()
@@ -167,11 +167,17 @@ class Ordeal:
         progress = self._progress.load("test") if self._feed.state.exists() else None
         return None if progress is None else progress.token
 
-    def _kill(self) -> str:
-        """Kill something at a moment that chance decides, bring it back, and return what it was."""
+    def _targets(self, kills: int) -> list[str]:
+        """Return what is killed one after the other; half of it the store, where there is one."""
+        ours = ["worker", "driver", "group", "worker", "jvm"] if isinstance(self._feed, Feed) else ["process"]
+        stores = kills // 2 if self._store is not None else 0
+        chosen = [ours[number % len(ours)] for number in range(kills - stores)] + ["store"] * stores
+        self._chance.shuffle(chosen)
+        return chosen
+
+    def _kill(self, what: str) -> None:
+        """Kill *what* at a moment that chance decides, and bring it back."""
         chance = self._chance
-        ours = ["driver", "group", "worker", "worker", "jvm"] if isinstance(self._feed, Feed) else ["process"]
-        what = chance.choice(ours * 2 + ["store"] * (0 if self._store is None else len(ours)))
         if chance.random() < 0.8:
             for _ in range(chance.choice((1, 1, 2, 5))):
                 self._feed.until("another step", self._moves(), limit_s=_LIMIT_S)
@@ -185,7 +191,6 @@ class Ordeal:
             self._store.start()
         else:
             self._kill_feed(what)
-        return what
 
     def _kill_feed(self, what: str) -> None:
         feed = self._feed

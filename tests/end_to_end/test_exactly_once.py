@@ -15,13 +15,13 @@ pytestmark = pytest.mark.slow
 
 
 def test_files_in_a_directory(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
-    report = Ordeal(tmp_path, database, f"file://{tmp_path}/files", seed=2, spark=False).play(5)
+    report = Ordeal(tmp_path, database, f"file://{tmp_path}/files", seed=2, spark=False).play(4)
     assert report.faults == [], report
-    assert report.read == report.versions > 3000
+    assert report.read == report.versions > 1000
 
 
 def test_files_in_a_store_that_is_killed_too(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
     with SeaweedFS() as store:
-        report = Ordeal(tmp_path, database, store.uri("kills"), store=store, seed=1, spark=False).play(5)
+        report = Ordeal(tmp_path, database, store.uri("kills"), store=store, seed=1, spark=False).play(4)
     assert report.faults == [], report
-    assert report.kills.keys() == {"process", "store"}
+    assert report.kills == {"process": 2, "store": 2}
