@@ -63,14 +63,14 @@ class Watch:
         self._samples: list[_Sample] = []
         self._quiet_since = time.monotonic()
         self._empty_step = False
-        self._busy_since: float | None = None
+        self._busy = False
 
     def look(self, progress: Progress, scan: ScanProgress | None) -> dict[str, Any]:
         """Return what the status says of *progress* and of the tasks at work."""
         now = time.monotonic()
         counters = progress.counters
         self._note(now, counters)
-        tasks = self._look_at_tasks(now)
+        tasks = self._look_at_tasks()
         put_aside = counters.get("dead_letters", 0)
         if put_aside != self._put_aside:
             self._put_aside, self._dead_letters = put_aside, self._count_dead_letters()
@@ -90,8 +90,7 @@ class Watch:
 
     def look_at_tasks(self) -> dict[str, Any]:
         """Return what the status says of the tasks at work alone."""
-        now = time.monotonic()
-        return self._stuck(self._look_at_tasks(now))
+        return self._stuck(self._look_at_tasks())
 
     def _note(self, now: float, counters: Mapping[str, float]) -> None:
         sample = _Sample(
@@ -113,12 +112,9 @@ class Watch:
         elapsed = last.moment - first.moment
         return (last.rows - first.rows) / elapsed if elapsed else 0.0
 
-    def _look_at_tasks(self, now: float) -> Sequence[Activity]:
+    def _look_at_tasks(self) -> Sequence[Activity]:
         tasks = self._activities.look()
-        if not any(task.role == SLICE and sum(task.seconds.values()) + task.for_s >= _BUSY_S for task in tasks):
-            self._busy_since = None
-        elif self._busy_since is None:
-            self._busy_since = now
+        self._busy = any(task.role == SLICE and sum(task.seconds.values()) + task.for_s >= _BUSY_S for task in tasks)
         return tasks
 
     def _shares(self, tasks: Sequence[Activity]) -> dict[str, float]:
@@ -126,7 +122,7 @@ class Watch:
         first, last = self._samples[0], self._samples[-1]
         if last.rows > first.rows:
             seconds = {stage: last.seconds[stage] - first.seconds[stage] for stage in last.seconds}
-        elif self._busy_since is not None:
+        elif self._busy:
             seconds = dict.fromkeys(last.seconds, 0.0)
             for task in tasks:
                 if task.role == SLICE:
@@ -139,7 +135,7 @@ class Watch:
 
     def _waiting(self, now: float, tasks: Sequence[Activity], *, scanning: bool) -> dict[str, Any]:
         stuck = self._stuck(tasks)
-        quiet_s = 0.0 if self._busy_since is not None or scanning else now - self._quiet_since
+        quiet_s = 0.0 if self._busy or scanning else now - self._quiet_since
         quiet = quiet_s >= _QUIET_S if self._empty_step else self._local and quiet_s >= _SILENT_S
         if stuck["waiting_on"] is None and quiet:
             return {"waiting_on": f"changes{self._every}", "waiting_on_s": None}
