@@ -81,10 +81,18 @@ class Given:
         """Return what is registered under the name. Raises: as `PluginHost.component`."""
         return host.component(self.kind, self.name)
 
-    def check(self, host: PluginHost, *, known_capabilities: Mapping[str, str] | None = None, flag: str = "--") -> None:
+    def check(
+        self,
+        host: PluginHost,
+        *,
+        known_capabilities: Mapping[str, str] | None = None,
+        fixtures: Mapping[str, str] | None = None,
+        flag: str = "--",
+    ) -> None:
         """Return when a suite can begin with this; connects to nothing. *flag* is how options of the command begin.
 
-        Capabilities are checked where *known_capabilities* is given. Raises: ConfigError that says what to write.
+        Capabilities are checked where *known_capabilities* is given; *fixtures* are what some of them need. Raises:
+        ConfigError that says what to write.
         """
         registration = self.registration(host)
         self._check_uri(registration, flag)
@@ -101,6 +109,11 @@ class Given:
         known_capabilities = dict.fromkeys(self.capabilities, "") if known_capabilities is None else known_capabilities
         for name in sorted(self.capabilities - known_capabilities.keys()):
             raise ConfigError(f"no {self.kind} has the capability '{name}'{did_you_mean(name, known_capabilities)}")
+        for name in sorted(self.capabilities & (fixtures or {}).keys()):
+            raise ConfigError(
+                f"the capability '{name}' needs the fixture {(fixtures or {})[name]}, which only a test class can have:"
+                f" leave {flag}capability {name} out, or write one (docs/conformance.md)"
+            )
 
     def plain_secrets(self) -> frozenset[str]:
         """Return what looks secret before anything is known of the component, in every form."""

@@ -26,6 +26,8 @@ class Conformance:
     """"sink", "encoder" or "rangefeed"; also the name of the class attribute that says which component it is."""
     known_capabilities: ClassVar[Mapping[str, str]] = {}
     """What may be declared in `capabilities`: name -> what a component that declares it can do."""
+    capability_fixtures: ClassVar[Mapping[str, str]] = {}
+    """Capabilities that nobody can prove without a fixture of their own: name -> fixture."""
     summaries: ClassVar[frozenset[str]] = frozenset()
     """Promises that sum up others: whoever breaks one of those may break them too."""
     reserved: ClassVar[frozenset[str]] = frozenset({"_only_what_is_declared"})

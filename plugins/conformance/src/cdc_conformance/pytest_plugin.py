@@ -96,7 +96,13 @@ def _given(config: pytest.Config, kind: str, name: str) -> Given:
         format_=config.getoption("cdc_format"),
         capabilities=config.getoption("cdc_capability"),
     )
-    given.check(PluginHost.load(), known_capabilities=suite_for(kind).known_capabilities, flag=_FLAG)
+    suite = suite_for(kind)
+    given.check(
+        PluginHost.load(),
+        known_capabilities=suite.known_capabilities,
+        fixtures=suite.capability_fixtures,
+        flag=_FLAG,
+    )
     return given
 
 

@@ -83,7 +83,10 @@ class Verification:
         from cdc_conformance.preflight import try_out  # suites: pytest must be there to rewrite their assertions
 
         try:
-            self._given.check(self._host, known_capabilities=suite_for(self._given.kind).known_capabilities)
+            suite = suite_for(self._given.kind)
+            self._given.check(
+                self._host, known_capabilities=suite.known_capabilities, fixtures=suite.capability_fixtures
+            )
             try_out(self._given, self._host)
         except ConfigError as error:
             self._refusal = type(error)(mask(str(error), self._secrets))

@@ -61,6 +61,7 @@ class EncoderConformance(
         "json_null": "a JSON null in a json column reads differently from an SQL NULL",
         "service": "rows need a service, such as a schema registry; `unreachable_options` name one that is away",
     }
+    capability_fixtures: ClassVar[Mapping[str, str]] = {"service": "unreachable_options"}
 
     @pytest.fixture
     def encoder_options(self) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_conformance.rangefeeds.capabilities import CAPABILITIES
+from cdc_conformance.rangefeeds.capabilities import CAPABILITIES, FIXTURES
 from cdc_conformance.rangefeeds.following import Following
 from cdc_conformance.rangefeeds.images import Images
 from cdc_conformance.rangefeeds.leaving import Leaving
@@ -36,4 +36,5 @@ class RangefeedConformance(
 
     kind = "rangefeed"
     known_capabilities = CAPABILITIES
+    capability_fixtures = FIXTURES
     reserved = RangefeedSuite.reserved | {"registration", "workload", "make_job", "open_feed"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["CAPABILITIES"]
+__all__ = ["CAPABILITIES", "FIXTURES"]
 
 CAPABILITIES: Mapping[str, str] = {
     "before_images": "It yields the row before each change when the option `diff` asks for it.",
@@ -17,3 +17,11 @@ CAPABILITIES: Mapping[str, str] = {
     "disturbance": "The source can be cut off and come back: `with disturbance.broken():`.",
     "secret": "The fixture `secret` is a secret that the source's URI holds.",
 }
+
+FIXTURES: Mapping[str, str] = {
+    "inspection": "created",
+    "unreachable": "unreachable_uri",
+    "disturbance": "disturbance",
+    "secret": "secret",
+}
+"""The fixture that a test class must bring for a capability, where one is needed."""

@@ -34,6 +34,14 @@ class SinkFixtures(Conformance):
     """Fixtures, all of them with a default but `sink_uri`."""
 
     known_capabilities = SINK_CAPABILITIES
+    capability_fixtures: ClassVar[Mapping[str, str]] = {
+        "disturbance": "disturbance",
+        "stall": "disturbance",
+        "refusal": "disturbance",
+        "partial_failure": "disturbance",
+        "row_limit": "row_limit_bytes",
+        "unreachable": "unreachable_uri",
+    }
     reserved = Conformance.reserved | {
         "rig",
         "readable",
