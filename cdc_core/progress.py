@@ -152,10 +152,8 @@ class ProgressStore:
             "counters": dump(progress.counters),
             "saved_at": now,
         }
-        if delivered is None:
-            values["unrecorded"] = str(progress.latest)
         with self._fenced(name, epoch, **values) as connection:
-            _insert_delivered(connection, name, delivered or ())
+            _keep_delivered(connection, name, delivered)
             if dead_letters:
                 connection.execute(
                     sa.insert(DEAD_LETTERS), [dead_letter_values(name, letter, now) for letter in dead_letters]
@@ -179,11 +177,12 @@ class ProgressStore:
         found: dict[Timestamp, list[Delivered]] = {mark: []}
         for entry in rows:
             found.setdefault(Timestamp.parse(entry.mark), []).append(json.loads(entry.entry))
+        gaps = [Timestamp.parse(text) for text in (row.unrecorded or "").split()]
         waiting = []
-        known = None if row.unrecorded is not None else previous
         for each, delivered in sorted(found.items()):
+            known = None if previous is None or any(previous <= gap < each for gap in gaps) else previous
             waiting.append(Waiting(mark=each, previous=known, delivered=tuple(delivered)))
-            known = each
+            previous = each
         return waiting
 
     def recorded(self, name: str, epoch: int, mark: Timestamp) -> None:
@@ -238,10 +237,9 @@ class ProgressStore:
 
         Raises: FencedError.
         """
-        values = {"unrecorded": CHANGEFEEDS.c.latest} if delivered is None else {}
         mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.id == sa.bindparam("number")
-        with self._fenced(name, epoch, **values) as connection:
-            _insert_delivered(connection, name, delivered or ())
+        with self._fenced(name, epoch) as connection:
+            _keep_delivered(connection, name, delivered)
             if numbers:
                 sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
                 connection.execute(sent, [{"number": number} for number in numbers])
@@ -349,9 +347,27 @@ def _update(name: str) -> sa.Update:
     return sa.update(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
 
 
-def _insert_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered]) -> None:
+def _keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered] | None) -> None:
+    """Keep what is to be recorded, or remember that there is a gap when *delivered* is None."""
     if delivered:
         connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": dump(entry)} for entry in delivered])
+    elif delivered is None:
+        _note_gap(connection, name)
+
+
+def _note_gap(connection: sa.Connection, name: str) -> None:
+    """Remember that something that no record tells of was delivered behind the last mark that was given.
+
+    `unrecorded` is the list of these marks: the record of the mark that follows one of them must not name it.
+    """
+    mine = CHANGEFEEDS.c.name == name
+    row = connection.execute(sa.select(CHANGEFEEDS.c.recorded, CHANGEFEEDS.c.unrecorded).where(mine)).one()
+    given = sa.select(DELIVERED.c.mark).distinct().where(DELIVERED.c.name == name, DELIVERED.c.mark.is_not(None))
+    marks = [row.recorded or str(Timestamp()), *connection.execute(given).scalars()]
+    gap = str(max(map(Timestamp.parse, marks)))
+    gaps = (row.unrecorded or "").split()
+    if gap not in gaps:
+        connection.execute(_update(name).values(unrecorded=" ".join([*gaps, gap])))
 
 
 def _refuse_other(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -435,6 +435,26 @@ def test_the_first_mark_after_something_went_unrecorded_says_so(store: ProgressS
     assert waiting.previous == Timestamp(20)
 
 
+def test_a_gap_does_not_reach_back_to_marks_that_were_given_before_it(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.recorded("orders", epoch, Timestamp(10))
+    store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "a"}])
+    (first,) = store.deliver_marks("orders", epoch, Timestamp(20))  # recorded at the sink; then the run died
+    store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=None)
+    store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "b"}])
+    again, second = store.deliver_marks("orders", epoch, Timestamp(30))
+    assert again == first == Waiting(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "a"},))
+    assert second == Waiting(mark=Timestamp(30), previous=None, delivered=({"path": "b"},))
+    store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=None)  # died there once more
+    store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "c"}])
+    assert [each.previous for each in store.deliver_marks("orders", epoch, Timestamp(40))] == [
+        Timestamp(10),
+        None,
+        None,
+    ]
+
+
 def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_run("orders")
