@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from cdc_core.definitions import require_same_source, same_destination
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.masking import mask, secret_forms, uri_secrets
 from cdc_core.progress_schema import CHANGEFEEDS, DEAD_LETTERS, DELIVERED, open_engine, prepare
@@ -97,7 +98,8 @@ class ProgressStore:
     def register(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
         """Make the changefeed known, or find it again, and return it. *definition* is `Job.definition`.
 
-        Raises: ConfigError when the name belongs to a changefeed that has begun with another source or other tables.
+        With another sink than before, the first record there tells that earlier rows are missing from it. Raises:
+        ConfigError when the name belongs to a changefeed that has begun with another source or other tables.
         """
         try:
             return self._registered(name, definition)
@@ -287,8 +289,11 @@ class ProgressStore:
                     )
                 )
             else:
+                before = json.loads(known.definition)
                 if known.token is not None:
-                    _refuse_other(name, json.loads(known.definition), definition)
+                    require_same_source(name, before, definition)
+                if not same_destination(before, definition):
+                    _turn_away(connection, name, counters=known.counters)
                 connection.execute(_update(name).values(definition=dump(definition)))
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         return feed_row(row)
@@ -370,19 +375,8 @@ def _note_gap(connection: sa.Connection, name: str) -> None:
         connection.execute(_update(name).values(unrecorded=" ".join([*gaps, gap])))
 
 
-def _refuse_other(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    if _place(known["source"]) != _place(wanted["source"]):
-        raise ConfigError(
-            f"changefeed '{name}' was started on the source {known['source']}, not {wanted['source']}; "
-            "give the new one another name"
-        )
-    if set(known["tables"]) != set(wanted["tables"]):
-        raise ConfigError(
-            f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "
-            f"not {', '.join(sorted(wanted['tables']))}; give the new one another name"
-        )
-
-
-def _place(uri: str) -> str:
-    """Return host, port and database of *uri*: what makes it another source, unlike its user or its parameters."""
-    return uri.partition("://")[2].partition("?")[0].rpartition("@")[2]
+def _turn_away(connection: sa.Connection, name: str, *, counters: str | None) -> None:
+    """Let go of what was delivered to a sink that the changefeed leaves: no record at another one may tell of it."""
+    if counters is not None and json.loads(counters):  # some step is saved
+        _note_gap(connection, name)
+    connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name))

@@ -455,6 +455,44 @@ def test_a_gap_does_not_reach_back_to_marks_that_were_given_before_it(store: Pro
     ]
 
 
+ELSEWHERE = DEFINITION | {"sink": "kafka://broker:9092"}
+
+
+def test_the_first_mark_at_another_sink_says_that_rows_are_missing(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.save("orders", epoch, progress(), delivered=[{"path": "a"}])
+    store.recorded("orders", epoch, Timestamp(10))
+    store.save("orders", epoch, progress(), delivered=[{"path": "b"}])  # and the run died before its mark
+    store.register("orders", ELSEWHERE)
+    store.register("orders", DEFINITION)
+    epoch = store.begin_run("orders")
+    store.save("orders", epoch, progress(), delivered=[{"path": "c"}])
+    assert store.deliver_marks("orders", epoch, Timestamp(20)) == [
+        Waiting(mark=Timestamp(20), previous=None, delivered=({"path": "c"},))
+    ]
+    store.recorded("orders", epoch, Timestamp(20))
+    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(30))
+    assert waiting.previous == Timestamp(20)
+
+
+@pytest.mark.parametrize("sink", ["file:///data/out/", "file://someone@/data/out?file_size=1MB"])
+def test_the_same_sink_with_other_parameters_loses_nothing(store: ProgressStore, sink: str) -> None:
+    store.register("orders", DEFINITION)
+    store.save("orders", store.begin_run("orders"), progress(), delivered=[{"path": "a"}])
+    store.register("orders", DEFINITION | {"sink": sink})
+    (waiting,) = store.deliver_marks("orders", store.begin_run("orders"), Timestamp(20))
+    assert waiting == Waiting(mark=Timestamp(20), previous=Timestamp(), delivered=({"path": "a"},))
+
+
+def test_a_sink_that_changed_before_the_first_step_misses_nothing(store: ProgressStore) -> None:
+    store.register("orders", ELSEWHERE)
+    store.save("orders", store.begin_run("orders"), Progress(token={}))
+    store.register("orders", DEFINITION)
+    (waiting,) = store.deliver_marks("orders", store.begin_run("orders"), Timestamp(20))
+    assert waiting.previous == Timestamp()
+
+
 def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_run("orders")

@@ -142,7 +142,9 @@ def test_a_gap_that_a_run_without_marks_has_left_is_told(shop: Shop) -> None:
         shop.run()
         shop.commit("UPDATE orders SET note = 'recorded' WHERE id = 1")
         assert len(seen(reader.read(upto=before))) == 50
-        with pytest.raises(HistoryLostError, match=r"cannot be read from .* on: before the mark .* no manifest lists"):
+        with pytest.raises(
+            HistoryLostError, match=r"cannot be read from .* on: before the mark .* no manifest here lists"
+        ):
             list(reader.read())
         shop.commit("UPDATE orders SET note = 'and on' WHERE id = 1")
         *_, known, _ = reader.marks()

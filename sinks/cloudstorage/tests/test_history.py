@@ -167,7 +167,7 @@ def test_files_that_no_manifest_lists_are_noticed(feed: Feed, history: CloudStor
     feed.step(5)
     second = feed.mark(6, previous=None)
     assert len(listed(history, first)) == 1
-    with pytest.raises(HistoryLostError, match="wrote files that no manifest lists, because its option 'resolved'"):
+    with pytest.raises(HistoryLostError, match="rows that no manifest here lists, because its option 'resolved'"):
         listed(history, second, after=first)
     feed.step(7)
     assert len(listed(history, feed.mark(8), after=second)) == 1

@@ -131,8 +131,9 @@ class CloudStorageHistory(StoredHistory):
                 if wanted is None:
                     raise HistoryLostError(
                         f"the files below {self._stored.shown} cannot be read from {after} on: before the mark"
-                        f" {manifest.mark} the changefeed wrote files that no manifest lists, because its option"
-                        f" 'resolved' was not set; read after {max(manifest.mark, manifest.latest)}"
+                        f" {manifest.mark} the changefeed delivered rows that no manifest here lists, because its"
+                        " option 'resolved' was not set or it had another sink; read after"
+                        f" {max(manifest.mark, manifest.latest)}"
                     )
                 if wanted not in paths:
                     raise HistoryLostError(
