@@ -122,11 +122,12 @@ class Delivery:
     def _narrow_refusal(self, error: RefusedRowsError) -> Sequence[RowBatch | None]:
         """Return the rows that the sink forgot, in parts with a flush after each; none when only a bad one is left."""
         self._require_refusing(error)
+        may_be_waiting = bool(self._waiting)  # then the sink may mean one of those, which it has been given as well
         suspects = self._taken_back()
         count = sum(map(len, suspects))
-        if not count:
+        if not count and not may_be_waiting:
             raise self._broken("RefusedRowsError is about rows since the last flush, and there was none") from error
-        if count > 1:
+        if count != 1 or may_be_waiting:
             return [step for part in _parts(suspects, _REFUSED_PARTS) for step in (*part, None)]
         self._bad_rows.put_aside(BadRow(row=suspects[0], stage=SINK, reason=str(error)))
         return []

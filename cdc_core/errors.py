@@ -122,9 +122,10 @@ class PartialWriteError(CdcError):
     """The destination refuses the listed rows for what they hold, and takes all others.
 
     Raised by `emit` or `flush`; the sink goes on being used. `failures` holds (index, reason) pairs: rows are counted
-    from 0 at `begin` and after each `flush`, in the order in which they were emitted. All other rows of the calls so
-    far are as if nothing had been raised: delivered when `flush` raises it, on their way when `emit` does. A row is
-    listed once. After a `flush` that raised it the engine flushes once more, to be told what became durable.
+    from 0 at `begin`, after each `flush` and after a RefusedRowsError, in the order in which they were emitted. All
+    other rows of the calls so far are as if nothing had been raised: delivered when `flush` raises it, on their way
+    when `emit` does. A row is listed once. After a `flush` that raised it the engine flushes once more, to be told what
+    became durable.
     """
 
     def __init__(self, message: str, *, failures: Sequence[tuple[int, str]] = ()) -> None:

@@ -263,6 +263,23 @@ def test_later_rows_of_a_blocked_key_are_put_aside_behind_the_bad_one(how: str) 
         assert set(sink.delivered) | set(aside.numbers) == set(numbers)
 
 
+@pytest.mark.parametrize("numbers", [[3, 6], [3, 6, 7], [3, 6, 7, 8]], ids=str)
+def test_a_refusal_of_a_row_that_waits_behind_a_named_one_is_not_blamed_on_others(numbers: list[int]) -> None:
+    class Both(PickySink):
+        """Names row 3 in `emit`, and refuses row 6, of the same key, in `flush`."""
+
+        def flush(self) -> Flushed:
+            if any(n == 6 for _, n in self.buffer):
+                self.buffer, self.count = [], 0
+                raise RefusedRowsError("refused")
+            return super().flush()
+
+    sink, aside = Both("name in emit", {3}), Aside(block_key=True)
+    deliver(sink, aside, [numbers])
+    assert aside.numbers == [3, 6]
+    assert sink.delivered == numbers[2:]
+
+
 class Wrong(PickySink):
     """Breaks its contract in the way that a function says."""
 
