@@ -41,7 +41,7 @@ def _section(kind: str) -> Iterator[str]:
     for part in suite.__mro__:
         own = [name for name in vars(part) if name in names]
         if own:
-            yield f"### {_heading(part)}\n"
+            yield f"### {_heading(part)}\n\n{_first(part)}\n"
             yield "| promise | meaning | test |\n|---|---|---|"
             yield from (_row(suite, name) for name in own)
             yield ""
@@ -54,14 +54,19 @@ def _heading(part: type) -> str:
 
 def _row(suite: type, name: str) -> str:
     test = getattr(suite, name)
-    promise, meaning = words(name), " ".join([_first(test), *_needs(test)])
+    promise, meaning = words(name), " ".join([_first(test), *_needs(suite, test)])
     return f"| {promise} | {meaning} | `{name}` |".replace("\n", " ")
 
 
-def _needs(test: Any) -> Iterator[str]:
+def _needs(suite: type, test: Any) -> Iterator[str]:
     for mark in getattr(test, "pytestmark", ()):
         if mark.name == MARK:
             yield f"Needs `{mark.args[0]}`."
+    for name in inspect.signature(test).parameters:
+        fixture = getattr(getattr(suite, name, None), "_fixture_function_marker", None)
+        ways = [getattr(way, "marks", ()) for way in getattr(fixture, "params", None) or ()]
+        if ways and all(ways):
+            yield f"Needs {' or '.join(f'`{mark.args[0]}`' for marks in ways for mark in marks)}."
 
 
 def _first(documented: Any) -> str:
