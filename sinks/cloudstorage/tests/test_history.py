@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from cdc_sink_cloudstorage.history import CloudStorageHistory
 from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.sink import CloudStorageSink
+from fsspec.implementations.local import LocalFileSystem
 
 from cdc_core import Covered, RowBatch, SliceInfo, Timestamp
 from cdc_core.errors import ConfigError, HistoryLostError
@@ -290,3 +293,44 @@ def test_a_name_never_gets_other_rows_than_it_had(
     assert delivered[0] in before
     assert not set(delivered[1:]) & set(before)
     assert sorted(delivered) == delivered
+
+
+def test_a_name_that_may_not_be_looked_at_counts_as_taken(
+    open_sink: OpenSink,
+    rows: Callable[..., RowBatch],
+    visible: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Credentials that may only write must not make every run fail at the file that a dead one has left."""
+
+    def denied(self: LocalFileSystem, path: str, **_: object) -> bytes:
+        raise PermissionError(13, "Forbidden", path)
+
+    for epoch, planned_by in ((7, None), (9, 7)):
+        sink = open_sink(epoch=epoch)
+        sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by))
+        sink.emit(rows([1, 2]))
+        sink.flush()
+        monkeypatch.setattr(LocalFileSystem, "cat_file", denied)
+    assert len(visible()) == 2
+
+
+def test_what_is_there_already_is_not_sent_to_an_object_store_again(
+    open_sink: OpenSink, rows: Callable[..., RowBatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor must it be replaced, which retention rules forbid."""
+    uri = f"memory://bucket/{secrets.token_hex(4)}"
+    sent: list[str] = []
+    honest = FsspecStore.stage
+    monkeypatch.setattr(
+        FsspecStore, "stage", lambda self, path, chunks: (sent.append(path), honest(self, path, chunks))[1]
+    )
+    delivered = []
+    for epoch, planned_by in ((7, None), (9, 7)):
+        sink = open_sink({"file_size": "1B"}, uri=uri, epoch=epoch)
+        sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by))
+        for key in (1, 2):
+            sink.emit(rows([key]))
+        delivered.append(sink.flush().delivered)
+    assert delivered[0] == delivered[1]
+    assert sorted(path for path in sent if "_schemas" not in path) == [entry["path"] for entry in delivered[0]]

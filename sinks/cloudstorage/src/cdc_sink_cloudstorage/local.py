@@ -26,6 +26,7 @@ class LocalStore(Store):
     """
 
     name_limit = 255
+    visible_is_durable = False  # the directory of a file that a process renamed and then died may still be in memory
 
     def __init__(self, root: str, *, temporaries: Temporaries) -> None:
         self.root = Path(root)

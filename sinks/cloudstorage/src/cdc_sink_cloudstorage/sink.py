@@ -43,8 +43,8 @@ class CloudStorageSink(Sink):
     byte.
 
     A slice that repeats one of an earlier run writes its files under that run's names. A name that is taken by another
-    content stays as it is: from there on the slice's files get names of this run, so that whoever leaves out the names
-    that he has read before still reads every row.
+    content, or by one that cannot be looked at, stays as it is: from there on the slice's files get names of this run,
+    so that whoever leaves out the names that he has read before still reads every row.
     """
 
     refuses_rows: ClassVar[bool] = False
@@ -182,10 +182,12 @@ class CloudStorageSink(Sink):
         schema_path = self._keep_schema(file)
         chunks = file.finish()
         path = self._path(file)
-        if self._epoch != self.context.epoch and self._stored.holds_other(path, file.sha256):
+        there = self._stored.holds(path, file.sha256) if self._epoch != self.context.epoch else None
+        if there is False:
             self._epoch = self.context.epoch
             path = self._path(file)
-        self._uploads.put(path, chunks, nbytes=file.nbytes, lane=file.topic)
+        if not (there and self._store.visible_is_durable):  # or it may be one that must not be replaced
+            self._uploads.put(path, chunks, nbytes=file.nbytes, lane=file.topic)
         self._counter += 1
         entry = file_entry(file, path, format_=self.context.format, schema_path=schema_path)
         self._flushed = Flushed(

@@ -6,7 +6,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from cdc_core.errors import RetryableSinkError, TerminalSinkError
 
@@ -62,6 +62,8 @@ class Store(ABC):
 
     name_limit: int
     """How many bytes of UTF-8 a name, or a key where there are no directories, may have."""
+    visible_is_durable: ClassVar[bool] = True
+    """Whether an object that can be read is there for good, whatever became of its writer."""
 
     @abstractmethod
     def check(self) -> None:

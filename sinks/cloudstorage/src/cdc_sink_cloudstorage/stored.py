@@ -84,10 +84,16 @@ class StoredBodies:
 
         return self._translated("", read)
 
-    def holds_other(self, path: str, sha256: str) -> bool:
-        """Return whether there is a file at *path* whose content is not the one with this checksum."""
-        content = self.body(path)
-        return content is not None and hashlib.sha256(content).hexdigest() != sha256
+    def holds(self, path: str, sha256: str) -> bool | None:
+        """Return whether the file at *path* has the content with this checksum, None when there is no file.
+
+        False also where the file cannot be looked at: credentials that write need not be allowed to read.
+        """
+        try:
+            content = self.body(path)
+        except RetryableSinkError:
+            return False
+        return None if content is None else hashlib.sha256(content).hexdigest() == sha256
 
     @cached_property
     def _place(self) -> tuple[Any, str]:
