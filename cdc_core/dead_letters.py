@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ BLOCKED = "blocked"
 """Stage of a row that waits for an earlier row of its key; of others it is ENCODE or SINK, what did not take them."""
 
 _MOST_ERROR_CHARACTERS = 4000
+_UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PAYLOAD = "payload"
 
 
@@ -62,8 +64,8 @@ class BadRow:
 
     @property
     def shown_reason(self) -> str:
-        """The reason in one line, cut where it is very long."""
-        text = " ".join(self.reason.split())
+        """The reason in one line, cut where it is very long. Holds no control characters: stores refuse NUL."""
+        text = _UNPRINTED.sub("\N{REPLACEMENT CHARACTER}", " ".join(self.reason.split()))
         return text if len(text) <= _MOST_ERROR_CHARACTERS else text[: _MOST_ERROR_CHARACTERS - 1] + "…"
 
     def __str__(self) -> str:

@@ -54,7 +54,7 @@ def key_column(values: Sequence[Any], type_: pa.DataType) -> pa.Array | None:
 
 def _member(value: pa.Scalar, type_: ColumnType) -> str:
     if type_.kind in _JSON_TEXT and value.is_valid:
-        text = str(value.as_py())
+        text = str(shown_value(value))
         if _is_json(text):
             return text
     return _dumped(shown_value(value))

@@ -179,6 +179,8 @@ def shown_value(value: pa.Scalar) -> Any:
     for is_of, texts in _TEXTS.items():
         if is_of(value.type) and value.value in texts:
             return texts[value.value]
+    if value.is_valid and isinstance(value, pa.StringScalar | pa.LargeStringScalar | pa.StringViewScalar):
+        return value.as_buffer().to_pybytes().decode(errors="backslashreplace")  # as_py refuses what is not UTF-8
     try:
         return value.as_py()
     except (ValueError, OverflowError):  # years that Python does not count

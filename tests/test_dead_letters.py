@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 from cdc_encoder_json.decoder import JsonDecoder
@@ -78,6 +80,31 @@ def test_a_very_long_error_is_cut() -> None:
     shown = BadRow(row=None, stage="sink", reason="x" * 10_000).shown_reason  # type: ignore[arg-type]
     assert len(shown) == 4000
     assert shown.endswith("…")
+
+
+def test_an_error_that_stores_cannot_keep_is_shown_without_what_they_refuse() -> None:
+    shown = BadRow(row=None, stage="sink", reason="a\0b \x1b[1m \ud800").shown_reason  # type: ignore[arg-type]
+    assert shown == "a\ufffdb \ufffd[1m \ufffd"
+
+
+def test_a_row_with_text_that_is_not_utf_8_can_be_put_aside(make_rows: MakeRows) -> None:
+    types = {name: ColumnType(kind=kind, source="x") for name, kind in (("id", Kind.STRING), ("doc", Kind.JSON))}
+    good = make_rows(types, [Row(op=Op.UPDATE, after={"id": "k", "doc": "1"})], primary_key=["id"])
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\3\0\0\0"), pa.py_buffer(b"k\xff\\")])
+    row = RowBatch.of(
+        good.schema,
+        op=good.column("op"),
+        updated=good.column("updated"),
+        key=RowBatch.struct(good.schema.key_type, [broken]),
+        after=RowBatch.struct(good.schema.after_type, [broken, broken]),
+    )
+    bad = BadRow(row=row, stage="sink", reason="no")
+    [letter] = dead_letter_batch("shop", [bad]).column("after").to_pylist()
+    shown = "k\\xff\\"
+    assert json.loads(letter["row"]) == {"id": shown, "doc": shown}
+    assert json.loads(letter["key"]) == [shown]
+    assert row_of(letter).column("key").field("id")[0].as_buffer().to_pybytes() == b"k\xff\\"
+    assert shown.replace("\\", "\\\\") in str(bad)
 
 
 @pytest.mark.parametrize("letter", [{}, {"payload": None}, {"payload": "?"}, {"payload": "AAAA"}], ids=str)
