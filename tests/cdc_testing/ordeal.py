@@ -200,6 +200,7 @@ class Ordeal:
         elif what == "worker":
             feed.until("a worker to kill", feed.kill_a_worker)
         elif what == "jvm":
+            feed.until("it runs", lambda: _runs(feed.log()))  # while it is set up, what is unknown ends it
             feed.kill_jvm()
         else:
             if what == "group":
@@ -280,6 +281,10 @@ class Ordeal:
         for name in history.keys() | seen.keys():
             if [text for _, text in seen.get(name, ())] != history.get(name):
                 faults.append(f"by names: the versions of key {name} are not those of the database, in their order")
+
+
+def _runs(log: str) -> bool:
+    return log.rfind(": running") > log.rfind(": starting Spark")
 
 
 def _create(connection: psycopg.Connection[Any]) -> None:
