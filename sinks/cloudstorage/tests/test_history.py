@@ -295,6 +295,33 @@ def test_a_name_never_gets_other_rows_than_it_had(
     assert sorted(delivered) == delivered
 
 
+@pytest.mark.parametrize("planned_by", [None, 7])
+def test_an_attempt_never_writes_over_what_an_earlier_one_has_shown(
+    open_sink: OpenSink,
+    rows: Callable[..., RowBatch],
+    visible: Callable[[], list[str]],
+    root: Path,
+    planned_by: int | None,
+) -> None:
+    """A worker died, and what the source fills in has changed since: other bytes, another cut, the same slice."""
+
+    def write(attempt: int, batches: list[list[int]]) -> list[str]:
+        sink = open_sink({"file_size": "1B"}, epoch=9)
+        sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by, attempt=attempt))
+        for batch in batches:
+            sink.emit(rows(batch))
+        return [entry["path"] for entry in sink.flush().delivered]
+
+    known: dict[str, bytes] = {}
+    for attempt, batches in enumerate(([[1], [2], [3]], [[1], [2, 3], [4]], [[1], [2, 3, 4], [5]])):
+        delivered = write(attempt, batches)
+        assert {path: (root / path).read_bytes() for path in known} == known
+        assert sorted(delivered) == delivered
+        assert max(visible()) == delivered[-1]
+        known = {path: (root / path).read_bytes() for path in visible()}
+    assert len(known) == 3 + 2 + 2
+
+
 def test_a_name_that_may_not_be_looked_at_counts_as_taken(
     open_sink: OpenSink,
     rows: Callable[..., RowBatch],

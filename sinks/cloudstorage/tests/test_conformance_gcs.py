@@ -1,0 +1,40 @@
+"""The cloud-storage sink keeps the promises of a sink at fake-gcs-server, killed, paused and begun again."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+
+import pytest
+from cdc_testing.gcs_gate import GcsGate
+from cdc_testing.store_conformance import OnAStore, StoreDisturbance
+
+
+class TestCloudStorageOnGcs(OnAStore):
+    """fake-gcs-server behind a door that lets in whom it gave a token."""
+
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A store that is down is down at the first try: gcsfs would try for half a minute."""
+        monkeypatch.setattr("gcsfs.retry.is_retriable", lambda _: False)
+
+    @pytest.fixture
+    def sink_uri(self, gcs_gate: GcsGate) -> str:
+        return gcs_gate.uri(f"conformance/{secrets.token_hex(4)}")
+
+    @pytest.fixture
+    def disturbance(self, gcs_gate: GcsGate) -> StoreDisturbance:
+        return StoreDisturbance(gcs_gate.store)
+
+    @pytest.fixture
+    def unreachable_uri(self, gcs_gate: GcsGate) -> str:
+        return gcs_gate.uri("x", GCS_ENDPOINT="http://127.0.0.1:9")
+
+    @pytest.fixture
+    def secret_options(self, gcs_gate: GcsGate) -> Sequence[Mapping[str, str]]:
+        """A key file that Google never gave out."""
+        info = json.loads(gcs_gate.credentials()) | {"private_key_id": "{secret}"}
+        return [{"credentials": json.dumps(info)}, {"credentials": "{secret}"}]

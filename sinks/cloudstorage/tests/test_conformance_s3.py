@@ -1,0 +1,39 @@
+"""The cloud-storage sink keeps the promises of a sink at a real S3 store, killed, paused and begun again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+import pytest
+from cdc_sink_cloudstorage import s3
+from cdc_testing.object_stores import SeaweedFS
+from cdc_testing.store_conformance import OnAStore, StoreDisturbance
+
+
+class TestCloudStorageOnS3(OnAStore):
+    """SeaweedFS, with signatures checked."""
+
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A store that is down is down at the first try."""
+        monkeypatch.setitem(s3._CLIENT, "retries", {"mode": "standard", "max_attempts": 1})
+
+    @pytest.fixture
+    def sink_uri(self, seaweedfs: SeaweedFS) -> str:
+        return seaweedfs.uri(f"conformance/{secrets.token_hex(4)}")
+
+    @pytest.fixture
+    def disturbance(self, seaweedfs: SeaweedFS) -> StoreDisturbance:
+        return StoreDisturbance(seaweedfs)
+
+    @pytest.fixture
+    def unreachable_uri(self, seaweedfs: SeaweedFS) -> str:
+        return seaweedfs.uri("x", AWS_ENDPOINT="http://127.0.0.1:9")
+
+    @pytest.fixture
+    def secret_options(self) -> Sequence[Mapping[str, str]]:
+        """Secrets that are really used: others are refused before anything is connected to."""
+        return [{"aws_secret_access_key": "{secret}"}, {"aws_session_token": "{secret}"}]
