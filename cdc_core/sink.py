@@ -45,8 +45,10 @@ class SinkContext:
 class SliceInfo:
     """Which slice the next rows belong to.
 
-    With the run that planned it, (run, step, index) is unique, and the rows under it are always the same: a name that
-    is made of the three never holds anything else.
+    With the run that planned it, (run, step, index) is unique, and the rows under it are always the same. What a row
+    holds may differ where the source fills in values at reading, such as large ones that a change has left alone. So a
+    name that is made of the three is only safe to write again when it is new, or has the same content: see `planned_by`
+    and `attempt`.
     """
 
     step: int
@@ -60,6 +62,8 @@ class SliceInfo:
     """
     planned_by: int | None = None
     """Epoch of the earlier run that planned the slice, when this run repeats it; None for a slice of this run."""
+    attempt: int = 0
+    """Counts from 0 how often this run has begun the slice: its task may die, or a worker, and be started anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

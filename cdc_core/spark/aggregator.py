@@ -80,8 +80,11 @@ def write_slice(
     *,
     bad_rows: SliceBadRows | None = None,
     stages: Stages | None = None,
+    attempt: int = 0,
 ) -> SliceReport | None:
     """Emit a slice's rows, flush, and return the report; None where there was no slice. *stages* are the task's.
+
+    *attempt* counts from 0 how often the task was begun.
 
     A reader that dies makes *batches* end as if all were well. Therefore nothing counts before the slice's `end` row
     was seen; without it the slice is abandoned. What *bad_rows* put aside is durable before the report, without it the
@@ -107,6 +110,7 @@ def write_slice(
                 index=value["index"],
                 lower=Timestamp.parse(value["lower"]),
                 planned_by=value.get("planned_by"),
+                attempt=attempt,
             )
             bad_rows.begin(info, value.get("blocked", ()))
             delivery.begin(info)

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -42,6 +43,12 @@ class ReportMessage(WriterCommitMessage):
     report: SliceReport | None = None
     failure: str | None = None
     idle: bool = False
+
+
+def _attempt() -> int:
+    """Return how often Spark has begun this task before; 0 outside of Spark."""
+    task = TaskContext.get()
+    return 0 if task is None else int(task.attemptNumber())
 
 
 class ChangefeedSink(DataSource):
@@ -78,7 +85,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 ExitStack() as opened,
             ):
                 bad_rows = bad_rows_of(config.job, open_sink=lambda: opened.enter_context(self._dead_letter_sink()))
-                report = write_slice(sink, iterator, bad_rows=bad_rows, stages=stages)
+                report = write_slice(sink, iterator, bad_rows=bad_rows, stages=stages, attempt=_attempt())
                 return ReportMessage(report=report, idle=report is None)
         except ReaderDiedError:
             raise

@@ -118,6 +118,19 @@ def test_a_slice_whose_reader_died_costs_a_task_attempt(config: RunConfig, scrip
     assert not Journal(script.directory).of("rows")
 
 
+def test_a_sink_is_told_which_attempt_a_slice_is(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Task:
+        def attemptNumber(self) -> int:  # noqa: N802
+            return 2
+
+    told = []
+    monkeypatch.setattr("cdc_core.spark.writer.TaskContext.get", Task)
+    with writer._sinks.use(config.key, config.job.open_sink) as sink:
+        monkeypatch.setattr(sink, "begin", told.append)
+    write(config)
+    assert [info.attempt for info in told] == [2]
+
+
 def test_a_task_of_a_replaced_run_writes_nothing(config: RunConfig, script: Script) -> None:
     (config.run_dir.parent / "2").mkdir()
     assert "has been replaced" in (write(config).failure or "")

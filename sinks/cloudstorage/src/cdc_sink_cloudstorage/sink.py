@@ -26,6 +26,7 @@ __all__ = ["CloudStorageSink"]
 
 _OPEN_BYTES_IN_FILE_SIZES = 4
 _MAX_COMPRESSOR_BYTES = 64 * 1024 * 1024
+_NAMES_OF_AN_ATTEMPT = 1 << 24
 _NO_ID = "0" * 12
 
 
@@ -44,7 +45,8 @@ class CloudStorageSink(Sink):
 
     A slice that repeats one of an earlier run writes its files under that run's names. A name that is taken by another
     content, or by one that cannot be looked at, stays as it is: from there on the slice's files get names of this run,
-    so that whoever leaves out the names that he has read before still reads every row.
+    so that whoever leaves out the names that he has read before still reads every row. So does an attempt of this run
+    that comes after another one, and counts its files from 2**24 times its number on.
     """
 
     refuses_rows: ClassVar[bool] = False
@@ -181,10 +183,9 @@ class CloudStorageSink(Sink):
         self._buffered -= file.held_bytes
         schema_path = self._keep_schema(file)
         chunks = file.finish()
-        path = self._path(file)
-        there = self._stored.holds(path, file.sha256) if self._epoch != self.context.epoch else None
-        if there is False:
-            self._epoch = self.context.epoch
+        path, there = self._path(file), None
+        while self._may_be_taken and (there := self._stored.holds(path, file.sha256)) is False:
+            self._leave_names()
             path = self._path(file)
         if not (there and self._store.visible_is_durable):  # or it may be one that must not be replaced
             self._uploads.put(path, chunks, nbytes=file.nbytes, lane=file.topic)
@@ -196,6 +197,20 @@ class CloudStorageSink(Sink):
             files=self._flushed.files + 1,
             delivered=(*self._flushed.delivered, entry),
         )
+
+    @property
+    def _may_be_taken(self) -> bool:
+        """Whether somebody else may have written under the slice's next name."""
+        assert self._slice is not None
+        return self._epoch != self.context.epoch or self._counter < self._slice.attempt * _NAMES_OF_AN_ATTEMPT
+
+    def _leave_names(self) -> None:
+        """Go on under names that come behind those of the run that is repeated, or else of earlier attempts."""
+        assert self._slice is not None
+        if self._epoch != self.context.epoch:
+            self._epoch = self.context.epoch
+        else:
+            self._counter = self._slice.attempt * _NAMES_OF_AN_ATTEMPT
 
     def _keep_schema(self, file: OpenFile) -> str:
         """Return the path of the schema file of *file*, which is durable from now on."""
