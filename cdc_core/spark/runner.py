@@ -255,6 +255,7 @@ class _Run:
             config = replace(config, job=job, start=token)
             if self._once and self._until is None:
                 self._until = rangefeed.now()
+            cleanup.callback(self._quietly, self._dead_letters.look)  # the last step may have been saved since
             query = start_query(session, config)
             cleanup.callback(self._quietly, query.stop)
             yield config, query, rangefeed
@@ -262,7 +263,7 @@ class _Run:
     def _forget_tasks(self) -> None:
         self._status = replace(self._status, shares={}, waiting_on=None, waiting_on_s=None)
 
-    def _quietly(self, end: Callable[[], None]) -> None:
+    def _quietly(self, end: Callable[[], object]) -> None:
         """Call *end* at the end of an attempt, whose own outcome matters more than what this raises."""
         try:
             end()

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +19,11 @@ from cdc_core.dead_letters import dead_letter_changefeed, dead_letter_table, row
 from cdc_core.errors import BadRowError, ConfigError, RetryableSinkError, TerminalError
 from cdc_core.job import Job
 from cdc_core.plugin_host import PluginHost
+from cdc_core.progress import DeadLetter
 from cdc_core.replay import DeadLetterReader, Replay
 from cdc_core.resolve import resolve
-from cdc_core.spark import writer
+from cdc_core.spark import runner, writer
+from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock
 from cdc_core.spark.dead_letter_log import DeadLetterLog
 from cdc_core.spark.replay import replay
@@ -414,6 +417,39 @@ def test_each_row_that_is_put_aside_is_logged_up_to_a_number(rig: Rig, caplog: p
     assert "was put aside (stage encode): there is no text for 1" in said[0]
     assert said[10] == "changefeed 't': and 23 more rows were put aside"
     assert "there is no text for 205" in said[11]
+
+
+def test_what_the_last_step_of_a_run_put_aside_is_logged_too(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = rig.start()
+    store, ended = engine.store, TerminalError("the budget is used up")
+
+    class Query:
+        """Put a row aside, and ended before anybody looked."""
+
+        isActive = False  # noqa: N815
+
+        def __init__(self, config: RunConfig) -> None:
+            progress = store.load("t")
+            assert progress is not None
+            letter = DeadLetter(table="t", key="[7]", updated=Timestamp(7), stage="encode", error="no text for 7")
+            store.save("t", config.job.epoch, progress, dead_letters=[letter])
+
+        def stop(self) -> None: ...
+
+    job = rig.job().with_run(feed_id="0" * 12, epoch=0, state=store.url)
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+    monkeypatch.setattr(runner, "warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(runner, "start_query", lambda _, config: Query(config))
+    monkeypatch.setattr(runner, "failure_of", lambda _: ended)
+    run = runner._Run(job, store, tmp_path, lambda _: None, once=True, resume_command=None)
+    monkeypatch.setattr(run, "_open_session", lambda: session)
+    with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="budget"):
+        run._attempts()
+    assert [record.getMessage() for record in caplog.records] == [
+        "changefeed 't': row of table t with key [7], updated 7.0000000000, was put aside (stage encode): no text for 7"
+    ]
 
 
 def test_the_sink_of_the_dead_letters_is_opened_for_the_first_bad_row_and_kept(
