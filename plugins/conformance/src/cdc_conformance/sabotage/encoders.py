@@ -85,7 +85,7 @@ SABOTEURS: Mapping[str, EncoderRegistration] = {
     "test_a_bad_row_can_be_found_by_halves": _by("bad_rows:RemembersBadBatches"),
     "test_a_write_that_fails_adds_nothing_to_a_file": _by("bad_rows:WritesLineByLine"),
     "test_a_format_of_scans_refuses_all_else": dataclasses.replace(
-        _by("bad_rows:TakesScansForRows"), scans_only=True, outputs=frozenset({"files"})
+        _by("bad_rows:TakesScansForRows", decoder="Reader"), scans_only=True, outputs=frozenset({"files"})
     ),
     "test_the_extension_of_files_begins_with_a_dot": _by("files:ForgetsTheDot"),
     "test_the_constructor_has_no_side_effects": _by("packaging:LooksUpItsHost"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_conformance.reference.encoder import ReferenceDecoder, ReferenceEncoder
-from cdc_core import EncodeError, EncoderContext, FileBody, MessageBatch, Op, RowBatch, TableSchema
+from cdc_core import DecodedRow, EncodeError, EncoderContext, FileBody, MessageBatch, Op, RowBatch, TableSchema
 from cdc_core.encoder import NewlineBody
 
 __all__ = [
@@ -86,3 +88,15 @@ class CompressesOutOfSight(ReferenceEncoder):
 
 class TakesScansForRows(ReferenceEncoder):
     """Is registered as a format of scans, and writes a deleted row like any other."""
+
+    class Reader(ReferenceDecoder):
+        """Finds the key in the row, as such formats have no other place for it."""
+
+        def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
+            return [
+                dataclasses.replace(row, key=tuple((row.after or {}).get(name) for name in schema.primary_key))
+                for row in super().file(schema, body)
+            ]
+
+
+TakesScansForRowsReader = TakesScansForRows.Reader
