@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,9 @@ __all__ = [
     "sqlite_file",
     "store_url",
 ]
+
+_SENT_KEPT = timedelta(days=1)
+"""How long a row that was put aside is counted at least, also when it was sent again. The budget asks for an hour."""
 
 
 def store_url(directory: Path) -> str:
@@ -237,7 +240,7 @@ class ProgressStore:
     ) -> None:
         """Remember that the rows with these numbers were sent again, and what was delivered thereby, as `save` does.
 
-        Raises: FencedError.
+        What was sent again and was put aside more than a day ago is forgotten. Raises: FencedError.
         """
         mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.id == sa.bindparam("number")
         with self._fenced(name, epoch) as connection:
@@ -245,6 +248,10 @@ class ProgressStore:
             if numbers:
                 sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
                 connection.execute(sent, [{"number": number} for number in numbers])
+            old = DEAD_LETTERS.c.put_aside_at < moment_text(datetime.now(UTC) - _SENT_KEPT)
+            newest = sa.select(sa.func.max(DEAD_LETTERS.c.id)).scalar_subquery()  # or SQLite used its number again
+            done = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_not(None), DEAD_LETTERS.c.id < newest
+            connection.execute(sa.delete(DEAD_LETTERS).where(*done, old))
 
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Make *token* the one that `load` returns, and leave the rest. Raises: FencedError, as `save` does."""

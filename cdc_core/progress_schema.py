@@ -55,7 +55,7 @@ DEAD_LETTERS = sa.Table(
     "cdc_dead_letters",
     _METADATA,
     sa.Column("id", _NUMBER, primary_key=True),
-    sa.Column("name", sa.String(40), nullable=False, index=True),
+    sa.Column("name", sa.String(40), nullable=False),
     sa.Column("table_name", sa.Text, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
     sa.Column("updated", sa.String(40), nullable=False),
@@ -63,6 +63,7 @@ DEAD_LETTERS = sa.Table(
     sa.Column("error", sa.Text, nullable=False),
     sa.Column("put_aside_at", sa.String(32), nullable=False),
     sa.Column("replayed_at", sa.String(32)),
+    sa.Index("ix_cdc_dead_letters_waiting", "name", "replayed_at"),
 )
 
 

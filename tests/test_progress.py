@@ -9,6 +9,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import sqlalchemy as sa
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.progress import DeadLetter, Progress, ProgressStore, Waiting, store_url
+from cdc_core.progress_values import moment_text
 
 DEFINITION: dict[str, Any] = {
     "source": "postgresql://user:***@host:5432/shop",
@@ -545,6 +547,29 @@ def test_a_replay_that_goes_unrecorded_says_so(store: ProgressStore) -> None:
     store.replayed("orders", epoch, [], delivered=None)
     (waiting,) = store.deliver_marks("orders", epoch, Timestamp(20))
     assert waiting.previous is None
+
+
+def test_rows_that_were_sent_again_are_forgotten_after_a_day_and_their_numbers_never_come_back(
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put_aside(*keys: str, at: datetime) -> None:
+        letters = [DeadLetter(table="t", key=key, updated=Timestamp(1), stage="encode", error="") for key in keys]
+        with monkeypatch.context() as patch:
+            patch.setattr("cdc_core.progress.now_text", lambda: moment_text(at))
+            store.save("orders", epoch, Progress(token={}), dead_letters=letters)
+
+    store.register("orders", DEFINITION)
+    epoch, now = store.begin_run("orders"), datetime.now(UTC)
+    put_aside("[1]", at=now)
+    put_aside("[2]", "[3]", "[4]", at=now - timedelta(days=2))
+    numbers = {letter.key: letter.number for letter in store.dead_letters("orders")}
+    store.replayed("orders", epoch, [numbers["[1]"], numbers["[2]"], numbers["[4]"]])
+    assert [letter.key for letter in store.dead_letters("orders")] == ["[3]"]
+    assert store.count_dead_letters("orders", since=now - timedelta(days=9)) == 3  # the last one keeps its number taken
+    put_aside("[5]", at=now)
+    assert max(letter.number for letter in store.dead_letters("orders")) > max(numbers.values())
+    store.replayed("orders", epoch, [])
+    assert store.count_dead_letters("orders", since=now - timedelta(days=9)) == 3
 
 
 def test_a_fenced_replay_changes_nothing(store: ProgressStore) -> None:
