@@ -7,7 +7,7 @@ from contextlib import closing
 from itertools import repeat
 
 from cdc_core import Flushed, MessageBatch, RowBatch, Sink, SinkContext, SliceInfo, TableName, Timestamp
-from cdc_core.errors import ConfigError, RefusedRowsError, TerminalSinkError
+from cdc_core.errors import ConfigError, TerminalSinkError
 
 from cdc_sink_template.database import connect, path_of, translated
 
@@ -83,11 +83,9 @@ class TemplateSink(Sink):
 
     def _write_waiting(self) -> None:
         waiting, self._waiting = self._waiting or [], []
-        try:
-            self._write((batch.topic, batch.key.to_pylist(), batch.value.to_pylist()) for batch in waiting)
-        except RefusedRowsError:
-            self._emitted = Flushed()
-            raise
+        emitted, self._emitted = self._emitted, Flushed()  # what is refused is forgotten, and not counted
+        self._write((batch.topic, batch.key.to_pylist(), batch.value.to_pylist()) for batch in waiting)
+        self._emitted = emitted
 
     def _write(self, batches: Iterable[tuple[str, list[bytes | None], list[bytes | None]]]) -> None:
         """Return when all messages of *batches* are durable; when it raises, none of them is there."""
