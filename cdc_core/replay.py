@@ -75,17 +75,24 @@ class DeadLetterReader:
         self._decoder = load_class(decoder, owner=f"the decoder of {self._job.encoder.owner}", base=Decoder)
 
     def find(self, letters: Sequence[DeadLetter]) -> list[WaitingRow]:
-        """Return the rows of *letters* that are there, each once. Raises: ConfigError; what the reader does."""
+        """Return the rows of *letters* that are there, each once. Raises: ConfigError; what the reader does.
+
+        Several rows of a key may have one `updated`. No more of them are returned than *letters* know, the last ones:
+        others were put aside by a step that did not count, and came again with other content.
+        """
         wanted: dict[Identity, list[DeadLetter]] = {}
         for letter in letters:
             wanted.setdefault((letter.table, letter.key, letter.updated), []).append(letter)
-        found: dict[Identity, RowBatch] = {}
+        found: dict[Identity, dict[bytes, RowBatch]] = {}
         for row in self._rows():
             bad = BadRow(row=row, stage="", reason="")
             identity = bad.table, bad.key, bad.updated
             if identity in wanted:
-                found.setdefault(identity, row)
-        return [WaitingRow(row=row, letters=tuple(wanted[identity])) for identity, row in found.items()]
+                same = found.setdefault(identity, {})
+                content = row.to_ipc().to_pybytes()
+                same.pop(content, None)
+                same[content] = row
+        return [row for identity, same in found.items() for row in _waiting(list(same.values()), wanted[identity])]
 
     def _rows(self) -> Iterator[RowBatch]:
         decoder: Decoder = self._decoder(self._job.encoder_context())
@@ -132,6 +139,14 @@ def send_again(sink: Sink, rows: Iterable[WaitingRow], *, job: Job, slice_: Slic
         if (letter.table, letter.key, letter.updated) not in stay
     ]
     return Replay(sent=tuple(sent), kept=tuple(kept.rows), flushed=flushed)
+
+
+def _waiting(rows: Sequence[RowBatch], letters: Sequence[DeadLetter]) -> Iterator[WaitingRow]:
+    """Yield the last of *rows*, as many as there are *letters*, in order; all letters are dealt out to them."""
+    rows = rows[-len(letters) :]
+    for index, row in enumerate(rows):
+        last = index == len(rows) - 1
+        yield WaitingRow(row=row, letters=tuple(letters[index:] if last else letters[index : index + 1]))
 
 
 class _Kept(BadRows):

@@ -9,12 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from cdc_testing.engine import Journal, counter_job
 from cdc_testing.local_engine import LocalEngine
 from cdc_testing.scripted import TABLE, Script
 
-from cdc_core import Changefeed, Timestamp
+from cdc_core import Changefeed, Op, RowBatch, Timestamp
 from cdc_core.dead_letters import dead_letter_changefeed, dead_letter_table, row_of
 from cdc_core.errors import BadRowError, ConfigError, RetryableSinkError, TerminalError
 from cdc_core.job import Job
@@ -366,6 +367,32 @@ def test_a_crash_before_the_store_knows_of_a_replay_sends_the_rows_once_more(
     rig.replay()
     assert rig.delivered().count(7) == 2
     assert rig.waiting() == []
+
+
+def test_all_rows_of_a_key_that_have_one_timestamp_are_found_in_order(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def row(n: int) -> RowBatch:
+        id_, ns = pa.array([1], pa.int64()), pa.array([n], pa.int64())
+        return RowBatch.of(
+            TABLE,
+            op=pa.array([Op.UPDATE], pa.uint8()),
+            updated=RowBatch.timestamps(pa.array([7], pa.int64()), pa.array([0], pa.int32())),
+            key=RowBatch.struct(TABLE.key_type, [id_]),
+            after=RowBatch.struct(TABLE.after_type, [id_, ns]),
+        )
+
+    def found(rows: list[int], letters: int) -> list[tuple[int, int]]:
+        monkeypatch.setattr(reader, "_rows", lambda: map(row, rows))
+        letter = DeadLetter(table=TABLE_NAME, key="[1]", updated=Timestamp(7), stage="encode", error="")
+        waiting = reader.find([dataclasses.replace(letter, number=number) for number in range(letters)])
+        return [(each.row.column("after").field("n")[0].as_py(), len(each.letters)) for each in waiting]
+
+    reader = DeadLetterReader(rig.job(), PluginHost.load())
+    assert found([5], 1) == found([5, 5], 1) == [(5, 1)]
+    assert found([5, 6], 2) == found([5, 6, 5, 6], 2) == [(5, 1), (6, 1)]
+    assert found([5, 5], 2) == [(5, 2)]
+    assert found([5, 6], 1) == [(6, 1)]  # a step that was repeated saw a newer value that the source fills in
 
 
 def test_nothing_is_sent_again_while_the_changefeed_runs(rig: Rig) -> None:
