@@ -179,6 +179,11 @@ class _Run:
                 wait_s = self._job.options.retry_backoff
                 continue
             except Exception as error:
+                if not self._steady and self._session is not None and not is_alive(self._session):
+                    raise TerminalError(
+                        f"Spark's JVM ended before the changefeed had begun: {self._log_path} may tell why; was there"
+                        " enough memory?"
+                    ) from None
                 if not self._steady and isinstance(error, PySparkException):
                     raise TerminalError(f"Spark cannot run: {mask(str(error), self._job.secrets())}") from None
                 if not self._steady and not isinstance(error, RetryableError):

@@ -17,6 +17,7 @@ from cdc_core.errors import (
     FencedError,
     HistoryLostError,
     RetryableError,
+    TerminalError,
     TerminalSinkError,
 )
 from cdc_core.options import Duration
@@ -288,6 +289,17 @@ def test_a_killed_jvm_is_replaced_and_the_feed_goes_on(engine: Engine) -> None:
     assert engine.phases.count("starting Spark") == 2
     assert [text for text in {status.waiting_for for status in engine.statuses} if text] != []
     assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+@pytest.mark.slow
+def test_a_jvm_that_dies_before_the_feed_began_ends_the_run_with_a_sentence(engine: Engine) -> None:
+    def watch(status: Status) -> None:
+        gateway = SparkContext._gateway
+        if status.phase == "warming up" and gateway is not None and gateway.proc.poll() is None:
+            os.kill(gateway.proc.pid, signal.SIGKILL)
+
+    with pytest.raises(TerminalError, match=r"JVM ended before the changefeed had begun: \S+\.spark\.log"):
+        engine.run(watch=watch, **STEPS)
 
 
 def test_a_status_that_cannot_be_shown_ends_the_run(engine: Engine) -> None:
