@@ -90,6 +90,15 @@ def test_a_large_file_is_one_object_once_published(place: Place) -> None:
     assert place.fs.cat_file(f"{place.root}/day/large") == b"".join(body)
 
 
+def test_a_large_file_has_no_part_of_another_writers(place: Place) -> None:
+    """Such as a worker's that was given up and lives on: its parts may come late, and be cut elsewhere."""
+    body = large_body()
+    staged = place.store().stage("day/large", body)
+    place.store().stage("day/large", [b"late" * (LARGE // 4)])
+    staged.publish()
+    assert place.fs.cat_file(f"{place.root}/day/large") == b"".join(body)
+
+
 def test_a_large_file_that_is_discarded_leaves_nothing(place: Place) -> None:
     place.store().stage("day/large", large_body()).discard()
     assert place.files() == []

@@ -8,6 +8,7 @@ import binascii
 import io
 import logging
 import os
+import secrets
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -224,12 +225,13 @@ class _Blocks(Staged):
     def __init__(self, store: AzureStore, path: str) -> None:
         self._store = store
         self._path = path
+        self._mine = secrets.token_hex(8)  # nobody else's block of this path, however late it comes, is one of ours
         self._blocks: list[str] = []
 
     def begin(self, chunks: Sequence[Chunk], nbytes: int) -> None:
         """Upload all blocks."""
         for number, body in enumerate(parts_of(chunks, nbytes)):
-            block = f"{number:08d}"
+            block = f"{self._mine}-{number:08d}"
             self._store.stage_block(self._path, block, body)
             self._blocks.append(block)
 
