@@ -322,7 +322,17 @@ def named(*indices: object) -> PartialWriteError:
         (Wrong(flush=raising(named(3))), "lists row 3, but 0 rows were emitted since the last flush"),
         (Wrong(flush=raising(EncodeError("no"))), "EncodeError may come out of emit() only"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "sink",
+    ids=[
+        "below 0",
+        "behind the emitted",
+        "behind the last emitted",
+        "no number",
+        "twice at once",
+        "twice one after another",
+        "none",
+        "of none",
+        "encode error",
+    ],
 )
 def test_a_sink_that_breaks_the_contract_of_row_errors_is_named_with_the_clause(sink: Wrong, clause: str) -> None:
     with pytest.raises(ContractError) as raised:
