@@ -170,7 +170,7 @@ def open_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., Webhoo
 
     def make(values: Mapping[str, Any] | None = None, /, *, at: WebhookServer = server, **changes: Any) -> WebhookSink:
         options = {**at.trust, **config(), **(values or {})}
-        opened.append(WebhookSink(context_of(at.uri(path), options, **changes)))
+        opened.append(WebhookSink(context_of(changes.pop("uri", at.uri(path)), options, **changes)))
         opened[-1].begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
         return opened[-1]
 

@@ -194,6 +194,16 @@ def test_a_long_retry_after_is_left_to_the_engine(
     assert len(server.requests(path)) == 1
 
 
+@pytest.mark.parametrize("status", [404, 409])
+def test_whoever_says_when_to_come_again_is_asked_again(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, status: int
+) -> None:
+    server.faults([{"status": status, "headers": {"retry-after": "120"}}])
+    error = error_of(lambda: write(open_sink(), rows([1])))
+    assert isinstance(error, RetryableSinkError)
+    assert error.retry_after_s == 120
+
+
 def test_after_so_many_repeats_the_step_fails(
     open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
 ) -> None:
@@ -352,6 +362,15 @@ def test_what_the_endpoint_says_shows_no_secret(open_sink: OpenSink, rows: Rows,
     }
     text = str(error_of(lambda: write(open_sink(options), rows([1]))))
     assert text.endswith("500: bad token *** of *** at *** ***")
+
+
+def test_an_answer_that_repeats_the_request_shows_neither_path_nor_login(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
+) -> None:
+    server.faults([{"status": 410, "text": f"Cannot POST {path} with Basic bWU6cHctb2YtbWU="}])
+    uri = server.uri(path).replace("://", "://me:pw-of-me@")
+    text = str(error_of(lambda: write(open_sink(uri=uri), rows([1]))))
+    assert "410: Cannot POST *** with ***;" in text
 
 
 def test_only_the_beginning_of_a_long_answer_is_told(open_sink: OpenSink, rows: Rows, server: WebhookServer) -> None:

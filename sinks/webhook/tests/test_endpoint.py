@@ -44,6 +44,12 @@ def test_a_user_is_basic_authentication() -> None:
     assert found.authorization == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
 
 
+def test_what_an_answer_may_repeat_of_a_request_is_secret() -> None:
+    secrets = endpoint("webhook-https://me:pw@h/hooks/T0/0123456789abcdef", webhook_query="code=a%20b").secrets()
+    assert {"/hooks/T0/0123456789abcdef", "0123456789abcdef", "a b", "bWU6cHc=", "Basic bWU6cHc="} < secrets
+    assert endpoint("webhook-https://h").secrets() == frozenset()
+
+
 def test_neither_path_nor_query_nor_user_show() -> None:
     found = endpoint("webhook-https://me:hush@example.com/services/hush", webhook_query="code=hush")
     assert "hush" not in f"{found} {found!r}"

@@ -41,6 +41,7 @@ _MISCONFIGURED = {
     451: "the endpoint may not take what it is sent",
     511: "the network asks for a login",
 }
+_LONGEST_WAIT_S = 86_400.0
 _REDIRECTED = "redirects are not followed: write the URL that it should be into the sink's URI"
 
 
@@ -77,17 +78,18 @@ class Answer:
 def retry_after_s(value: str | None, date: str | None) -> float | None:
     """Return how long the header Retry-After asks to wait: its seconds, or how far its date is from the header Date.
 
-    None when it says nothing that can be read.
+    A day at most, so that a slip of the endpoint does not stop a changefeed for ever. None when it says nothing that
+    can be read.
     """
     if value is None:
         return None
-    if value.strip().isdigit():
-        return float(value)
+    if value.isascii() and value.strip().isdigit():
+        return min(float(value), _LONGEST_WAIT_S)
     until = _seconds(value)
     if until is None:
         return None
     now = None if date is None else _seconds(date)
-    return max(0.0, until - (time.time() if now is None else now))
+    return min(max(0.0, until - (time.time() if now is None else now)), _LONGEST_WAIT_S)
 
 
 def _seconds(date: str) -> float | None:

@@ -103,11 +103,11 @@ class Delivery:
                     return answer
                 failure = f"it answers {answer}"
             asked_s = 0.0 if answer is None else answer.retry_after_s or 0.0
-            last = repeats == self._most_repeats or asked_s > _LONGEST_PATIENCE_S
-            if answer is not None and answer.meaning is Meaning.CONFLICT and last:
+            last, long = repeats == self._most_repeats, asked_s > _LONGEST_PATIENCE_S
+            if answer is not None and answer.meaning is Meaning.CONFLICT and last and not long:
                 return answer
-            if last or (answer is not None and answer.meaning is Meaning.GONE):
-                raise self._given_up(failure, answer, repeats=repeats)
+            if last or long or (answer is not None and answer.meaning is Meaning.GONE):
+                raise self._given_up(failure, answer, repeats=repeats, long=long)
             wait_s = max(self._wait_s(repeats), asked_s)
             repeats += 1
             logger.info("%s: %s; attempt %d follows in %.1f s", self._endpoint, failure, repeats + 1, wait_s)
@@ -124,12 +124,12 @@ class Delivery:
         doubled = self._backoff_s * 2.0 ** min(repeats, 60)
         return min(doubled, _LONGEST_BACKOFF_S) * random.uniform(1.0 - _JITTER, 1.0 + _JITTER)
 
-    def _given_up(self, failure: str, answer: Answer | None, *, repeats: int) -> CdcError:
+    def _given_up(self, failure: str, answer: Answer | None, *, repeats: int, long: bool) -> CdcError:
         if answer is not None and answer.meaning is Meaning.GONE:
             return TerminalSinkError(f"{self._endpoint} wants no more requests: {failure}; choose another endpoint")
         times = f"{repeats + 1} times" if repeats else "once"
         what = f"{self._endpoint} takes no request, tried {times}: {failure}"
-        if answer is None or answer.meaning is Meaning.BUSY:
+        if answer is None or answer.meaning is Meaning.BUSY or long:  # who says when to come again expects us
             return RetryableSinkError(what, retry_after_s=None if answer is None else answer.retry_after_s)
         return TerminalSinkError(f"{what}; {answer.remedy}")
 

@@ -6,7 +6,7 @@ import base64
 import ipaddress
 import re
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cdc_core.errors import ConfigError
 from cdc_sink_webhook.options import WebhookOptions
@@ -14,6 +14,8 @@ from cdc_sink_webhook.options import WebhookOptions
 __all__ = ["Endpoint"]
 
 _PATH = re.compile(r"[!-~]*")
+_LONG_SEGMENT = 16
+"""From this length a segment of a path may well be a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,15 @@ class Endpoint:
         """What the header `Host` says."""
         host = f"[{self.host}]" if ":" in self.host else self.host_name
         return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
+
+    def secrets(self) -> frozenset[str]:
+        """Return what an answer may repeat of a request and nobody should see: path, query and login."""
+        path, _, query = self.target.partition("?")
+        found = {self.target, path, unquote(path), *(value for _, value in parse_qsl(query))}
+        found.update(segment for segment in path.split("/") if len(segment) >= _LONG_SEGMENT)
+        if self.authorization is not None:
+            found |= {self.authorization, self.authorization.rpartition(" ")[2]}
+        return frozenset(found - {"", "/"})
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

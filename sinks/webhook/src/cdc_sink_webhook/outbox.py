@@ -40,6 +40,7 @@ class Outbox:
         self._order = KeyOrder()
         self._workers: list[asyncio.Task[None]] = []
         self._idle: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._ready = threading.Event()
@@ -78,10 +79,13 @@ class Outbox:
         return delivered
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Call *action* in the outbox's thread after so many seconds, unless it is closed by then. It must not wait."""
+        """Call *action* in the outbox's thread after so many seconds, unless it is closed by then. It must not wait.
+
+        While a call is yet to come, no other is added: they would become as many as there were batches.
+        """
         loop = self._loop
         if loop is not None:
-            loop.call_soon_threadsafe(loop.call_later, seconds, action)
+            loop.call_soon_threadsafe(self._set_timer, loop, seconds, action)
 
     def close(self) -> None:
         """Give up what is under way and close connections, in a moment or later."""
@@ -92,6 +96,14 @@ class Outbox:
         if loop is not None:
             loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_CLOSE_LIMIT_S)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, seconds: float, action: Callable[[], None]) -> None:
+        if self._timer is None:
+            self._timer = loop.call_later(seconds, self._ring, action)
+
+    def _ring(self, action: Callable[[], None]) -> None:
+        self._timer = None
+        action()
 
     def _take(self, request: Request, *, wait: bool) -> bool:
         """Return whether there was room for *request*, which is reserved then.

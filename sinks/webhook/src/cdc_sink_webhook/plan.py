@@ -6,7 +6,6 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from urllib.parse import parse_qsl
 
 from cdc_core.encoder import Encoder
 from cdc_core.errors import ConfigError
@@ -45,8 +44,7 @@ class Plan:
         """Read *context*. Connects to nothing. Raises: ConfigError for the first thing that cannot work."""
         options: WebhookOptions = context.options
         endpoint = Endpoint.of(context.uri, options)
-        query = {value for _, value in parse_qsl((options.webhook_query or "").removeprefix("?"))}
-        secrets = secret_forms({*secret_values(options), *uri_secrets(context.uri), *query})
+        secrets = secret_forms({*secret_values(options), *uri_secrets(context.uri), *endpoint.secrets()})
         plan = cls(
             endpoint=endpoint,
             options=options,

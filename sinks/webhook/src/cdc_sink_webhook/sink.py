@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 
 from cdc_core.errors import CdcError, PartialWriteError, TerminalSinkError
 from cdc_core.messages import MessageBatch
@@ -82,7 +83,8 @@ class WebhookSink(Sink):
                 self._rows += len(chunk)
             if batches.due_at is not None:
                 outbox.send(batches.due())
-                self._wake_when_due(outbox, batches)
+            due_at = batches.due_at
+        _wake(outbox, due_at, self._send_due)  # now that a timer which rings does not find us busy
 
     def flush(self) -> Flushed:
         """Return when the endpoint has taken every row. Counts the bytes of bodies as they were sent.
@@ -125,20 +127,16 @@ class WebhookSink(Sink):
             )
         return self._outbox, self._batches
 
-    def _wake_when_due(self, outbox: Outbox, batches: Batches) -> None:
-        due_at = batches.due_at
-        if due_at is not None:
-            outbox.later(max(0.0, due_at - time.monotonic()), self._send_due)
-
     def _send_due(self) -> None:
         """Send what has waited long enough. In the outbox's thread; a call that is going on will see to it itself."""
         if not self._busy.acquire(blocking=False):
             return
         try:
-            if self._outbox is not None and self._batches is not None:
+            outbox, batches = self._outbox, self._batches  # which `close` may take away meanwhile
+            if outbox is not None and batches is not None:
                 with contextlib.suppress(CdcError):  # the next call raises it
-                    self._outbox.send_now(self._batches.due())
-                    self._wake_when_due(self._outbox, self._batches)
+                    outbox.send_now(batches.due())
+                    _wake(outbox, batches.due_at, self._send_due)
         finally:
             self._busy.release()
 
@@ -151,6 +149,11 @@ class WebhookSink(Sink):
     def _require_open(self) -> None:
         if self._closed:
             raise TerminalSinkError("the webhook sink is closed; open another")
+
+
+def _wake(outbox: Outbox, due_at: float | None, action: Callable[[], None]) -> None:
+    if due_at is not None:
+        outbox.later(max(0.0, due_at - time.monotonic()), action)
 
 
 def _slice(messages: MessageBatch, start: int) -> MessageBatch:

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from cdc_sink_webhook.outbox import Outbox
+
+
+class Idle:
+    """A delivery that is given nothing."""
+
+    async def aclose(self) -> None:
+        pass
+
+
+def test_one_timer_runs_however_many_calls_ask_for_it() -> None:
+    delivery: Any = Idle()
+    outbox = Outbox(lambda: delivery, parallel=1, most_bytes=1)
+    calls: list[float] = []
+    again = threading.Event()
+    begun = time.monotonic()
+    for _ in range(50):
+        outbox.later(0.2, lambda: calls.append(time.monotonic()))
+    while not calls:
+        assert time.monotonic() < begun + 20
+        again.wait(0.01)
+    outbox.later(0.2, again.set)
+    assert again.wait(20)
+    outbox.close()
+    assert len(calls) == 1
