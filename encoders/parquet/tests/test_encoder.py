@@ -267,6 +267,13 @@ def test_decimals_come_back_with_the_digits_of_their_scale(make_rows: Any, row: 
     assert found.column("after").field("v").to_pylist() == values
 
 
+@pytest.mark.parametrize("text", ["9" * 39, "340282366920938463463374607431768211457", "1." + "0" * 41])
+def test_a_decimal_of_more_digits_than_arrow_counts_is_refused(make_rows: Any, row: Any, text: str) -> None:
+    rows = sample(make_rows, row, ColumnType(kind=Kind.DECIMAL, source="", precision=38, scale=2), [text])
+    with pytest.raises(EncodeError, match="is no decimal of precision 38 and scale 2"):
+        written(context(), rows)
+
+
 def test_rows_of_another_version_of_the_table_are_read(make_rows: Any, row: Any) -> None:
     old = make_rows(
         {"id": INT, "v": DATE, "gone": TEXT}, [row(after={"id": 1, "v": 0, "gone": "x"})], primary_key=["id"]

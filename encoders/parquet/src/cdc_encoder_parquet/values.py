@@ -26,6 +26,8 @@ _SPECIAL: dict[Kind, dict[int, str]] = {
 }
 """By kind, the numbers that Parquet's types lack, and how they are written as text."""
 _SPECIAL_DECIMALS = pa.array(["NaN", "Infinity", "-Infinity"])
+_WRAPPING = 39
+"""From this length Arrow may take a number modulo 2**128."""
 _NESTED = r"^\s*\[\s*\["
 
 
@@ -56,6 +58,10 @@ def _refuse_special(array: pa.Array, special: dict[int, str]) -> None:
 
 
 def _decimals(array: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
+    for row in pc.indices_nonzero(pc.greater_equal(pc.binary_length(array), _WRAPPING)).to_pylist():
+        reason = _not_a(type_, array[row].as_py())
+        if reason is not None:
+            raise NoRepresentationError(row, reason)
     try:
         return array.cast(type_)
     except pa.ArrowInvalid as error:
@@ -74,15 +80,15 @@ def _not_a(type_: pa.Decimal128Type, text: str) -> str | None:
             " as text"
         )
     try:
-        Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:
         return f"the decimal '{text[:80]}' is not a number"
     try:
-        pa.array([text]).cast(type_)
+        fits = pa.array([text]).cast(type_)[0].as_py() == number
     except pa.ArrowInvalid:
-        digits = f"precision {type_.precision} and scale {type_.scale}"
-        return f"'{text[:80]}' is no decimal of {digits}, as the column declares"
-    return None
+        fits = False
+    digits = f"precision {type_.precision} and scale {type_.scale}"
+    return None if fits else f"'{text[:80]}' is no decimal of {digits}, as the column declares"
 
 
 def _lists(array: pa.Array, element: ColumnType, type_: pa.ListType, options: ParquetOptions) -> pa.Array:
