@@ -16,6 +16,7 @@ from cdc_core.options import parse_options
 
 OpenSink = Callable[..., CloudStorageSink]
 S3_KEYS = {"aws_access_key_id": "id", "aws_secret_access_key": "hunter2"}
+SHOP = "DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=AAAA;EndpointSuffix=core.windows.net"
 PRINCIPAL = {"azure_client_id": "c", "azure_client_secret": "hunter2", "azure_tenant_id": "t"}
 
 
@@ -100,6 +101,11 @@ PRINCIPAL = {"azure_client_id": "c", "azure_client_secret": "hunter2", "azure_te
             "no storage account is named: set AZURE_ACCOUNT_NAME, or AZURE_STORAGE_ACCOUNT_NAME in the environment",
         ),
         (
+            "s3://bucket/x",
+            {"auth": "specified", "aws_access_key_id": "id", "aws_secret_access_key": ""},
+            "sink 's3://bucket/x' has nothing in AWS_SECRET_ACCESS_KEY: give a value, or leave it out",
+        ),
+        (
             "file:///data/out",
             {"aws_session_token": "hunter2"},
             "sink 'file:///data/out' cannot use AWS_SESSION_TOKEN, which is for S3: leave it out",
@@ -125,6 +131,43 @@ def test_credentials_that_do_not_fit_are_refused_in_one_sentence(
         open_sink(options, uri=uri).check()
     assert str(refused.value).startswith(sentence)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({}, "https://shop.blob.core.windows.net/"),
+        ({"azure_account_name": "shop"}, "https://shop.blob.core.windows.net/"),
+        ({"azure_environment": "azurechinacloud"}, "https://shop.blob.core.chinacloudapi.cn/"),
+        ({"azure_endpoint": "http://127.0.0.1:10000/shop"}, "http://127.0.0.1:10000/shop"),
+        (
+            {"azure_endpoint": "http://127.0.0.1:10000/shop", "azure_account_name": "shop"},
+            "http://127.0.0.1:10000/shop",
+        ),
+    ],
+)
+@pytest.mark.parametrize("environment", [{"ACCOUNT_NAME": "shop", "ACCOUNT_KEY": "AAAA"}, {"CONNECTION_STRING": SHOP}])
+def test_azure_goes_where_the_options_say_with_the_credentials_of_the_environment(
+    open_sink: OpenSink,
+    options: dict[str, Any],
+    url: str,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(f"AZURE_STORAGE_{name}", value)
+    fs, _ = open_sink(options, uri="azure://box/x")._store._place  # type: ignore[attr-defined]
+    assert fs.service_client.url.rstrip("/") == url.rstrip("/")
+
+
+def test_an_account_other_than_that_of_the_environments_connection_string_is_refused(
+    open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", SHOP)
+    with pytest.raises(
+        OptionError, match=r"AZURE_ACCOUNT_NAME=other is not the account of .*, shop: leave one of them"
+    ):
+        open_sink({"azure_account_name": "other"}, uri="azure://box/x").check()
 
 
 def test_a_role_to_assume_is_refused_with_what_to_do_instead() -> None:

@@ -65,6 +65,10 @@ def refuse_misfits(options: CloudStorageOptions, protocol: str, *, shown: str) -
         if options.auth is not None:
             raise OptionError(f"sink '{shown}' needs no credentials and cannot use AUTH: leave it out")
         return
+    needed = dict.fromkeys(name for way in _WAYS[store] for name in way)
+    empty = [name for name in needed if getattr(options, name) == ""]
+    if empty:  # clients would look into the environment
+        raise OptionError(f"sink '{shown}' has nothing in {_listed(empty)}: give a value, or leave it out")
     given = _given(options, _SECRETS_OF[store])
     if not is_specified(options, store):
         if given:

@@ -55,7 +55,7 @@ def open_azure(options: CloudStorageOptions) -> Any:
         _require_base64(options.azure_account_key)
         key = options.azure_account_key or "AAAA"  # adlfs wants some credential; the client below has its own
         fs = adlfs.AzureBlobFileSystem(account_name=options.azure_account_name, account_key=key, **settings)
-        url: str = _account_url(options)
+        url: str = _account_url(options, options.azure_account_name)
         credential: Any = _named_key(options) if options.azure_account_key else _principal(options)
     else:
         name = options.azure_account_name
@@ -63,10 +63,8 @@ def open_azure(options: CloudStorageOptions) -> Any:
             raise OptionError(
                 f"no storage account is named: set AZURE_ACCOUNT_NAME, or {_NAMING[0]} in the environment"
             )
-        if name:
-            settings |= {"account_name": name, "account_host": urlsplit(_account_url(options)).netloc}
-        fs = adlfs.AzureBlobFileSystem(**settings)
-        url, credential = fs.service_client.url, fs.service_client.credential
+        fs = adlfs.AzureBlobFileSystem(account_name=name, **settings)
+        url, credential = _placed(fs.service_client, options), fs.service_client.credential
     # adlfs has no setting for how long to try: Azure's default is a minute
     fs.service_client = BlobServiceClient(
         url,
@@ -81,10 +79,31 @@ def open_azure(options: CloudStorageOptions) -> Any:
 _NAMING = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING")
 
 
-def _account_url(options: CloudStorageOptions) -> str:
+_PUBLIC = "azurepubliccloud"
+
+
+def _account_url(options: CloudStorageOptions, name: str | None) -> str:
     if options.azure_endpoint:
         return options.azure_endpoint
-    return f"https://{options.azure_account_name}.blob.{_SUFFIXES[options.azure_environment]}"
+    return f"https://{name}.blob.{_SUFFIXES[options.azure_environment]}"
+
+
+def _placed(client: Any, options: CloudStorageOptions) -> str:
+    """Return the URL of *client*, which the environment made, at the place that *options* ask for.
+
+    A connection string names an account of its own. Raises: OptionError when *options* name another.
+    """
+    named = client.account_name
+    if options.azure_account_name and named and named != options.azure_account_name:
+        raise OptionError(
+            f"AZURE_ACCOUNT_NAME={options.azure_account_name} is not the account of {_NAMING[1]} in the environment,"
+            f" {named}: leave one of them out"
+        )
+    url: str = client.url
+    if not options.azure_endpoint and options.azure_environment == _PUBLIC:
+        return url
+    wanted = urlsplit(_account_url(options, named))
+    return urlsplit(url)._replace(scheme=wanted.scheme, netloc=wanted.netloc, path=wanted.path).geturl()
 
 
 def _named_key(options: CloudStorageOptions) -> dict[str, str]:
