@@ -160,6 +160,8 @@ def test_an_endpoint_that_says_nothing_is_named(context: Context, monkeypatch: p
     ("values", "sentence"),
     [
         ({"ca_cert": "hush"}, "'ca_cert' is not base64 of PEM text"),
+        ({"ca_cert": ""}, "'ca_cert' does not hold PEM text"),
+        ({"client_cert": "", "client_key": ""}, "'client_cert' does not hold PEM text"),
         ({"ca_cert": "aHVzaA=="}, "'ca_cert' does not hold PEM text"),
         ({"ca_cert": "-----BEGIN hush"}, "'ca_cert' holds no certificate that can be read"),
         ({"client_cert": "hush"}, "'client_cert' and 'client_key' need each other"),

@@ -22,6 +22,8 @@ def parsed(values: dict[str, Any]) -> WebhookOptions:
         ({"compression": "br"}, "must be one of none, gzip, zstd"),
         ({"webhook_auth_header": "Bearer a\r\nX: hush"}, "visible ASCII"),
         ({"webhook_query": "a b"}, "encoded as in a URL"),
+        ({"webhook_query": "a#hush"}, "encoded as in a URL"),
+        ({"extra_headers": '{"Keep-Alive": "1"}'}, "'Keep-Alive', which the sink itself sets"),
         ({"extra_headers": '{"a b": "c"}'}, "the name 'a b', which no header can have"),
         ({"extra_headers": '{"a": 1}'}, "'a' with a value that is no text"),
         ({"extra_headers": '{"a": "hush\\nb: c"}'}, "'a' with a value that no header can have"),

@@ -23,6 +23,8 @@ _OWN_HEADERS = frozenset(
         "content-type",
         "host",
         "idempotency-key",
+        "keep-alive",
+        "proxy-connection",
         "te",
         "trailer",
         "transfer-encoding",
@@ -89,7 +91,7 @@ class WebhookOptions:
             raise ValueError("option 'buffer_size' must be at least 64KB")
         if self.webhook_auth_header is not None and not _VISIBLE.fullmatch(self.webhook_auth_header):
             raise ValueError("option 'webhook_auth_header' may have visible ASCII characters only, in one line")
-        if self.webhook_query is not None and not re.fullmatch(r"[!-~]+", self.webhook_query.removeprefix("?")):
+        if self.webhook_query is not None and not re.fullmatch(r'[!"$-~]+', self.webhook_query.removeprefix("?")):
             raise ValueError("option 'webhook_query' must be encoded as in a URL, name=value&name=value")
         _check_headers(self.extra_headers or {}, authorized=self.webhook_auth_header is not None)
         SinkConfig.of(self.webhook_sink_config)

@@ -26,11 +26,13 @@ def tls_context(endpoint: Endpoint, options: WebhookOptions) -> ssl.SSLContext |
         return None
     if bool(options.client_cert) != bool(options.client_key):
         raise ConfigError("sink 'webhook': the options 'client_cert' and 'client_key' need each other")
-    context = _trusting(_pem("ca_cert", options.ca_cert)) if options.ca_cert else ssl.create_default_context()
+    # an empty one is refused: a file or variable that lacks what it should hold
+    given = options.ca_cert is not None
+    context = _trusting(_pem("ca_cert", options.ca_cert or "")) if given else ssl.create_default_context()
     if options.insecure_tls_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if options.client_cert and options.client_key:
+    if options.client_cert is not None and options.client_key is not None:
         _load_client(context, _pem("client_cert", options.client_cert), _pem("client_key", options.client_key))
     return context
 
