@@ -12,7 +12,7 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
 from cdc_core import ConfigError, OptionError
-from cdc_core.options import parse_options
+from cdc_core.options import parse_options, secret_values
 
 OpenSink = Callable[..., CloudStorageSink]
 S3_KEYS = {"aws_access_key_id": "id", "aws_secret_access_key": "hunter2"}
@@ -188,6 +188,14 @@ def test_secrets_are_declared_secret() -> None:
         azure_client_secret="hunter2",
     )
     assert "hunter2" not in repr(options)
+
+
+@pytest.mark.parametrize("name", ["aws_endpoint", "gcs_endpoint", "azure_endpoint"])
+def test_what_is_secret_in_an_endpoint_is_masked(name: str) -> None:
+    endpoint = "https://me:hunter2@store.example.com/x?sv=1&sig=hunter3"
+    options = parse_options(CloudStorageOptions, {name: endpoint}, owner="sink 'cloudstorage'")
+    assert {"hunter2", "hunter3"} <= set(secret_values(options))
+    assert "hunter" not in repr(options)
 
 
 @pytest.mark.parametrize("uri", ["s3://user:hunter2@bucket/x", "azure://user:hunter2@box/x"])

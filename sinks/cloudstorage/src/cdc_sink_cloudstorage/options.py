@@ -48,7 +48,7 @@ class CloudStorageOptions:
     aws_session_token: str | None = option(None, doc=_S3 + "the token of temporary keys.", secret=True)
     aws_region: str | None = option(None, doc=_S3 + "the bucket's region; by default that of the environment.")
     aws_endpoint: str | None = option(
-        None, doc=_S3 + "URL of a store other than Amazon's, such as `https://minio.example.com:9000`."
+        None, doc=_S3 + "URL of a store other than Amazon's, such as `https://minio.example.com:9000`.", uri=True
     )
     s3_storage_class: str | None = option(
         None, doc=_S3 + "storage class of all files, such as `STANDARD_IA`; by default the bucket's, `STANDARD`."
@@ -57,7 +57,9 @@ class CloudStorageOptions:
     credentials: str | None = option(
         None, doc="Google Cloud Storage: the key file of a service account, as JSON or as base64 of it.", secret=True
     )
-    gcs_endpoint: str | None = option(None, doc="Google Cloud Storage: URL of another endpoint, such as an emulator's.")
+    gcs_endpoint: str | None = option(
+        None, doc="Google Cloud Storage: URL of another endpoint, such as an emulator's.", uri=True
+    )
     azure_account_name: str | None = option(None, doc=_AZURE + "the storage account.")
     azure_account_key: str | None = option(None, doc=_AZURE + "its key.", secret=True)
     azure_client_id: str | None = option(None, doc=_AZURE + "id of a service principal, in the place of a key.")
@@ -67,7 +69,7 @@ class CloudStorageOptions:
         "azurepubliccloud", doc=_AZURE + "the cloud that the account is in; upper or lower case."
     )
     azure_endpoint: str | None = option(
-        None, doc=_AZURE + "URL of another endpoint, account included, such as an emulator's."
+        None, doc=_AZURE + "URL of another endpoint, account included, such as an emulator's.", uri=True
     )
 
     def __post_init__(self) -> None:
