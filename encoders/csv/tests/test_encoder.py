@@ -166,6 +166,11 @@ def test_duckdb_reads_the_texts_and_nulls(texts: RowBatch, tmp_path: Any) -> Non
     assert [text for _, text in found.fetchall()] == TEXTS
 
 
+def test_a_text_at_the_beginning_of_a_file_is_no_mark_of_the_encoding(make_rows: Any, row: Any) -> None:
+    rows = make_rows({"t": TEXT}, [row(op=Op.SCAN, key={"t": "\ufeffa"}, after={"t": "\ufeffa"})], primary_key=["t"])
+    assert pl.read_csv(io.BytesIO(written(rows)), has_header=False).rows() == [("\ufeffa",)]
+
+
 def test_a_header_stands_once_at_the_beginning(make_rows: Any, row: Any) -> None:
     odd = 'odd "name",'
     changes = [row(op=Op.SCAN, after={"id": 1, odd: None})] * 2

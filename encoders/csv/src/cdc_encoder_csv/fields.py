@@ -15,8 +15,9 @@ from cdc_encoder_csv.years import sql_year
 
 __all__ = ["field_texts", "quoted_name"]
 
-_TO_QUOTE = r'[",\r\n]|^\s|\s$|^\\\.$|^$'
-"""What a reader could take for something else: the last two are the end of data to PostgreSQL, and NULL."""
+_TO_QUOTE = r'[",\r\n]|^\s|\s$|^\x{FEFF}|^\\\.$|^$'
+"""What a reader could take for something else: the last three are a mark of the encoding, which is no text at the
+beginning of a file, the end of data to PostgreSQL, and NULL."""
 _BARE = frozenset({Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.BYTES, Kind.TIME})
 """Kinds whose texts have no character that needs quotes."""
 
