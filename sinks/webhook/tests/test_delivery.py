@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -143,6 +146,38 @@ def test_an_endpoint_may_close_connections_as_it_likes(
         write(open_sink(at=server), rows(range(400)))
         assert set(delivered(server, path)) == set(range(400))
         assert {request["http"] for request in server.requests(path)} == {"2" if protocols == ["h2"] else "1.1"}
+
+
+@pytest.fixture
+def mangler(server: WebhookServer) -> Iterator[int]:
+    """The port of an endpoint that answers by what is no TLS, although it has begun so."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server.certificates.server_cert, server.certificates.server_key)
+
+    def answer(connection: socket.socket) -> None:
+        below = socket.socket(fileno=os.dup(connection.fileno()))
+        with suppress(OSError), connection, below, context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(1)
+            below.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)
+            below.recv(1)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                answer(listening.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(20)
+
+
+def test_a_connection_whose_encryption_breaks_is_one_that_breaks(open_sink: OpenSink, rows: Rows, mangler: int) -> None:
+    error = error_of(lambda: write(open_sink(uri=f"webhook-https://localhost:{mangler}/x"), rows([1])))
+    assert isinstance(error, RetryableSinkError)
+    assert "tried 4 times: the connection broke before the answer was there" in str(error)
 
 
 def test_a_connection_that_went_silent_is_not_used_again(

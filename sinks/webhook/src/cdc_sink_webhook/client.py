@@ -110,7 +110,7 @@ class Client:
             raise UnansweredError(f"no answer came within webhook_client_timeout = {waited}") from None
         except httpcore2.ConnectError as error:
             raise UnansweredError(f"no connection was made ({self._shown(str(error))})") from error
-        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:  # OSError: what TLS says, as it is
             why = str(error) if not str(error).startswith("<") else ""  # httpcore2 passes on what h2 has for itself
             raise UnansweredError(
                 f"the connection broke before the answer was there ({self._shown(why) or type(error).__name__})",
