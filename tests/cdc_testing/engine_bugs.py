@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import sqlalchemy as sa
 from cdc_testing.scripted import Script
 
 from cdc_core.frontier import Frontier
+from cdc_core.job import Job
+from cdc_core.progress import ProgressStore
 from cdc_core.rangefeed import Mark, Rangefeed, Slice, Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
@@ -80,6 +83,8 @@ def _patch(owner: Any, name: str, value: Any) -> None:
 class _LateFlush:
     """A sink whose flush is put off until the next slice begins."""
 
+    refuses_rows = False
+
     def __init__(self, sink: Any) -> None:
         self._sink = sink
 
@@ -132,21 +137,21 @@ def _resolved_at_the_maximum(patch: Patch) -> None:
 
 
 def _release_before_save(patch: Patch) -> None:
-    def step_done(self: coordinator.Coordinator, reports: Sequence[SliceReport | None]) -> None:
-        self._fold(honest_completion(reports))
+    def step_done(self: coordinator.Coordinator, reports: Sequence[SliceReport | None], **_: Any) -> None:
+        step = honest_completion(reports)
+        self._fold(step)
         self._release()
-        self._store.save(self._name, self._epoch, self._progress)
+        delivered = [entry for report in step for entry in report.flushed.delivered]
+        self._store.save(self._name, self._epoch, self._progress, delivered=delivered)
         self._emit_resolved()
 
     patch(coordinator.Coordinator, "step_done", step_done)
 
 
 def _changed_reading(patch: Patch, change: Callable[[Items], Items], *, retries_only: bool) -> None:
-    def read_slice(
-        rangefeed: Rangefeed, slice_: Slice, info: SliceInfo, *, slices: int, end: Token
-    ) -> Iterator[pa.RecordBatch]:
+    def read_slice(rangefeed: Rangefeed, slice_: Slice, info: SliceInfo, **step: Any) -> Iterator[pa.RecordBatch]:
         used: Any = _Reading(rangefeed, change) if _is_retry() or not retries_only else rangefeed
-        return honest_read(used, slice_, info, slices=slices, end=end)
+        return honest_read(used, slice_, info, **step)
 
     patch(source, "read_slice", read_slice)
 
@@ -237,7 +242,7 @@ def _note(batch: pa.RecordBatch) -> tuple[str, dict[str, Any]]:
 
 def _starts_at_the_planned_end(patch: Patch) -> None:
     honest_init, honest_next = source.Planner.__init__, source.Planner.next_step
-    honest_start = runner._Run._start
+    honest_start = runner.start_token
 
     def init(self: source.Planner, config: Any, rangefeed: Rangefeed) -> None:
         honest_init(self, config, rangefeed)
@@ -249,15 +254,15 @@ def _starts_at_the_planned_end(patch: Patch) -> None:
             self._planned_at.write_text(json.dumps(end["token"]))  # type: ignore[attr-defined]
         return end
 
-    def start(self: Any, rangefeed: Rangefeed, epoch: int) -> Token:
-        progress, path = self._store.load(self._job.name), _planned(self._state_dir)
+    def start(job: Job, store: ProgressStore, rangefeed: Rangefeed) -> Token:
+        progress, path = store.load(job.name), _planned(Path(sa.make_url(job.state).database or "").parent)
         if progress is not None and path.exists():
-            self._store.save(self._job.name, epoch, replace(progress, token=json.loads(path.read_text())))
-        return honest_start(self, rangefeed, epoch)
+            store.save(job.name, job.epoch, replace(progress, token=json.loads(path.read_text())))
+        return honest_start(job, store, rangefeed)
 
     patch(source.Planner, "__init__", init)
     patch(source.Planner, "next_step", next_step)
-    patch(runner._Run, "_start", start)
+    patch(runner, "start_token", start)
 
 
 def _planned(state_dir: Path) -> Path:
@@ -275,16 +280,17 @@ def _whole_table_for_one_range(patch: Patch) -> None:
 
 
 def _forgets_how_far_it_was(patch: Patch) -> None:
-    honest = runner._Run._start
+    honest = runner.start_token
 
-    def start(self: Any, rangefeed: Rangefeed, epoch: int) -> Token:
-        token = honest(self, rangefeed, epoch)
-        progress = self._store.load(self._job.name)
+    def start(job: Job, store: ProgressStore, rangefeed: Rangefeed) -> Token:
+        token = honest(job, store, rangefeed)
+        progress = store.load(job.name)
+        assert progress is not None
         spans = [span for span, _ in progress.frontier]
-        self._store.save(self._job.name, epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
+        store.save(job.name, job.epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
         return token
 
-    patch(runner._Run, "_start", start)
+    patch(runner, "start_token", start)
 
 
 BUGS = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cdc_testing.scripted import Script
 
@@ -26,6 +27,7 @@ from cdc_core import (
     Token,
 )
 from cdc_core.progress import Progress, ProgressStore
+from cdc_core.sink import Covered
 
 __all__ = ["POINTS", "FaultyRangefeed", "FaultySink", "FaultyStore", "order", "pending", "withdraw"]
 
@@ -66,6 +68,7 @@ def withdraw(control: Path, point: str) -> bool:
 class FaultyRangefeed(Rangefeed):
     def __init__(self, inner: Rangefeed, control: Path) -> None:
         super().__init__(inner.context)
+        self.repeats_steps = inner.repeats_steps  # type: ignore[misc]
         self._inner = inner
         self._script = Script(control)
 
@@ -87,6 +90,11 @@ class FaultyRangefeed(Rangefeed):
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         found = self._inner.slices(start, end, after=after)
+        self._script.raise_once("planned")
+        return found
+
+    def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
+        found = self._inner.repeat(start, end, after=after)
         self._script.raise_once("planned")
         return found
 
@@ -118,6 +126,7 @@ class FaultyRangefeed(Rangefeed):
 class FaultySink(Sink):
     def __init__(self, inner: Sink, control: Path) -> None:
         super().__init__(inner.context)
+        self.refuses_rows, self.records = inner.refuses_rows, inner.records  # type: ignore[misc]
         self._inner = inner
         self._script = Script(control)
         self._rows = 0
@@ -152,6 +161,9 @@ class FaultySink(Sink):
             self._script.raise_once("flushed")
         return flushed
 
+    def record(self, covered: Covered) -> None:
+        self._inner.record(covered)
+
     def emit_resolved(self, timestamp: Timestamp) -> None:
         self._script.raise_once("resolve")
         self._inner.emit_resolved(timestamp)
@@ -169,12 +181,12 @@ class FaultyStore(ProgressStore):
         self._script = Script(control)
         self._rows = 0.0
 
-    def save(self, name: str, epoch: int, progress: Progress) -> None:
+    def save(self, name: str, epoch: int, progress: Progress, **more: Any) -> None:
         """A step without rows gives no fault: nothing of it could be lost."""
         rows = progress.counters.get("rows", 0)
         if rows != self._rows:
             self._script.raise_once("save")
-        super().save(name, epoch, progress)
+        super().save(name, epoch, progress, **more)
         if rows != self._rows:
             self._script.raise_once("saved")
         self._rows = rows
