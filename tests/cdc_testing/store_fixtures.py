@@ -11,14 +11,6 @@ from cdc_testing.object_stores import Azurite, FakeGcs, SeaweedFS
 __all__: list[str] = []
 
 
-@pytest.fixture(autouse=True, scope="session")
-def gcsfs_without_zones() -> Iterator[None]:
-    """Keep gcsfs from asking each bucket for a kind that emulators do not know, for which it waits a minute."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-        yield
-
-
 @pytest.fixture(scope="session")
 def seaweedfs() -> Iterator[SeaweedFS]:
     """An S3 store for the whole session. Tests that harm one leave it as it was, or start their own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -69,8 +70,14 @@ def test_a_run_leaves_no_process_and_no_scratch_behind(finished: Engine) -> None
     left = {path.name for path in finished.directory.iterdir() if not path.name.startswith("progress.sqlite")}
     assert left == {"journal", "t.lock", "t.tasks.lock", "t.spark.log", "t.spark.tmp", "spark-home"}
 
+    def is_of_the_run(process: psutil.Process) -> bool:
+        """Whether it is below a JVM of this run; a Spark that other tests share may be there too."""
+        with suppress(psutil.NoSuchProcess):
+            return any(str(finished.directory) in " ".join(parent.cmdline()) for parent in process.parents())
+        return False
+
     def workers() -> list[psutil.Process]:
-        return [child for child in psutil.Process().children(recursive=True) if "python" in child.name()]
+        return [child for child in psutil.Process().children(recursive=True) if is_of_the_run(child)]
 
     eventually(lambda: not workers(), what="the end of all workers", within_s=20)
 
