@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,11 +20,13 @@ class KeptSpark:
     """The session that runs inside `lent` share, with its JVM and Python workers; opened when the first one asks.
 
     A run still believes that it opens and closes a session of its own; one whose JVM died gets a new one. What a
-    session's own settings, start, log or end have to do with needs a run outside `lent`, after `close`.
+    session's own settings, start, log or end have to do with needs a run outside `lent`, after `close`. Its log and
+    temporary files are in a directory of its own, as those of the run that began it may be gone before the last one.
     """
 
     def __init__(self) -> None:
         self._session: SparkSession | None = None
+        self._directory: TemporaryDirectory[str] | None = None
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -37,9 +40,9 @@ class KeptSpark:
             patch.setattr(runner, "warm_up", lambda *_, **__: None)
             yield
 
-    def session(self, directory: Path) -> SparkSession:
-        """Return the session, for a test that asks Spark itself; its log goes to *directory* if this starts it."""
-        return self._open("test", {}, log_path=directory / "spark.log")
+    def session(self) -> SparkSession:
+        """Return the session, for a test that asks Spark itself."""
+        return self._open("test", {})
 
     def close(self) -> None:
         """End the session; the next run starts one."""
@@ -48,14 +51,18 @@ class KeptSpark:
         if self._session is not None:
             close_session(self._session)
         self._session = None
+        if self._directory is not None:
+            self._directory.cleanup()
+        self._directory = None
 
-    def _open(self, name: str, spark: Mapping[str, str], *, log_path: Path) -> SparkSession:
+    def _open(self, name: str, spark: Mapping[str, str], *, log_path: Path | None = None) -> SparkSession:
         from cdc_core.spark.session import is_alive, open_session
 
         assert not spark, "settings need a session of their own"
         if self._session is None or not is_alive(self._session):
             self.close()
-            self._session = open_session(name, {}, log_path=log_path)
+            self._directory = TemporaryDirectory(prefix="cdc-spark-", ignore_cleanup_errors=True)
+            self._session = open_session(name, {}, log_path=Path(self._directory.name) / "spark.log")
         return self._session
 
     def _close_dead(self, session: SparkSession) -> None:

@@ -41,8 +41,8 @@ def engine(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 
 @pytest.fixture
-def spark(kept_spark: KeptSpark, tmp_path: Path) -> SparkSession:
-    return kept_spark.session(tmp_path)
+def spark(kept_spark: KeptSpark) -> SparkSession:
+    return kept_spark.session()
 
 
 def commit(engine: LocalEngine, database: str, *statements: str) -> None:

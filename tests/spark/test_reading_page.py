@@ -66,7 +66,7 @@ def test_the_examples_in_python_run(
     assert "8.5" in shown
     assert "700" in shown
     assert "lamp" not in shown
-    spark = kept_spark.session(tmp_path)
+    spark = kept_spark.session()
     rows = run(example(examples, "pyspark.sql"), root, spark=spark)["state"].orderBy("id").collect()
     assert [(row.id, str(row.total)) for row in rows] == [(1, "8.50"), (3, "700.00")]
 
