@@ -11,6 +11,7 @@ import base64
 import json
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -45,6 +46,8 @@ S3_SECRET = "Wonder/land+&=%40secret"
 """It needs quoting in a URI."""
 S3_READER_KEY, S3_READER_SECRET = "cdcreader", "may-only-look"
 BUCKET = "changefeeds"
+_GRPC = 10_000
+_CONNECTIONS = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 AZURE_ACCOUNT = "cdcaccount"
 AZURE_KEY = base64.b64encode(b"a key of Azurite's one account //++").decode()
 
@@ -57,8 +60,7 @@ class SeaweedFS(NativeServer):
 
     def __init__(self) -> None:
         super().__init__(prefix="cdc-seaweedfs-")
-        self.port = free_port()
-        self._others = [free_port() for _ in range(4)]
+        self.port, *self._others = (_free_ports() for _ in range(5))
 
     @property
     def endpoint(self) -> str:
@@ -113,6 +115,22 @@ class SeaweedFS(NativeServer):
         return fsspec.filesystem(
             "s3", key=S3_KEY, secret=S3_SECRET, endpoint_url=self.endpoint, use_listings_cache=False
         )
+
+
+def _free_ports() -> int:
+    """Return a port that is free together with the one 10,000 above it, which SeaweedFS takes as well.
+
+    That too must lie below the ports of connections, or one of these has it when the server is started again.
+    """
+    while True:
+        port = free_port()
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port + _GRPC))
+            except OSError:
+                continue
+        if port + _GRPC < _CONNECTIONS:
+            return port
 
 
 class FakeGcs(NativeServer):

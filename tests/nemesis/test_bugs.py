@@ -13,7 +13,7 @@ from cdc_core.spark import coordinator, runner, source, writer
 PLACES = (
     coordinator,
     coordinator.Coordinator,
-    runner._Run,
+    runner,
     source,
     source.Planner,
     writer,
