@@ -42,7 +42,7 @@ class Client:
     """Sends requests over connections that stay open, by HTTP/2 where the endpoint speaks it.
 
     Lives in one event loop. Below is httpcore2, what the client httpx2 is built on: it follows no redirect, keeps no
-    cookie and asks no proxy of the environment, none of which should be, and takes a quarter less time for a request.
+    cookie and asks no proxy of the environment, none of which should be, and takes about 15 % less time for a request.
     """
 
     def __init__(
