@@ -66,9 +66,9 @@ def data_files(feed: Feed) -> list[Path]:
 
 
 @contextmanager
-def spark_that_reads(kept: KeptSpark, directory: Path) -> Iterator[SparkSession]:
+def spark_that_reads(kept: KeptSpark) -> Iterator[SparkSession]:
     """Yield a session that knows the type TIME."""
-    session = kept.session(directory)
+    session = kept.session()
     session.conf.set("spark.sql.timeType.enabled", "true")
     session.conf.set("spark.sql.session.timeZone", "UTC")
     try:
@@ -156,7 +156,7 @@ def test_every_type_is_read_by_every_tool(database: str, tmp_path: Path, kept_sp
     names = [str(path) for path in paths]
     assert_same("Polars", pl.read_parquet(names).to_arrow(), table)
     assert_same("DuckDB", duckdb.read_parquet(names).to_arrow_table(), table)
-    with spark_that_reads(kept_spark, tmp_path) as spark:
+    with spark_that_reads(kept_spark) as spark:
         read = spark.read.parquet(*names)
         assert_same("Spark", read.toArrow(), table)
         assert dict(read.dtypes)["c20"] == "time(6)"
@@ -188,7 +188,7 @@ def test_files_of_several_versions_are_read_together(database: str, tmp_path: Pa
         "DuckDB": duckdb.read_parquet(names, union_by_name=True).to_arrow_table(),
     }
     (example,) = (text for text in Page("parquet.md").blocks("python") if "spark.read" in text)
-    with spark_that_reads(kept_spark, tmp_path) as spark:
+    with spark_that_reads(kept_spark) as spark:
         results: dict[str, Any] = {"spark": spark}
         exec(example.replace('"out"', repr(str(feed.files))), results)
         found["Spark"] = results["changes"].toArrow()

@@ -70,11 +70,14 @@ def drivers() -> Iterator[list[Driver]]:
 
 
 def all_gone(family: list[psutil.Process]) -> None:
-    eventually(
-        lambda: not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE],
-        what=f"the end of {family}",
-        within_s=60,
-    )
+    eventually(lambda: not any(map(lives, family)), what=f"the end of {family}", within_s=60)
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return False
 
 
 def test_a_killed_driver_takes_its_processes_along_and_the_next_run_goes_on(
