@@ -5,9 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,8 +24,6 @@ from cdc_core import (
     PartialWriteError,
     RetryableSinkError,
     RowBatch,
-    SinkContext,
-    SliceInfo,
     TerminalSinkError,
     Timestamp,
 )
@@ -128,70 +123,6 @@ def test_what_failed_is_repeated_byte_for_byte_under_the_same_identity(
     assert len(requests) == 3
     assert len({(request["body"], request["headers"]["idempotency-key"]) for request in requests}) == 1
     assert set(delivered(server, path)) == {1}
-
-
-def test_a_connection_that_breaks_once_is_not_counted(
-    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
-) -> None:
-    server.faults([{"reset": "before"}, {"status": 500}])
-    write(open_sink(flush(retry={"Max": 1, "Backoff": "10ms"})), rows([1]))
-    assert delivered(server, path) == [1]
-
-
-@pytest.mark.parametrize("protocols", [["h2"], ["http/1.1"]])
-def test_an_endpoint_may_close_connections_as_it_likes(
-    open_sink: OpenSink, rows: Rows, path: str, tmp_path: Any, protocols: list[str]
-) -> None:
-    with WebhookServer(tmp_path, protocols=protocols, most_requests=60) as server:
-        write(open_sink(at=server), rows(range(400)))
-        assert set(delivered(server, path)) == set(range(400))
-        assert {request["http"] for request in server.requests(path)} == {"2" if protocols == ["h2"] else "1.1"}
-
-
-@pytest.fixture
-def mangler(server: WebhookServer) -> Iterator[int]:
-    """The port of an endpoint that answers by what is no TLS, although it has begun so."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(server.certificates.server_cert, server.certificates.server_key)
-
-    def answer(connection: socket.socket) -> None:
-        below = socket.socket(fileno=os.dup(connection.fileno()))
-        with suppress(OSError), connection, below, context.wrap_socket(connection, server_side=True) as secured:
-            secured.recv(1)
-            below.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)
-            below.recv(1)
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                answer(listening.accept()[0])
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join(20)
-
-
-def test_a_connection_whose_encryption_breaks_is_one_that_breaks(open_sink: OpenSink, rows: Rows, mangler: int) -> None:
-    error = error_of(lambda: write(open_sink(uri=f"webhook-https://localhost:{mangler}/x"), rows([1])))
-    assert isinstance(error, RetryableSinkError)
-    assert "tried 4 times: the connection broke before the answer was there" in str(error)
-
-
-def test_a_connection_that_went_silent_is_not_used_again(
-    rows: Rows, flush: Flush, context: Callable[..., SinkContext], server: WebhookServer, path: str, dead_end: Any
-) -> None:
-    options = {**server.trust, **flush(), "webhook_client_timeout": "200ms"}
-    sink = WebhookSink(context(f"webhook-https://localhost:{dead_end.port}{path}", options))
-    sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
-    write(sink, rows(range(20)))
-    dead_end.cut()
-    write(sink, rows(range(20, 40)))
-    sink.close()
-    assert set(delivered(server, path)) == set(range(40))
-    assert {request["http"] for request in server.requests(path)} == {"2"}
 
 
 def test_the_wait_before_a_repeat_doubles(

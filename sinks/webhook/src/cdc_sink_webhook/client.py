@@ -14,7 +14,7 @@ import httpcore2
 from cdc_core.options import format_duration
 from cdc_sink_webhook.answers import Answer, retry_after_s
 from cdc_sink_webhook.bodies import Format
-from cdc_sink_webhook.connections import Connections
+from cdc_sink_webhook.connections import Connections, TlsNetwork
 from cdc_sink_webhook.endpoint import Endpoint
 from cdc_sink_webhook.options import WebhookOptions
 from cdc_sink_webhook.request import Request
@@ -61,6 +61,7 @@ class Client:
                 max_keepalive_connections=options.parallel_requests,
                 keepalive_expiry=_IDLE_S,
                 http2=context is not None,
+                network_backend=TlsNetwork() if context is not None else None,
             )
         )
         self._http1 = False

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpcore2
 
-__all__ = ["Connections"]
+__all__ = ["Connections", "TlsNetwork"]
 
 
 class Connections:
@@ -45,3 +46,29 @@ class Connections:
         """Close all connections."""
         for pool in list(self._users):
             await pool.aclose()
+
+
+class TlsNetwork(httpcore2.AnyIOBackend):
+    """Makes connections that are to be encrypted, and leaves none behind that was given up before it was.
+
+    httpcore2 closes one whose handshake fails, but not one whose handshake is broken off from outside, as by a limit on
+    the time of the whole request: its socket would stay open until the interpreter collects it.
+    """
+
+    async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
+        """Return a connection that waits for `start_tls`."""
+        return _Unencrypted(await super().connect_tcp(*args, **kwargs))
+
+
+class _Unencrypted(httpcore2.AsyncNetworkStream):
+    """A connection of which no more is asked than to be encrypted."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def start_tls(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
+        try:
+            return await self._stream.start_tls(*args, **kwargs)
+        except BaseException:
+            await self._stream.aclose()
+            raise
