@@ -94,10 +94,10 @@ def check(session: CliSession, file: str, name: str | None) -> int:
     parts: list[tuple[str, str, Callable[[], str | None]]] = [
         ("source", f"{job.rangefeed.name} {masked_uri(job.source)}", lambda: _check_source(job, schemas)),
         ("encoder", job.encoder.name, lambda: check_encoder(job, schemas)),
-        ("sink", f"{job.sink.name} {masked_uri(job.destination)}", lambda: check_sink(job, schemas)),
+        ("sink", f"{job.sink.name} {job.shown_destination}", lambda: check_sink(job, schemas)),
     ]
     if job.dead_letter is not None:
-        what = f"{job.dead_letter.sink.name} {masked_uri(job.dead_letter.destination)}"
+        what = f"{job.dead_letter.sink.name} {job.dead_letter.shown_destination}"
         parts.append(("dead letters", what, lambda: check_dead_letters(job, schemas)))
     width = max(8, *(len(part) for part, _, _ in parts))
     status = 0

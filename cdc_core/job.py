@@ -72,6 +72,8 @@ class Job:
     options: ChangefeedOptions
     output: str = "messages"
     """What the sink asks of the encoder, "messages" or "files"."""
+    secret_path: bool = False
+    """Whether nobody is to see the path of the sink's URI, and its user."""
     forced: frozenset[str] = frozenset()
     """Envelope options that the sink always switches on."""
     min_checkpoint_frequency_s: float = 0.0
@@ -169,12 +171,17 @@ class Job:
         """Return every secret in every form that it may take in a text, for `cdc_core.masking.mask`."""
         return secret_forms(self.plain_secrets)
 
+    @property
+    def shown_destination(self) -> str:
+        """The sink's URI without secrets, for people and for the progress store."""
+        return masked_uri(self.destination, secret_path=self.secret_path)
+
     def definition(self) -> dict[str, Any]:
         """Return what the progress store remembers this changefeed by. Holds no secret."""
         return {
             "source": masked_uri(self.source),
             "tables": list(self.tables),
-            "sink": masked_uri(self.destination),
+            "sink": self.shown_destination,
             "format": self.encoder.name,
         }
 
@@ -182,7 +189,7 @@ class Job:
         """Return the job as JSON values, for `from_json`. Holds secrets."""
         return {
             **{name: getattr(self, name) for name in ("name", "source", "destination", "output")},
-            **{name: getattr(self, name) for name in ("feed_id", "epoch", "state")},
+            **{name: getattr(self, name) for name in ("feed_id", "epoch", "state", "secret_path")},
             **{name: _component_json(getattr(self, name)) for name in ("rangefeed", "encoder", "sink")},
             "tables": list(self.tables),
             "options": dataclasses.asdict(self.options),
@@ -210,7 +217,7 @@ class Job:
     def __repr__(self) -> str:
         return (
             f"Job(name={self.name!r}, source={masked_uri(self.source)!r}, tables={self.tables!r}, "
-            f"destination={masked_uri(self.destination)!r}, rangefeed={self.rangefeed.name!r}, "
+            f"destination={self.shown_destination!r}, rangefeed={self.rangefeed.name!r}, "
             f"encoder={self.encoder.name!r}, sink={self.sink.name!r}, feed_id={self.feed_id!r}, epoch={self.epoch})"
         )
 

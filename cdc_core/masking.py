@@ -51,9 +51,16 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def masked_uri(uri: str) -> str:
-    """Return *uri* with its password and the values of parameters that look secret replaced by `***`."""
+def masked_uri(uri: str, *, secret_path: bool = False) -> str:
+    """Return *uri* with its password and the values of parameters that look secret replaced by `***`.
+
+    With *secret_path* also its user and its path, as far as there are any.
+    """
     before, password, after = _split_password(uri)
+    if secret_path:
+        scheme, separator, login = before.partition("://")
+        authority, slash, path = f"{'' if password else login}{after}".partition("?")[0].partition("/")
+        return scheme + separator + authority.rpartition("@")[2] + slash + (MASK if path else "")
     head = before + (MASK if password else "")
     path, question, query = after.partition("?")
     parameters = [_masked_parameter(parameter) for parameter in query.split("&")] if question else []

@@ -17,7 +17,6 @@ from cdc_core.delivery import BadRows, Delivery
 from cdc_core.errors import ConfigError
 from cdc_core.job import Job
 from cdc_core.loading import load_class
-from cdc_core.masking import masked_uri
 from cdc_core.plugin_host import PluginHost
 from cdc_core.progress import DeadLetter
 from cdc_core.registrations import EncoderRegistration, SinkRegistration
@@ -61,7 +60,7 @@ class DeadLetterReader:
         self._name = job.name
         self._job = job.dead_letter
         self._schema = dead_letter_schema(job.name)
-        self._place = masked_uri(self._job.destination)
+        self._place = self._job.shown_destination
         sink, encoder = (host.component("sink", self._job.sink.name), host.component("encoder", self._job.encoder.name))
         reader = sink.reader if isinstance(sink, SinkRegistration) else ""
         decoder = encoder.decoder if isinstance(encoder, EncoderRegistration) else ""

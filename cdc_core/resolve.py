@@ -82,6 +82,7 @@ def _resolved(changefeed: Changefeed, host: PluginHost, *, source: Component | N
         sink=components["sink"],
         options=options,
         output=sink.output,
+        secret_path=sink.secret_path,
         forced=frozenset() if encoder.scans_only else sink.forced,  # such a format has columns and nothing else
         min_checkpoint_frequency_s=sink.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,

@@ -64,6 +64,8 @@ class SliceInfo:
     """Epoch of the earlier run that planned the slice, when this run repeats it; None for a slice of this run."""
     attempt: int = 0
     """Counts from 0 how often this run has begun the slice: its task may die, or a worker, and be started anew."""
+    replay: bool = False
+    """Whether the rows were put aside before, as refused, and are sent again from the dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 from typing import Any
@@ -176,6 +177,13 @@ def test_repr_and_definition_show_no_secret() -> None:
         "sink": "shelf://room",
         "format": "json",
     }
+
+
+def test_a_secret_path_shows_nowhere() -> None:
+    whole = dataclasses.replace(secretive(), destination="shelf://me@room/t0ken-of-mine", secret_path=True)
+    assert whole.definition()["sink"] == "shelf://room/***"
+    assert "t0ken-of-mine" not in repr(whole)
+    assert Job.from_json(json.loads(json.dumps(whole.to_json()))) == whole
 
 
 def test_every_secret_is_known_to_the_mask() -> None:

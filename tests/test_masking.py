@@ -52,6 +52,20 @@ def test_passwords_and_secret_parameters_are_found(uri: str, shown: str, secrets
     assert uri_secrets(uri) == secrets
 
 
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("webhook-https://hooks.example/services/T0/B1/secret", "webhook-https://hooks.example/***"),
+        ("webhook-https://user:pw@hooks.example:8443/a@b?x=y", "webhook-https://hooks.example:8443/***"),
+        ("webhook-https://user@hooks.example", "webhook-https://hooks.example"),
+        ("webhook-https://hooks.example/", "webhook-https://hooks.example/"),
+        ("webhook-https://user:p/w@hooks.example/x", "webhook-https://hooks.example/***"),
+    ],
+)
+def test_of_a_place_whose_path_is_a_secret_only_the_host_is_left(uri: str, shown: str) -> None:
+    assert masked_uri(uri, secret_path=True) == shown
+
+
 def test_where_a_secret_comes_from_is_none() -> None:
     uri = "s3://bucket/x?AUTH=specified&AWS_SECRET_ACCESS_KEY=hunter2"
     assert uri_secrets(uri) == {"hunter2"}

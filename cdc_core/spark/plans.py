@@ -158,7 +158,7 @@ def _setting(job: Job) -> str:
     setting = {
         "tables": [name.full for name in job.table_names],
         "source": masked_uri(job.source),
-        "destination": masked_uri(job.destination),
+        "destination": job.shown_destination,
         "dead_letter": masked_uri(options.pop("dead_letter") or ""),
         "options": options,
         "components": [_component(each) for each in (job.rangefeed, job.encoder, job.sink)],

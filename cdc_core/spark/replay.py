@@ -70,7 +70,7 @@ def replay(
             # A plan that this run's end leaves to be repeated knew of keys that had to wait.
             store.save_plan(job.name, epoch, {})
             lower = progress.frontier.high_water.next()
-            result = send_again(sink, rows, job=job, slice_=SliceInfo(step=0, index=0, lower=lower))
+            result = send_again(sink, rows, job=job, slice_=SliceInfo(step=0, index=0, lower=lower, replay=True))
             delivered = result.flushed.delivered
             store.replayed(
                 job.name,

@@ -24,6 +24,7 @@ from cdc_core import (
     PartialWriteError,
     RetryableSinkError,
     RowBatch,
+    SliceInfo,
     TerminalSinkError,
     Timestamp,
 )
@@ -235,6 +236,17 @@ def test_bad_rows_are_found_and_all_others_delivered(
     assert sink.flush().messages == 22
     write(sink, rows([3, 30]).slice(1))
     assert 30 in delivered(server, path)
+
+
+def test_a_row_that_is_sent_again_is_not_met_by_the_answer_of_before(
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
+) -> None:
+    for epoch, replay in ((7, False), (8, True), (9, True)):
+        sink = open_sink(epoch=epoch)
+        sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1), replay=replay))
+        write(sink, rows([1]))
+    requests = server.requests(path)
+    assert len({request["headers"]["idempotency-key"] for request in requests}) == len(requests) == 3
 
 
 def test_rows_are_counted_through_tables_and_from_each_flush(

@@ -46,14 +46,27 @@ class _Open:
 class Batches:
     """Cuts the rows of each topic into requests, in order, as `Flush` of `webhook_sink_config` says."""
 
-    def __init__(self, flush: FlushConfig, *, format: Format, compression: str, feed: str, limit: int) -> None:  # noqa: A002
-        """No batch grows much beyond *limit* bytes, also where `Flush` sets no limit."""
+    def __init__(
+        self,
+        flush: FlushConfig,
+        *,
+        format: Format,  # noqa: A002
+        compression: str,
+        feed: str,
+        limit: int,
+        occasion: str = "",
+    ) -> None:
+        """No batch grows much beyond *limit* bytes, also where `Flush` sets no limit.
+
+        Rows that are sent again on another *occasion* make requests of another identity.
+        """
         self._frequency_s = float(flush.Frequency)
         self._most_rows = 1 if flush.single else flush.Messages or _NO_LIMIT
         self._most_bytes = min(flush.Bytes or _NO_LIMIT, limit)
         self._format = format
         self._compression = compression
         self._feed = feed.encode()
+        self._occasion = occasion.encode()
         self._open: dict[str, _Open] = {}
 
     @property
@@ -151,7 +164,7 @@ class Batches:
         one = len(pieces) == 1
         body = self._format.body([piece.data for piece in pieces], batch.rows)
         return Request(
-            id=identity(self._feed, topic.encode(), b"".join(piece.times for piece in pieces), body),
+            id=identity(self._feed, topic.encode(), b"".join(piece.times for piece in pieces), body, self._occasion),
             topic=topic,
             body=compressed(body, self._compression),
             places=pieces[0].places if one else np.concatenate([piece.places for piece in pieces]),

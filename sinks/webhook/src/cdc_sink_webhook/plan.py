@@ -61,13 +61,14 @@ class Plan:
         """Return a new client, connected to nothing. Raises: ConfigError."""
         return Client(self.endpoint, self.options, context=self.tls, format=self.format, mask=self.mask)
 
-    def batches(self) -> Batches:
+    def batches(self, occasion: str = "") -> Batches:
         """Return what cuts rows into requests. No batch takes more than a quarter of the buffer."""
         return Batches(
             self.config.flush(),
             format=self.format,
             compression=self.options.compression,
             feed=self.feed,
+            occasion=occasion,
             limit=self.options.buffer_size // 4,
         )
 

@@ -16,4 +16,5 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         summary="An HTTPS endpoint, by parallel requests that keep the order of every row",
         forced=frozenset({"key_in_value", "topic_in_value"}),
         envelopes=frozenset({"wrapped", "bare", "enriched"}),
+        secret_path=True,
     )

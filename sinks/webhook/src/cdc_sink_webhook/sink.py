@@ -45,6 +45,7 @@ class WebhookSink(Sink):
         self._rows = 0
         self._delivered = Delivered()
         self._begun = False
+        self._occasion = ""
         self._closed = False
 
     def topic(self, table: TableName) -> str:
@@ -59,13 +60,19 @@ class WebhookSink(Sink):
     def prepare(self) -> None:
         """There is nothing to make at an endpoint."""
 
-    def begin(self, slice_: SliceInfo) -> None:  # noqa: ARG002 (requests do not name their slice)
-        """Give up what was not flushed."""
+    def begin(self, slice_: SliceInfo) -> None:
+        """Give up what was not flushed.
+
+        Requests do not name their slice. But those that send refused rows again have identities of their own, in every
+        run, or an endpoint that remembers its answers would give the same one.
+        """
         self._require_open()
         self._begun = True
         self._delivered = Delivered()
-        if self._rows:
+        occasion = f"replay {self.context.epoch}" if slice_.replay else ""
+        if self._rows or occasion != self._occasion:
             self._drop()
+        self._occasion = occasion
 
     def emit(self, rows: RowBatch) -> None:
         """Queue *rows* for requests. Waits while the buffer is full."""
@@ -119,7 +126,7 @@ class WebhookSink(Sink):
         """Return the outbox, begun when it is first needed: a constructor starts nothing."""
         if self._outbox is None or self._batches is None:
             plan = Plan.of(self.context)
-            self._batches = batches = plan.batches()
+            self._batches = batches = plan.batches(self._occasion)
             self._outbox = Outbox(
                 lambda: plan.delivery(batches),
                 parallel=plan.options.parallel_requests,
