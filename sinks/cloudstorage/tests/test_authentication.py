@@ -87,7 +87,19 @@ PRINCIPAL = {"azure_client_id": "c", "azure_client_secret": "hunter2", "azure_te
         (
             "azure://box/x",
             {"azure_account_name": "a", "azure_account_key": "aHVudGVyMg==", **PRINCIPAL},
-            "sink 'azure://box/x' has both an account key and a service principal: keep one of them",
+            "sink 'azure://box/x' has both an account key and what a service principal needs, AZURE_CLIENT_ID,"
+            " AZURE_CLIENT_SECRET and AZURE_TENANT_ID: keep one of them",
+        ),
+        (
+            "azure://box/x",
+            {"azure_account_name": "a", "azure_account_key": "aHVudGVyMg==", "azure_tenant_id": "t"},
+            "sink 'azure://box/x' has both an account key and what a service principal needs, AZURE_TENANT_ID: keep one"
+            " of them",
+        ),
+        (
+            "azure://box/x",
+            {"azure_account_name": "a", **PRINCIPAL, "azure_tenant_id": "a tenant"},
+            "AZURE_TENANT_ID=a tenant cannot be a tenant: give its ID or its domain, as the portal shows it",
         ),
         (
             "azure://box/x",

@@ -88,8 +88,11 @@ def refuse_misfits(options: CloudStorageOptions, protocol: str, *, shown: str) -
             else f"sink '{shown}' has AUTH=specified but no credentials:"
             f" set {' or '.join(_listed(way) for way in ways)}, or use AUTH=implicit"
         )
-    if store == "Azure" and all(len(_given(options, way)) == len(way) for way in ways):
-        raise OptionError(f"sink '{shown}' has both an account key and a service principal: keep one of them")
+    if "azure_account_key" in given and len(given) > 1:
+        raise OptionError(
+            f"sink '{shown}' has both an account key and what a service principal needs, {_listed(given[1:])}: keep one"
+            " of them"
+        )
 
 
 def _given(options: CloudStorageOptions, names: Collection[str]) -> list[str]:

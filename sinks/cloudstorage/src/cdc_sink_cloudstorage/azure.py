@@ -111,12 +111,18 @@ def _named_key(options: CloudStorageOptions) -> dict[str, str]:
 
 
 def _principal(options: CloudStorageOptions) -> ClientSecretCredential:
-    return ClientSecretCredential(
-        options.azure_tenant_id or "",
-        options.azure_client_id or "",
-        options.azure_client_secret or "",
-        authority=_AUTHORITIES[options.azure_environment],
-    )
+    try:
+        return ClientSecretCredential(
+            options.azure_tenant_id or "",
+            options.azure_client_id or "",
+            options.azure_client_secret or "",
+            authority=_AUTHORITIES[options.azure_environment],
+        )
+    except ValueError:
+        raise OptionError(
+            f"AZURE_TENANT_ID={options.azure_tenant_id} cannot be a tenant: give its ID or its domain, as the portal"
+            " shows it"
+        ) from None
 
 
 def _require_base64(key: str | None) -> None:
