@@ -24,7 +24,7 @@ class Cutter:
     """Batches and an encoder before them."""
 
     def __init__(self, encoder: Encoder, **changes: Any) -> None:
-        fields = {"format": JSON, "compression": "none", "feed": "feed", "limit": 1 << 20}
+        fields: dict[str, Any] = {"format": JSON, "compression": "none", "feed": "feed", "limit": 1 << 20}
         flush = {name: changes.pop(name) for name in ("Messages", "Bytes", "Frequency") if name in changes}
         if flush:
             flush.setdefault("Frequency", 60.0)

@@ -83,11 +83,11 @@ def test_rows_of_csv_are_sent_as_such(
 def test_a_compressed_body_says_so(
     open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, compression: str
 ) -> None:
-    opened = {"gzip": gzip.decompress, "zstd": zstandard.ZstdDecompressor().decompress}[compression]
+    opened: dict[str, Any] = {"gzip": gzip.decompress, "zstd": zstandard.ZstdDecompressor().decompress}
     write(open_sink({"compression": compression}), rows([1]))
     (request,) = server.requests(path)
     assert request["headers"]["content-encoding"] == compression
-    assert opened(base64.b64decode(request["body"])) == server.bodies(path)[0]
+    assert opened[compression](base64.b64decode(request["body"])) == server.bodies(path)[0]
 
 
 def test_every_request_has_the_headers_that_were_asked_for(
