@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,10 @@ from typing import Self
 
 from cdc_core.errors import RetryableError
 
-__all__ = ["RunLock", "StopFlag", "at_work", "is_idle"]
+__all__ = ["RunLock", "StopFlag", "at_work", "await_idle", "is_idle"]
+
+_IDLE_LIMIT_S = 60.0
+_POLL_S = 0.05
 
 
 class StopFlag:
@@ -119,6 +123,21 @@ def is_idle(path: Path) -> bool:
         return True
     finally:
         os.close(file)
+
+
+def await_idle(path: Path, *, owner: str, pause: Callable[[float], object] = time.sleep) -> None:
+    """Return when `is_idle`, a minute later at most. *pause* waits for so many seconds, or raises to give up waiting.
+
+    Raises: RetryableError that names *owner* when a task is still alive.
+    """
+    deadline = time.monotonic() + _IDLE_LIMIT_S
+    while not is_idle(path):
+        if time.monotonic() > deadline:
+            raise RetryableError(
+                f"tasks of an earlier run of {owner} are still alive and hold {path}: end their processes when they do"
+                " not end by themselves"
+            )
+        pause(_POLL_S)
 
 
 def _newer_than(run_dir: Path) -> bool:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from cdc_core.checking import check_sink, prepare_sink
-from cdc_core.errors import ConfigError, RetryableError
+from cdc_core.errors import ConfigError
 from cdc_core.job import Job
 from cdc_core.progress import DeadLetter, ProgressStore
 from cdc_core.replay import Replay, WaitingRow, send_again
 from cdc_core.sink import Flushed, SliceInfo
-from cdc_core.spark.control import RunLock, is_idle
+from cdc_core.spark.control import RunLock, await_idle
 
 __all__ = ["replay"]
 
-_IDLE_LIMIT_S = 60.0
-_POLL_S = 0.05
 
 
 def replay(
@@ -88,15 +85,7 @@ def _alone(job: Job, state_dir: Path) -> Iterator[None]:
     shutil.rmtree(run_dir.parent, ignore_errors=True)
     run_dir.mkdir(parents=True)
     try:
-        lock = state_dir / f"{job.name}.tasks.lock"
-        deadline = time.monotonic() + _IDLE_LIMIT_S
-        while not is_idle(lock):
-            if time.monotonic() > deadline:
-                raise RetryableError(
-                    f"tasks of an earlier run of changefeed '{job.name}' are still alive and hold {lock}: end their"
-                    " processes when they do not end by themselves"
-                )
-            time.sleep(_POLL_S)
+        await_idle(state_dir / f"{job.name}.tasks.lock", owner=f"changefeed '{job.name}'")
         yield
     finally:
         shutil.rmtree(run_dir.parent, ignore_errors=True)

@@ -33,7 +33,7 @@ from cdc_core.progress import Progress, ProgressStore
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.spark.activity import activity_directory
 from cdc_core.spark.config import RunConfig
-from cdc_core.spark.control import RunLock, StopFlag, is_idle
+from cdc_core.spark.control import RunLock, StopFlag, await_idle
 from cdc_core.spark.dead_letter_log import DeadLetterLog
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.marks import emit_last_mark
@@ -53,7 +53,6 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP_LIMIT_S = 120.0
-_IDLE_LIMIT_S = 60.0
 
 
 def run(
@@ -353,17 +352,14 @@ class _Run:
 
     def _await_idle(self) -> None:
         """Return when no task of an earlier attempt or run is alive on this host."""
-        lock = self._state_dir / f"{self._job.name}.tasks.lock"
-        deadline = time.monotonic() + _IDLE_LIMIT_S
-        while not is_idle(lock):
+
+        def pause(seconds: float) -> None:
             self._say(phase="waiting for tasks of an earlier run to end")
-            if time.monotonic() > deadline:
-                raise RetryableError(
-                    f"tasks of an earlier run of changefeed '{self._job.name}' are still alive and hold {lock}:"
-                    " end their processes when they do not end by themselves"
-                )
-            if self._stop.wait(_POLL_S):
+            if self._stop.wait(seconds):
                 raise _Stopped
+
+        lock = self._state_dir / f"{self._job.name}.tasks.lock"
+        await_idle(lock, owner=f"changefeed '{self._job.name}'", pause=pause)
 
     def _say(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)

@@ -21,7 +21,7 @@ from cdc_core.errors import (
     TerminalSinkError,
 )
 from cdc_core.options import Duration
-from cdc_core.spark import runner
+from cdc_core.spark import control
 from cdc_core.spark.control import at_work
 from cdc_core.status import Status
 
@@ -245,7 +245,7 @@ def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: Engine
 
 
 def test_tasks_that_do_not_end_are_named_and_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_IDLE_LIMIT_S", 0.2)
+    monkeypatch.setattr(control, "_IDLE_LIMIT_S", 0.2)
     lock = engine.directory / "t.tasks.lock"
     task = at_work(lock, run_dir=engine.directory / "t.run" / "0")
     task.__enter__()
