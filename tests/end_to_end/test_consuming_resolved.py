@@ -169,7 +169,7 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
             with Bank(database):
 
                 def go_on(what: str) -> None:
-                    cuts = len(consumer.cuts) + 8
+                    cuts = len(consumer.cuts) + 5
                     feed.until(f"cuts after {what}", lambda: consumer.has_cuts(cuts))
 
                 feed.start()

@@ -45,9 +45,9 @@ def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(
     database: str, tmp_path: Path, finish: Finish
 ) -> None:
     chance = random.Random(1)
-    open_bank(database, filler=60_000)
+    open_bank(database, filler=30_000)
     with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
-        for _ in range(3):
+        for _ in range(2):
             feed.start()
             target = files(feed) + chance.randint(1, 12)
             feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
@@ -62,7 +62,7 @@ def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(
     chance = random.Random(2)
     open_bank(database)
     with Feed(tmp_path, database, TABLES) as feed, Bank(database):
-        for _ in range(3):
+        for _ in range(2):
             feed.start()
             before = last_resolved(feed.files)
             feed.until("a resolved mark", lambda before=before: last_resolved(feed.files) > before)  # type: ignore[misc]
@@ -77,7 +77,7 @@ def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tm
     open_bank(database, filler=20_000)
     with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
         feed.start()
-        for _ in range(5):
+        for _ in range(3):
             target = files(feed) + chance.randint(1, 10)
             feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
             feed.until("a worker to kill", feed.kill_a_worker)
@@ -102,11 +102,11 @@ def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, finish: Fi
 def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path: Path, finish: Finish) -> None:
     chance = random.Random(4)
     uri = own_server.uri()
-    open_bank(uri, filler=60_000)
+    open_bank(uri, filler=30_000)
     options = {**SMALL_STEPS, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
     with Feed(tmp_path, uri, TABLES, options=options) as feed, Bank(uri):
         feed.start()
-        for _ in range(3):
+        for _ in range(2):
             target = files(feed) + chance.randint(1, 10)
             feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
             own_server.kill()
