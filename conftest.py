@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 
 import pytest
-
-# Or gcsfs asks each bucket for a kind that emulators do not know, and waits a minute. It looks when it is imported,
-# which any test may be the first to do.
-os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 collect_ignore_glob = ["plugins/template*"]  # tested where they are installed, outside of the tree
 pytest_plugins = [

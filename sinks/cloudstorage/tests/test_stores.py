@@ -10,12 +10,15 @@ from urllib.parse import parse_qsl
 
 import pytest
 from cdc_sink_cloudstorage import azure, s3
+from cdc_sink_cloudstorage.destination import open_file_system
+from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import S3_READER_KEY, S3_READER_SECRET, Azurite, SeaweedFS
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cdc_core import ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError
+from cdc_core.options import parse_options
 
 OpenAt = Callable[[str], CloudStorageSink]
 WriteTo = Callable[[CloudStorageSink], None]
@@ -274,6 +277,29 @@ def test_gcs_credentials_that_are_revoked_and_given_back_go_on(
         write_to(sink)
     gate.revoked = False
     write_to(open_at(gate.uri("revoked")))
+
+
+def test_google_is_asked_by_http_alone(
+    open_at: OpenAt, write_to: WriteTo, gate: GcsGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing answers gRPC, a client that asks for the kind of a bucket waits a minute before each file."""
+    channels: list[str] = []
+
+    def refuse(target: str, *_: Any, **__: Any) -> None:
+        channels.append(target)
+        raise ConnectionError(target)
+
+    for name in ("secure_channel", "insecure_channel"):
+        monkeypatch.setattr(f"grpc.aio.{name}", refuse)
+    uri = gate.uri("http")
+    sink = open_at(uri)
+    sink.check()
+    write_to(sink)
+    place, _, query = uri.partition("?")
+    values = {name.lower(): value for name, value in parse_qsl(query)}
+    fs, root = open_file_system(place, parse_options(CloudStorageOptions, values, owner="sink 'cloudstorage'"))
+    assert [path for path in fs.find(root) if path.endswith(".lines") and fs.cat_file(path)]
+    assert channels == []
 
 
 # Azure

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 import aiohttp
-import gcsfs
+from gcsfs.core import GCSFileSystem
 from gcsfs.retry import HttpError
 from google.auth import exceptions
 from google.oauth2 import credentials as user_credentials
@@ -39,7 +39,9 @@ def open_gcs(options: CloudStorageOptions) -> Any:
         token: Any = _credentials(options.credentials or "")
     else:
         token = "anon" if os.environ.get("STORAGE_EMULATOR_HOST") else "google_default"
-    return gcsfs.GCSFileSystem(
+    # Not the one that gcsfs exports: before each put that one asks by gRPC what kind the bucket is, for a minute where
+    # nothing answers gRPC, such as at an emulator or behind a proxy.
+    return GCSFileSystem(
         token=token,
         access="read_write",
         endpoint_url=endpoint if endpoint is None or "://" in endpoint else f"http://{endpoint}",
