@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store import Chunk, Staged, Store
 from cdc_sink_cloudstorage.uploads import Uploads
 
@@ -104,6 +105,17 @@ def test_a_file_travels_beside_the_one_before_but_is_not_seen_before_it(store: G
     assert store.visible == ["a", "b"]
 
 
+def test_four_full_files_travel_at_once_unless_options_say_otherwise(store: Gated) -> None:
+    options = CloudStorageOptions()
+    uploads = Uploads(store, most_bytes=options.upload_buffer)
+    gate = store.hold("0")
+    for number in range(4):
+        put(uploads, str(number), nbytes=options.file_size * 5 // 4)
+    until(lambda: sorted(store.staged) == ["1", "2", "3"])
+    gate.set()
+    uploads.close()
+
+
 def test_a_sweep_is_waited_for_and_fails_like_an_upload(store: Gated, uploads: Uploads) -> None:
     uploads.sweep()
     uploads.wait()
@@ -153,16 +165,17 @@ def test_a_failure_is_raised_by_the_next_put_and_by_wait_until_abandoned(store: 
 
 def test_put_waits_while_the_buffer_is_full(store: Gated, uploads: Uploads) -> None:
     gate = store.hold("a")
-    put(uploads, "a", nbytes=600)
-    waiting = threading.Thread(target=put, args=(uploads, "b"), kwargs={"nbytes": 600}, daemon=True)
+    for path in ("a", "b"):
+        put(uploads, path, nbytes=600)
+    waiting = threading.Thread(target=put, args=(uploads, "c"), kwargs={"nbytes": 600}, daemon=True)
     waiting.start()
     waiting.join(0.1)
     assert waiting.is_alive()
-    assert uploads.pending_bytes == 600
+    assert uploads.pending_bytes == 1200
     gate.set()
     waiting.join(LIMIT_S)
     uploads.wait()
-    assert store.visible == ["a", "b"]
+    assert store.visible == ["a", "b", "c"]
 
 
 def test_a_file_larger_than_the_buffer_travels_alone(store: Gated, uploads: Uploads) -> None:
@@ -175,7 +188,7 @@ def test_a_file_larger_than_the_buffer_travels_alone(store: Gated, uploads: Uplo
 def test_a_full_buffer_that_fails_lets_put_raise(store: Gated, uploads: Uploads) -> None:
     gate = store.hold("a")
     store.bad = {"a"}
-    put(uploads, "a", nbytes=900)
+    put(uploads, "a", nbytes=1000)
     threading.Timer(0.05, gate.set).start()
     with pytest.raises(RetryableSinkError, match="cannot write a"):
         put(uploads, "b", nbytes=900)

@@ -28,9 +28,9 @@ class CloudStorageOptions:
         " batch of rows.",
     )
     upload_buffer: ByteSize = option(
-        ByteSize(32 * MB),
-        doc="Bytes of finished files that may wait for the store while further rows are written; beyond it the source"
-        " is read no faster than they leave.",
+        ByteSize(64 * MB),
+        doc="From so many bytes of finished files on that wait for the store, or are on their way, the source is read no"
+        " faster than they leave. At most four files travel at once.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
         "none",

@@ -39,8 +39,8 @@ class CloudStorageSink(Sink):
     of their rows, each only when all before it are visible: whatever dies, a reader of names sees the beginning of each
     topic's rows and never a newer version of a key without the older ones. Files of different topics know no order
     before `flush`. Memory: the open files of all topics together hold at most 4 * file_size bytes and 64 MB of
-    compressor state, beyond which the largest is finished early; files on their way hold at most `upload_buffer`, or
-    are one file. What is in which file depends on the rows alone, so the same slice gives the same files, byte for
+    compressor state, beyond which the largest is finished early; files on their way hold at most `upload_buffer`
+    and one file. What is in which file depends on the rows alone, so the same slice gives the same files, byte for
     byte.
 
     A slice that repeats one of an earlier run writes its files under that run's names. A name that is taken by another

@@ -48,8 +48,8 @@ class Uploads:
     dies, or an upload that fails, leaves the beginning of a lane and nothing behind a gap. Their bytes travel at the
     same time all the same. Files of different lanes know no order.
 
-    At most *most_bytes* wait or travel, or one file that is larger: then `put` waits. Nothing is tried again here. The
-    first failure stops the round: what is not visible yet is dropped, and `put` and `wait` raise it, until `abandon`.
+    While *most_bytes* or more wait or travel, `put` waits; so at most that and one file are held. Nothing is tried again
+    here. The first failure stops the round: what is not visible yet is dropped, and `put` and `wait` raise it, until `abandon`.
 
     Used by one thread. Its own threads start when there is work and end when there is none for a while.
     """
@@ -77,11 +77,7 @@ class Uploads:
         Raises: what the store raised for an earlier file; TerminalSinkError when closed meanwhile.
         """
         with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self._closed or self._round.broken or not self._bytes or self._bytes + nbytes <= self._most_bytes
-                )
-            )
+            self._changed.wait_for(lambda: self._stopped or self._bytes < self._most_bytes)
             self._raise_if_broken()
             before = self._last.get(lane)
             if before is not None and before.done:
