@@ -29,8 +29,8 @@ class CloudStorageOptions:
     )
     upload_buffer: ByteSize = option(
         ByteSize(64 * MB),
-        doc="From so many bytes of finished files on that wait for the store, or are on their way, the source is read no"
-        " faster than they leave. At most four files travel at once.",
+        doc="From so many bytes of finished files on that wait for the store, or are on their way, the source is read"
+        " no faster than they leave. At most four files travel at once.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
         "none",

@@ -48,8 +48,9 @@ class Uploads:
     dies, or an upload that fails, leaves the beginning of a lane and nothing behind a gap. Their bytes travel at the
     same time all the same. Files of different lanes know no order.
 
-    While *most_bytes* or more wait or travel, `put` waits; so at most that and one file are held. Nothing is tried again
-    here. The first failure stops the round: what is not visible yet is dropped, and `put` and `wait` raise it, until `abandon`.
+    While *most_bytes* or more wait or travel, `put` waits; so at most that and one file are held. Nothing is tried
+    again here. The first failure stops the round: what is not visible yet is dropped, and `put` and `wait` raise it,
+    until `abandon`.
 
     Used by one thread. Its own threads start when there is work and end when there is none for a while.
     """
