@@ -100,8 +100,10 @@ def _dead_letter_job(changefeed: Changefeed, uri: str, host: PluginHost, source:
 
 
 def _split_parameters(name: str, uri: str) -> tuple[str, dict[str, str]]:
-    """Return a sink's URI without its parameters, and these by name."""
+    """Return a sink's URI without its parameters, its scheme in lower case, and the parameters by name."""
     destination, _, query = uri.partition("?")
+    scheme, separator, place = destination.partition("://")
+    destination = f"{scheme.lower()}{separator}{place}"
     parameters: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key in parameters:

@@ -70,6 +70,10 @@ def test_parameters_of_the_sinks_uri_are_options_of_the_sink() -> None:
     assert resolved.sink.parsed().topic_prefix == "a b"
 
 
+def test_the_scheme_of_the_sinks_uri_may_be_written_in_upper_case() -> None:
+    assert job(sink="SHELF://Room/Top?topic_prefix=X").destination == "shelf://Room/Top"
+
+
 def test_an_unknown_parameter_of_the_sinks_uri_is_refused() -> None:
     with pytest.raises(
         OptionError, match=r"sink 'shelf' does not know option 'topic_prefx'; did you mean 'topic_prefix'"
