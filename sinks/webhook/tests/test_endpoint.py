@@ -91,6 +91,13 @@ def test_an_uri_that_cannot_be_is_refused(uri: str, sentence: str) -> None:
     assert "write webhook-https://host:port/path" in str(raised.value)
 
 
+@pytest.mark.parametrize("host", ["example..com", ".example.com", f"{'a' * 64}.com", "bücher..example"])
+def test_a_host_with_a_label_that_cannot_be_one_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        endpoint(f"webhook-https://{host}/x")
+    assert f"names the host '{host}', which cannot be one" in str(raised.value)
+
+
 def test_two_authorizations_are_refused() -> None:
     for options in ({"webhook_auth_header": "hush"}, {"extra_headers": {"authorization": "hush"}}):
         with pytest.raises(ConfigError, match="keep one of them") as raised:

@@ -43,7 +43,8 @@ class Endpoint:
         if not host or port == 0 or not re.fullmatch(r"[^\s%/]+", host):
             raise _wrong("names no host", scheme)
         try:
-            host.encode("idna" if not host.isascii() else "ascii")
+            if ":" not in host:  # an address of version 6 has no labels
+                host.encode("idna")  # whoever connects does so, also with a host of ASCII
         except UnicodeError:
             raise _wrong(f"names the host '{host}', which cannot be one", scheme) from None
         if parts.fragment:
