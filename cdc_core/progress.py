@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +15,15 @@ import sqlalchemy as sa
 from cdc_core.definitions import require_same_source, same_destination
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.masking import mask, secret_forms, uri_secrets
-from cdc_core.progress_schema import CHANGEFEEDS, DEAD_LETTERS, DELIVERED, open_engine, prepare
+from cdc_core.progress_schema import (
+    CHANGEFEEDS,
+    DEAD_LETTERS,
+    DELIVERED,
+    open_engine,
+    prepare,
+    sqlite_file,
+    store_url,
+)
 from cdc_core.progress_values import (
     DeadLetter,
     Delivered,
@@ -32,6 +39,7 @@ from cdc_core.progress_values import (
     moment_of,
     moment_text,
     now_text,
+    timestamp_of,
 )
 from cdc_core.rangefeed import Token
 from cdc_core.timestamp import Timestamp
@@ -50,20 +58,6 @@ __all__ = [
 
 _SENT_KEPT = timedelta(days=1)
 """How long a row that was put aside is counted at least, also when it was sent again. The budget asks for an hour."""
-
-
-def store_url(directory: Path) -> str:
-    """Return the URL of the store that lives in a file in *directory*."""
-    return sa.URL.create("sqlite", database=str(directory.absolute() / "progress.sqlite")).render_as_string()
-
-
-def sqlite_file(url: str) -> Path | None:
-    """Return the file of a store that lives in one, None for any other store and for what is no URL."""
-    try:
-        parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
-        return None
-    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
 class ProgressStore:
@@ -130,9 +124,10 @@ class ProgressStore:
         return Progress(
             token=json.loads(row.token),
             frontier=frontier_of(row.frontier),
-            latest=Timestamp() if row.latest is None else Timestamp.parse(row.latest),
+            latest=timestamp_of(row.latest),
             counters={} if row.counters is None else json.loads(row.counters),
             saved_at=moment_of(row.saved_at),
+            emitted=timestamp_of(row.emitted),
         )
 
     def save(
@@ -163,6 +158,14 @@ class ProgressStore:
                 connection.execute(
                     sa.insert(DEAD_LETTERS), [dead_letter_values(name, letter, now) for letter in dead_letters]
                 )
+
+    def save_counters(self, name: str, epoch: int, counters: Mapping[str, float]) -> None:
+        """Make *counters* those that `load` returns, and leave the rest. Raises: FencedError."""
+        self._write(name, epoch, counters=dump(counters))
+
+    def emitted(self, name: str, epoch: int, mark: Timestamp) -> None:
+        """Remember *mark* as the last that was emitted to this sink, for whom it matters when. Raises: FencedError."""
+        self._write(name, epoch, emitted=str(mark))
 
     def deliver_marks(self, name: str, epoch: int, mark: Timestamp) -> list[Waiting]:
         """Give what was delivered and has no mark yet the mark *mark*; return what is still to be recorded, by mark.
@@ -386,4 +389,5 @@ def _turn_away(connection: sa.Connection, name: str, *, counters: str | None) ->
     """Let go of what was delivered to a sink that the changefeed leaves: no record at another one may tell of it."""
     if counters is not None and json.loads(counters):  # some step is saved
         _note_gap(connection, name)
+    connection.execute(_update(name).values(emitted=None))
     connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name))

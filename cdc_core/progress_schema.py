@@ -11,12 +11,21 @@ import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["CHANGEFEEDS", "DEAD_LETTERS", "DELIVERED", "SCHEMA_VERSION", "open_engine", "prepare"]
+__all__ = [
+    "CHANGEFEEDS",
+    "DEAD_LETTERS",
+    "DELIVERED",
+    "SCHEMA_VERSION",
+    "open_engine",
+    "prepare",
+    "sqlite_file",
+    "store_url",
+]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the tables below. A store with a greater one was written by newer code and is refused."""
 
-_ADDED = {2: ("plan", "paused", "recorded", "unrecorded")}
+_ADDED = {2: ("plan", "paused", "recorded", "unrecorded"), 3: ("emitted",)}
 """By version, the columns that it added to the changefeeds; tables that it added are made where they are missing."""
 
 _BUSY_S = 30.0
@@ -42,6 +51,7 @@ CHANGEFEEDS = sa.Table(
     sa.Column("paused", sa.Text),
     sa.Column("recorded", sa.Text),
     sa.Column("unrecorded", sa.Text),
+    sa.Column("emitted", sa.Text),
 )
 DELIVERED = sa.Table(
     "cdc_delivered",
@@ -65,6 +75,20 @@ DEAD_LETTERS = sa.Table(
     sa.Column("replayed_at", sa.String(32)),
     sa.Index("ix_cdc_dead_letters_waiting", "name", "replayed_at"),
 )
+
+
+def store_url(directory: Path) -> str:
+    """Return the URL of the store that lives in a file in *directory*."""
+    return sa.URL.create("sqlite", database=str(directory.absolute() / "progress.sqlite")).render_as_string()
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a store that lives in one, None for any other store and for what is no URL."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        return None
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
 def open_engine(url: str) -> sa.Engine:

@@ -27,6 +27,7 @@ __all__ = [
     "moment_of",
     "moment_text",
     "now_text",
+    "timestamp_of",
 ]
 
 Delivered = Mapping[str, Any]
@@ -38,7 +39,8 @@ class Progress:
     """How far a changefeed has come: everything up to here is durable at its sink.
 
     `latest` is the greatest timestamp that any mark has carried. `counters` are totals over all runs. The store fills
-    `saved_at` in. Before the first step only `token` says anything (see `Rangefeed.start`).
+    `saved_at` in, and `emitted`, see `ProgressStore.emitted`. Before the first step only `token` says anything (see
+    `Rangefeed.start`).
     """
 
     token: Token
@@ -46,6 +48,7 @@ class Progress:
     latest: Timestamp = Timestamp()
     counters: Mapping[str, float] = field(default_factory=dict)
     saved_at: datetime | None = None
+    emitted: Timestamp = Timestamp()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +148,11 @@ def dead_letter(row: Any) -> DeadLetter:
 def frontier_of(text: str | None) -> Frontier:
     """Return the frontier that was saved as *text*."""
     return Frontier(()) if text is None else Frontier.from_json(json.loads(text))
+
+
+def timestamp_of(text: str | None) -> Timestamp:
+    """Return the timestamp that was kept as *text*, zero for none."""
+    return Timestamp() if text is None else Timestamp.parse(text)
 
 
 def dump(value: Any) -> str:

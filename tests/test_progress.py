@@ -267,7 +267,7 @@ def test_a_newer_store_is_refused(store: ProgressStore) -> None:
         connection.execute("UPDATE cdc_store SET version = 99")
     connection.close()
     with pytest.raises(
-        ConfigError, match=r"was written by a newer cdc-core \(its version is 99, this one knows 2\); upgrade"
+        ConfigError, match=r"was written by a newer cdc-core \(its version is 99, this one knows 3\); upgrade"
     ):
         store.open()
 
@@ -349,7 +349,7 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore
     store.register("orders", DEFINITION)
     store.close()
     with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
-        for column in ("plan", "paused", "recorded", "unrecorded"):
+        for column in ("plan", "paused", "recorded", "unrecorded", "emitted"):
             connection.execute(f"ALTER TABLE cdc_changefeeds DROP COLUMN {column}")
         connection.execute("DROP TABLE cdc_delivered")
         connection.execute("DROP TABLE cdc_dead_letters")
@@ -362,6 +362,51 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore
     assert paused(store) == "a row was refused"
     (waiting,) = store.deliver_marks("orders", epoch, Timestamp(9))
     assert waiting.previous is None  # what the older version delivered is in no record
+
+
+def test_a_store_of_the_second_version_is_brought_up_to_date(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    store.save("orders", store.begin_run("orders"), progress())
+    store.close()
+    with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
+        connection.execute("ALTER TABLE cdc_changefeeds DROP COLUMN emitted")
+        connection.execute("UPDATE cdc_store SET version = 2")
+    connection.close()
+    store.emitted("orders", store.begin_run("orders"), Timestamp(1))
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, loaded.emitted) == ({"lsn": 1}, Timestamp(1))
+
+
+def test_the_last_mark_is_remembered_for_the_sink_that_got_it(store: ProgressStore) -> None:
+    def last_mark() -> Timestamp:
+        loaded = store.load("orders")
+        assert loaded is not None
+        return loaded.emitted
+
+    store.register("orders", DEFINITION)
+    old, new = store.begin_run("orders"), store.begin_run("orders")
+    store.save("orders", new, progress())
+    store.emitted("orders", new, Timestamp(1, 3))
+    with pytest.raises(FencedError):
+        store.emitted("orders", old, Timestamp(9))
+    store.save("orders", new, progress(5))
+    store.register("orders", DEFINITION)
+    assert last_mark() == Timestamp(1, 3)
+    store.register("orders", {**DEFINITION, "sink": "file:///data/elsewhere"})
+    assert last_mark() == Timestamp()
+
+
+def test_counters_are_saved_without_anything_else(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    old, new = store.begin_run("orders"), store.begin_run("orders")
+    store.save("orders", new, progress())
+    store.save_counters("orders", new, {"rows": 7.0})
+    with pytest.raises(FencedError):
+        store.save_counters("orders", old, {})
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, loaded.latest, loaded.counters) == ({"lsn": 1}, Timestamp(6), {"rows": 7.0})
 
 
 def test_a_paused_changefeed_goes_on_once(store: ProgressStore) -> None:

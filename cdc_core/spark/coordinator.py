@@ -7,7 +7,9 @@ together with the index of the rows that were put aside, then resolved is emitte
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from cdc_core.errors import ContractError, RetryableError
@@ -18,20 +20,22 @@ from cdc_core.sink import Sink
 from cdc_core.spark.marks import emit_mark
 from cdc_core.spark.reports import SliceReport, complete_step
 from cdc_core.stages import ENCODE, SINK, SOURCE, Stages, stage
-from cdc_core.timestamp import Timestamp
 
 __all__ = ["Coordinator"]
 
 log = logging.getLogger(__name__)
 
 _BUDGET_PERIOD = timedelta(hours=1)
+_GAUGES_SAVED_S = 10.0
+"""What the source said after a step is saved with the next one, and at once when it was not saved for so long."""
 
 
 class Coordinator:
     """Folds the reports of each step into the saved progress of one run.
 
-    Lives in Spark's commit process, one instance a run. *resolved_interval_s* is the least distance between two emitted
-    resolved timestamps, None for none at all. *open_sink* and *open_rangefeed* are called when first needed.
+    Lives in Spark's commit process. Spark ends one that was idle for a minute, so that a run has several instances, one
+    after another: what has to outlive a step is in the store. *resolved_interval_s* is the least distance between two
+    emitted resolved timestamps, None for none at all. *open_sink* and *open_rangefeed* are called when first needed.
     """
 
     def __init__(
@@ -54,13 +58,13 @@ class Coordinator:
         self._dead_letter_max = dead_letter_max
         self._sink: Sink | None = None
         self._rangefeed: Rangefeed | None = None
-        self._emitted = Timestamp()
-        self._gauges: dict[str, float] = {}
+        self._gauges_saved_at = float("-inf")
         self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
         progress = store.load(name)
         if progress is None:
             raise ContractError(f"engine: changefeed '{name}' runs without saved progress")
         self._progress = progress
+        self._emitted = progress.emitted
 
     def step_done(self, reports: Sequence[SliceReport | None], *, stages: Stages | None = None) -> None:
         """Make a finished step count. *stages* are those of this turn.
@@ -86,6 +90,7 @@ class Coordinator:
             self._emit_resolved()
         with stage(SOURCE):
             self._release()
+        self._save_gauges()
         if stages is not None:
             self._add_seconds(stages.seconds)
 
@@ -123,7 +128,6 @@ class Coordinator:
         for name, seconds in self._seconds.items():
             counters[f"seconds.{name}"] = round(counters.get(f"seconds.{name}", 0.0) + seconds, 6)
             self._seconds[name] = 0.0
-        counters.update(self._gauges)
         self._progress = Progress(token=step[0].end, frontier=frontier, latest=latest, counters=counters)
 
     def _add_seconds(self, seconds: Mapping[str, float]) -> None:
@@ -156,16 +160,27 @@ class Coordinator:
             epoch=self._epoch,
             mark=high_water,
             latest=self._progress.latest,
+            interval_s=self._resolved_interval_s,
         )
         self._emitted = high_water
 
     def _release(self) -> None:
         if self._rangefeed is None:
             self._rangefeed = self._open_rangefeed()
+        counters = dict(self._progress.counters)
         try:
             self._rangefeed.release(self._progress.token)
-            self._gauges = {f"source.{name}": value for name, value in self._rangefeed.metrics().items()}
+            counters.update({f"source.{name}": value for name, value in self._rangefeed.metrics().items()})
+            counters.pop("releases_failed", None)
         except RetryableError as error:
             # History kept longer than needed is harmless, and the next step's release covers this one.
-            self._gauges["release_failures"] = self._gauges.get("release_failures", 0) + 1
+            for name in ("release_failures", "releases_failed"):  # in all, and in a row
+                counters[name] = counters.get(name, 0) + 1
             log.warning("source did not release its history, next step tries again: %s", error)
+        self._progress = replace(self._progress, counters=counters)
+
+    def _save_gauges(self) -> None:
+        now = time.monotonic()
+        if now - self._gauges_saved_at >= _GAUGES_SAVED_S:
+            self._store.save_counters(self._name, self._epoch, self._progress.counters)
+            self._gauges_saved_at = now

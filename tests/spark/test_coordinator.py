@@ -158,6 +158,12 @@ def test_resolved_marks_keep_their_distance(store: ProgressStore, script: Script
     assert Journal(script.directory).resolved == [10, 1_000_000_010]
 
 
+def test_resolved_marks_keep_their_distance_in_a_process_for_each_step(store: ProgressStore, script: Script) -> None:
+    for number, wall in enumerate([10, 500_000_000, 1_000_000_010, 1_900_000_000], start=1):
+        coordinator(store, script, resolved_interval_s=1.0).step_done(step(number, mark(wall)))
+    assert Journal(script.directory).resolved == [10, 1_000_000_010]
+
+
 def test_without_the_option_no_resolved_mark_is_emitted(store: ProgressStore, script: Script) -> None:
     coordinator(store, script, resolved_interval_s=None).step_done(step(5, mark(5)))
     assert Journal(script.directory).events == [["release", 5]]
@@ -203,6 +209,24 @@ def test_the_gauges_of_the_source_are_saved(store: ProgressStore, script: Script
     turn.step_done(step(5, mark(5)))
     turn.step_done(step(6, mark(6)))
     assert saved(store).counters["source.retained"] == 7.0
+
+
+def test_the_gauges_of_the_source_are_saved_in_a_process_for_each_step(store: ProgressStore, script: Script) -> None:
+    coordinator(store, script).step_done(step(5, mark(5)))
+    assert saved(store).counters["source.retained"] == 7.0
+
+
+def test_failed_releases_are_counted_over_processes_and_in_a_row(store: ProgressStore, script: Script) -> None:
+    def failures() -> tuple[float | None, float | None]:
+        counters = saved(store).counters
+        return counters.get("release_failures"), counters.get("releases_failed")
+
+    for number in (5, 6):
+        script.order("release", "RetryableRangefeedError slot is active")
+        coordinator(store, script).step_done(step(number, mark(number)))
+    assert failures() == (2, 2)
+    coordinator(store, script).step_done(step(7, mark(7)))
+    assert failures() == (2, None)
 
 
 def test_what_a_coordinator_holds_does_not_grow_with_the_steps(store: ProgressStore, script: Script) -> None:
