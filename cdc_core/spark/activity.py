@@ -24,6 +24,9 @@ PLANNER, SLICE, COORDINATOR = "planner", "slice", "coordinator"
 _RECORD = struct.Struct(f"<QIB{len(STAGES)}d")
 """What distinguishes the task, how often its stage changed, the stage, seconds at each."""
 
+_LEFT_BEHIND_S = 10.0
+"""A file that nobody holds locked for so long is not one that is just being made."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
@@ -46,7 +49,8 @@ def at_stages(role: str, *, run_dir: Path, first: str) -> Iterator[Stages]:
 
     On a host that does not have the driver's directory they are only measured.
     """
-    file = _opened(activity_directory(run_dir) / f"{role}-{os.getpid()}")
+    path = activity_directory(run_dir) / f"{role}-{os.getpid()}"
+    file = _opened(path)
     if file is None:
         with Stages(first).measured() as stages:
             yield stages
@@ -67,6 +71,8 @@ def at_stages(role: str, *, run_dir: Path, first: str) -> Iterator[Stages]:
         with stages.measured():
             yield stages
     finally:
+        with suppress(OSError):
+            path.unlink()
         os.close(file)
 
 
@@ -104,20 +110,26 @@ class Activities:
 
 def _opened(path: Path) -> int | None:
     """Return a file that this process holds locked until it closes it or is killed; None where there can be none."""
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError:
-        os.close(file)
-        return None
-    return file
+    while True:
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file).st_nlink:
+                return file
+        except OSError:
+            os.close(file)
+            return None
+        os.close(file)  # the driver took it for a dead process's and removed it before it was locked
 
 
 def _read(path: Path) -> tuple[int, ...] | None:
-    """Return the record in the file at *path*, None when nobody is at work there any more."""
+    """Return the record in the file at *path*, None when nobody is at work there any more.
+
+    What a process leaves behind that was killed is removed: workers come and go as long as a run lasts.
+    """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -127,6 +139,10 @@ def _read(path: Path) -> tuple[int, ...] | None:
     except BlockingIOError:
         record = os.pread(file, _RECORD.size, 0)
         return _RECORD.unpack(record) if len(record) == _RECORD.size else None
+    else:
+        if time.time() - os.fstat(file).st_mtime > _LEFT_BEHIND_S:
+            with suppress(OSError):
+                path.unlink()
     finally:
         os.close(file)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -70,6 +71,42 @@ def test_a_killed_task_is_not_seen_any_more(run_dir: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert activities.look() == []
+
+
+def test_a_task_that_ended_leaves_no_file(run_dir: Path) -> None:
+    with at_stages(SLICE, run_dir=run_dir, first=SINK):
+        assert len(list(activity_directory(run_dir).iterdir())) == 1
+    assert list(activity_directory(run_dir).iterdir()) == []
+
+
+def test_the_files_of_killed_tasks_are_removed_and_those_of_others_are_not(run_dir: Path) -> None:
+    activities = Activities(run_dir)
+    killed, young = (activity_directory(run_dir) / f"{SLICE}-{number}" for number in (1, 2))
+    for path in (killed, young):
+        path.write_bytes(b"")
+    with at_stages(COORDINATOR, run_dir=run_dir, first=SOURCE):
+        for path in activity_directory(run_dir).iterdir():
+            if path != young:
+                os.utime(path, (0, 0))
+        assert [each.role for each in activities.look()] == [COORDINATOR]
+        assert {path.name for path in activity_directory(run_dir).iterdir()} == {
+            young.name,
+            f"{COORDINATOR}-{os.getpid()}",
+        }
+
+
+def test_a_file_that_is_removed_while_it_is_being_made_is_made_again(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove_and_lock(file: int, how: int) -> None:
+        monkeypatch.undo()
+        [path] = activity_directory(run_dir).iterdir()
+        path.unlink()
+        fcntl.flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    with at_stages(SLICE, run_dir=run_dir, first=SINK):
+        assert seen(Activities(run_dir)).stage == SINK
 
 
 def test_a_host_without_the_runs_directory_measures_and_writes_nothing(tmp_path: Path) -> None:
