@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -128,6 +129,70 @@ def test_a_later_run_aborts_what_its_changefeed_left_and_nothing_else(
     assert s3_place.uploads() == ["anothers", "later", "sibling"]
     assert len(s3_place.files()) == 3
     s3_place.store(epoch=2).sweep()
+
+
+def test_a_sweep_aborts_no_upload_of_its_own_run(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated slice has the names of the slice that broke off, whose upload of the same key goes."""
+    monkeypatch.setattr(s3, "PART_BYTES", 1)
+    s3_place.store(epoch=1).stage("day/large", [b"large"])
+    staged = s3_place.store(epoch=2).stage("day/large", [b"large"])
+    s3_place.store(epoch=2).sweep()
+    assert s3_place.uploads() == ["day/large"]
+    staged.publish()
+    assert s3_place.files() == ["day/large"]
+    assert s3_place.uploads() == []
+
+
+def test_an_upload_that_broke_off_is_aborted_though_its_run_repeated_it(
+    s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "PART_BYTES", 1)
+    s3_place.store(epoch=1).stage("day/large", [b"large"])
+    s3_place.store(epoch=1).stage("day/large", [b"large"]).publish()
+    s3_place.store(epoch=2).sweep()
+    assert s3_place.uploads() == []
+    assert s3_place.files() == ["day/large"]
+
+
+def test_what_a_note_says_of_an_upload_that_ended_is_forgotten(
+    s3_place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(s3, "PART_BYTES", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(s3._Multipart, "_forget_note", lambda _: None)
+        s3_place.store(epoch=1).stage("day/large", [b"large"]).publish()
+        s3_place.store(epoch=1).stage("day/other", [b"other"]).discard()
+    assert len(s3_place.files()) == 3
+    s3_place.store(epoch=2).sweep()
+    assert s3_place.files() == ["day/large"]
+    assert caplog.messages == []
+
+
+def test_a_note_that_says_nothing_stops_no_run(s3_place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    name = Temporaries(changefeed="feed", epoch=1).new("0" * 32)
+    s3_place.fs.pipe_file(f"{s3_place.root}/{IN_PROGRESS}/{name}", b"day/large")
+    s3_place.store(epoch=2).sweep()
+    assert s3_place.files() == []
+    assert "names no upload" in caplog.text
+
+
+def test_an_upload_that_cannot_be_noted_is_not_begun(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "PART_BYTES", 1)
+    call = s3.S3Store.call
+    asked: list[str] = []
+
+    def failing(store: s3.S3Store, method: str, **arguments: Any) -> Any:
+        asked.append(method)
+        if method == "put_object":
+            raise OSError(errno.EIO, "broken")
+        return call(store, method, **arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(s3.S3Store, "call", failing)
+        with pytest.raises(RetryableSinkError, match="Input/output error"):
+            s3_place.store().stage("day/large", [b"large"])
+    assert "upload_part" not in asked
+    assert s3_place.uploads() == []
 
 
 def test_a_lost_answer_to_the_last_request_is_no_failure(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
+import json
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,9 +52,10 @@ def open_s3(options: CloudStorageOptions) -> Any:
 class S3Store(FsspecStore):
     """Small files with one put, large ones in parts, which nobody sees before the upload is completed.
 
-    An upload that is never completed is not seen either, but it is paid for. So before it begins, an empty object of
-    our run in `.inprogress` says under which key it is; `sweep` of a later run aborts what it finds that way. The key
-    alone does not say whose an upload is, as several changefeeds may share a root.
+    An upload that is never completed is not seen either, but its parts are paid for. So before the first of them, a
+    small object of our run in `.inprogress`, the note, says which upload it is; `sweep` of a later run aborts what it
+    finds that way. The key alone does not say whose an upload is: several changefeeds may share a root, and a repeated
+    slice has the names of the one that broke off. Who dies before the note leaves an upload without parts, for free.
     """
 
     def __init__(
@@ -122,33 +124,38 @@ class S3Store(FsspecStore):
         listed = self.call("list_objects_v2", Bucket=where["Bucket"], Prefix=where["Key"])
         names = [entry["Key"].rpartition("/")[2] for entry in listed.get("Contents", ())]
         for name in self._temporaries.of_dead_runs(names):
-            marker = f"{root}/{IN_PROGRESS}/{name}"
+            note = f"{root}/{IN_PROGRESS}/{name}"
             try:
-                path = bytes(self._run(fs._cat_file(marker))).decode()
-                self._abort(path)
-                self._run(fs._rm_file(marker))
+                self._abort(note, bytes(self._run(fs._cat_file(note))))
+                self._run(fs._rm_file(note))
             except FileNotFoundError:  # a sibling sweeps too
                 continue
             except PermissionError as error:
-                _log.warning("cannot abort the unfinished upload that %s names: %s", marker, error)
+                _log.warning("cannot abort the unfinished upload that %s names: %s", note, error)
 
-    def _abort(self, path: str) -> None:
-        where = self.located(path)
-        listed = self.call("list_multipart_uploads", Bucket=where["Bucket"], Prefix=where["Key"])
-        for upload in listed.get("Uploads", ()):
-            if upload["Key"] == where["Key"]:
-                self.call("abort_multipart_upload", **where, UploadId=upload["UploadId"])
+    def _abort(self, note: str, text: bytes) -> None:
+        """End the upload that *text* of *note* names, and no other of its key. It may have ended already."""
+        try:
+            named = json.loads(text)
+            where = {"Key": str(named["key"]), "UploadId": str(named["upload"])}
+        except (ValueError, KeyError, TypeError):
+            _log.warning("%s names no upload and is removed: leave what it was for to a rule of the bucket", note)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self.call("abort_multipart_upload", Bucket=self.located("")["Bucket"], **where)
 
     def _trouble(self, error: BaseException) -> Trouble | None:
         return trouble_of(error, self._options)
 
-    def mark(self, path: str) -> dict[str, str]:
-        """Note that *path* is being uploaded in parts, and return where that note is."""
-        name = self._temporaries.new(hashlib.blake2b(path.encode(), digest_size=16).hexdigest())
-        where = self.located(f"{IN_PROGRESS}/{name}")
+    def new_note(self) -> dict[str, str]:
+        """Return where a note can be that no other writer makes."""
+        return self.located(f"{IN_PROGRESS}/{self._temporaries.new(secrets.token_hex(16))}")
+
+    def take_down(self, note: dict[str, str], upload: dict[str, str]) -> None:
+        """Write into *note* that *upload* is under way."""
+        body = json.dumps({"key": upload["Key"], "upload": upload["UploadId"]}).encode()
         cheap = {"StorageClass": "STANDARD"} if self._options.s3_storage_class else {}  # others bill a month at least
-        self.call("put_object", **where, **cheap, Body=path.encode())
-        return where
+        self.call("put_object", **note, **cheap, Body=body)
 
 
 class _Multipart(Staged):
@@ -158,16 +165,16 @@ class _Multipart(Staged):
         self._store = store
         self._path = path
         self._where = store.located(path)
-        self._marker: dict[str, str] = {}
+        self._note = store.new_note()
         self._nbytes = 0
         self._parts: list[dict[str, Any]] = []
 
     def begin(self, chunks: Sequence[Chunk], nbytes: int) -> None:
         """Upload all parts. Leaves nothing when that fails, as far as can be."""
         self._nbytes = nbytes
-        self._marker = self._store.mark(self._path)
         self._where["UploadId"] = self._store.call("create_multipart_upload", **self._where)["UploadId"]
         try:
+            self._store.take_down(self._note, self._where)
             for number, body in enumerate(parts_of(chunks, nbytes), 1):
                 answer = self._store.call("upload_part", **self._where, PartNumber=number, Body=body)
                 self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
@@ -177,12 +184,12 @@ class _Multipart(Staged):
 
     def publish(self) -> None:
         self._store.complete(self._path, self._complete)
-        self._forget_marker()
+        self._forget_note()
 
     def discard(self) -> None:
         with contextlib.suppress(Exception):  # what is left, a later run sweeps
             self._store.call("abort_multipart_upload", **self._where)
-            self._forget_marker()
+            self._forget_note()
 
     def _complete(self) -> None:
         try:
@@ -193,6 +200,6 @@ class _Multipart(Staged):
             if self._store.call("head_object", **where)["ContentLength"] != self._nbytes:
                 raise
 
-    def _forget_marker(self) -> None:
+    def _forget_note(self) -> None:
         with contextlib.suppress(Exception):
-            self._store.call("delete_object", **self._marker)
+            self._store.call("delete_object", **self._note)
