@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from azure.identity.aio import ClientSecretCredential
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
@@ -170,6 +171,22 @@ def test_azure_goes_where_the_options_say_with_the_credentials_of_the_environmen
         monkeypatch.setenv(f"AZURE_STORAGE_{name}", value)
     fs, _ = open_sink(options, uri="azure://box/x")._store._place  # type: ignore[attr-defined]
     assert fs.service_client.url.rstrip("/") == url.rstrip("/")
+
+
+def test_a_service_principals_connections_end_with_the_sink(
+    open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has connections of its own, to where tokens come from."""
+    closed = []
+
+    async def close(principal: ClientSecretCredential) -> None:
+        closed.append(principal)
+
+    monkeypatch.setattr(ClientSecretCredential, "close", close)
+    sink = open_sink({"azure_account_name": "a", **PRINCIPAL}, uri="azure://box/x")
+    principal = sink._store._place[0].service_client.credential  # type: ignore[attr-defined]
+    sink.close()
+    assert closed == [principal]
 
 
 def test_an_account_other_than_that_of_the_environments_connection_string_is_refused(

@@ -240,8 +240,9 @@ def _answered(error: exceptions.HttpResponseError, *, specified: bool) -> Troubl
 
 async def _close(fs: Any) -> None:
     await fs.service_client.close()
-    if hasattr(fs.credential, "close"):
-        await fs.credential.close()
+    for credential in (fs.service_client.credential, fs.credential):  # ours, and what adlfs made of the environment
+        if hasattr(credential, "close"):
+            await credential.close()
 
 
 class _Blocks(Staged):
