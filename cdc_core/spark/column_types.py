@@ -1,0 +1,109 @@
+"""Types of the columns of a DataFrame, when the versions of a table differ in them, and values as these types."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core.schema import ColumnType, Kind
+
+__all__ = ["cast", "common_type", "type_of"]
+
+_MOST_DIGITS = 38
+_EXACT_BITS = {32: 24, 64: 53}
+"""Of a float: up to as many bits an integer has in it as itself."""
+_DIGITS = {16: 5, 32: 10, 64: 19}
+"""Of an integer."""
+_DAY_US = 86_400_000_000
+_YEARS_400 = 146_097
+"""Days after which the calendar repeats itself."""
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""The years 1 to 9999; beyond 32767 Arrow writes others."""
+_FLOAT_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""Arrow's texts, and those that decimals have for the same values."""
+
+
+def type_of(type_: ColumnType) -> pa.DataType:
+    """Return the type of a column that has *type_* in all versions."""
+    if type_.kind is Kind.DECIMAL and type_.precision is not None:
+        scale = type_.scale or 0
+        precision = max(type_.precision - min(scale, 0), scale)  # numeric(3,-2) has five digits, numeric(2,4) four
+        if precision <= _MOST_DIGITS:
+            return pa.decimal128(precision, max(scale, 0))
+    return pa.string() if type_.kind is Kind.TIME else type_.arrow  # Spark has no type for times of day, as it comes
+
+
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that has every value of both, whatever the values are; text when no other has."""
+    if one == other:
+        return one
+    types = pa.types
+    if types.is_floating(one) or types.is_decimal(one):
+        one, other = other, one
+    if types.is_integer(one) and types.is_integer(other):
+        return max(one, other, key=lambda type_: type_.bit_width)
+    if types.is_floating(one) and types.is_floating(other):
+        return pa.float64()
+    if types.is_integer(one) and types.is_floating(other):
+        fits = (bits for bits in (other.bit_width, 64) if one.bit_width <= _EXACT_BITS[bits])
+        return {32: pa.float32(), 64: pa.float64(), None: pa.string()}[next(fits, None)]
+    if (types.is_integer(one) or types.is_decimal(one)) and types.is_decimal(other):
+        scales = [0 if types.is_integer(each) else each.scale for each in (one, other)]
+        digits = [_DIGITS[one.bit_width] if types.is_integer(one) else one.precision - one.scale]
+        precision = max(*digits, other.precision - other.scale) + max(scales)
+        return pa.decimal128(precision, max(scales)) if precision <= _MOST_DIGITS else pa.string()
+    return pa.string()
+
+
+def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return *values* as *type_*, which is the common type of theirs and others or text. No value becomes another.
+
+    As text, bytes are `\\x` and hexadecimal digits, moments are as ISO 8601 has them, but for a space before the time,
+    and `infinity` or `-infinity`, numbers that are none are `NaN`, `Infinity` and `-Infinity`. Raises: pa.ArrowInvalid
+    for a decimal that is none.
+    """
+    if not pa.types.is_string(type_) or pa.types.is_string(values.type):
+        return values.cast(type_)
+    if pa.types.is_binary(values.type):
+        digits = [None if value is None else f"\\x{value.hex()}" for value in values.to_pylist()]
+        return pa.array(digits, type_)
+    if pa.types.is_time(values.type):
+        whole_day = pc.equal(values.cast(pa.int64()), _DAY_US)  # Arrow has no text for it
+        return pc.if_else(whole_day, "24:00:00.000000", values.cast(type_))
+    if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
+        return _moment_texts(values)
+    texts = values.cast(type_)
+    if pa.types.is_floating(values.type):
+        for arrow, text in _FLOAT_TEXTS.items():
+            texts = pc.if_else(pc.equal(texts, arrow), text, texts)
+    return texts
+
+
+def _moment_texts(values: pa.Array) -> pa.StringArray:
+    """Return dates or timestamps as text, those too whose year Arrow does not know."""
+    number_type, unit = (pa.int32(), 1) if pa.types.is_date(values.type) else (pa.int64(), _DAY_US)
+    numbers = values.cast(number_type)
+    known = pc.and_(pc.greater_equal(numbers, _FIRST_DAY * unit), pc.less(numbers, (_LAST_DAY + 1) * unit))
+    texts = pc.if_else(known, values, None).cast(pa.string())
+    if pc.all(known).as_py() is not False:
+        return texts
+    return pa.array(
+        [
+            _far_text(number, values.type, unit=unit) if within is False else text
+            for number, within, text in zip(numbers.to_pylist(), known.to_pylist(), texts.to_pylist(), strict=True)
+        ],
+        pa.string(),
+    )
+
+
+def _far_text(number: int, type_: pa.DataType, *, unit: int) -> str:
+    """Return the text of a date or timestamp by its number, as that of the same day within 400 years from 1970."""
+    most = 2 ** (type_.bit_width - 1) - 1
+    if number in (most, -most - 1):
+        return "infinity" if number > 0 else "-infinity"
+    days, rest = divmod(number, unit)
+    cycles, day = divmod(days, _YEARS_400)
+    near = pa.array([day * unit + rest]).cast(pa.int32() if unit == 1 else pa.int64()).cast(type_)
+    year, dash, others = near.cast(pa.string())[0].as_py().partition("-")
+    far = int(year) + 400 * cycles
+    return f"{far:0{5 if far < 0 else 4}d}{dash}{others}"
