@@ -9,14 +9,7 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 
 __all__ = ["STORES", "is_specified", "refuse_misfits"]
 
-STORES = {
-    "s3": "S3",
-    "s3a": "S3",
-    "gs": "Google Cloud Storage",
-    "gcs": "Google Cloud Storage",
-    "az": "Azure",
-    "abfs": "Azure",
-}
+STORES = {"s3": "S3", "gs": "Google Cloud Storage", "az": "Azure"}
 """What messages call the store of an fsspec protocol."""
 
 _WAYS: dict[str, tuple[tuple[str, ...], ...]] = {

@@ -140,12 +140,8 @@ class AzureStore(FsspecStore):
     Blocks that never are cost their room until Azure drops them, a week later. Nothing can list them by their owner.
     """
 
-    def __init__(
-        self, uri: str, options: CloudStorageOptions, *, protocol: str, shown: str, temporaries: Temporaries
-    ) -> None:
-        super().__init__(
-            uri, protocol=protocol, shown=shown, temporaries=temporaries, open_client=lambda: open_azure(options)
-        )
+    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporaries: Temporaries) -> None:
+        super().__init__(uri, shown=shown, temporaries=temporaries, open_client=lambda: open_azure(options))
         self._options = options
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:

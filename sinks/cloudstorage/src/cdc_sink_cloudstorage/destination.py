@@ -16,14 +16,15 @@ from cdc_core.masking import masked_uri
 from cdc_sink_cloudstorage.authentication import STORES, refuse_misfits
 from cdc_sink_cloudstorage.local import LocalStore
 from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.remote import PUT_IS_ATOMIC, FsspecStore
+from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.temporaries import Temporaries
 
 __all__ = ["open_file_system", "open_store"]
 
-_ALIASES = {"azure": "az", "azure-blob": "az", "azure-storage": "az"}
-_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+_PROTOCOLS = {"s3": "s3", "gs": "gs", "azure": "az", "azure-blob": "az", "azure-storage": "az", "memory": "memory"}
+"""By scheme, what fsspec calls it. All of these show an object only when it is whole; other file systems do not."""
+_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class _Place:
 def open_store(uri: str, options: CloudStorageOptions, *, temporaries: Temporaries) -> Store:
     """Return the store that *uri* names, with the credentials that *options* name, without connecting to it.
 
-    Raises: ConfigError when the URI names no place, or when no file system for its scheme is installed.
+    Raises: ConfigError when the URI names no place, or when the package for its scheme is not installed.
     """
     parts = _parts(uri)
     if parts.scheme == "file":
@@ -46,7 +47,7 @@ def open_store(uri: str, options: CloudStorageOptions, *, temporaries: Temporari
         return LocalStore(_local_path(uri, parts), temporaries=temporaries)
     place = _remote_place(uri, parts)
     refuse_misfits(options, place.protocol, shown=place.shown)
-    where: Any = {"protocol": place.protocol, "shown": place.shown, "temporaries": temporaries}
+    where: Any = {"shown": place.shown, "temporaries": temporaries}
     match STORES.get(place.protocol):
         case "S3":
             from cdc_sink_cloudstorage.s3 import S3Store
@@ -107,11 +108,11 @@ def _parts(uri: str) -> SplitResult:
 
 
 def _remote_place(uri: str, parts: SplitResult) -> _Place:
-    protocol = _ALIASES.get(parts.scheme, parts.scheme)
+    protocol = _PROTOCOLS[parts.scheme]
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
     if not parts.netloc:
-        raise ConfigError(f"sink URI '{shown}' names no bucket or host: write {parts.scheme}://name/path")
-    if parts.password is not None and protocol in PUT_IS_ATOMIC:
+        raise ConfigError(f"sink URI '{shown}' names no bucket: write {parts.scheme}://name/path")
+    if parts.password is not None:
         raise ConfigError(
             f"sink URI '{shown}' has a password, which would become part of the bucket's name: leave it out, the"
             " credentials come from the environment"
@@ -119,16 +120,9 @@ def _remote_place(uri: str, parts: SplitResult) -> _Place:
     try:
         fsspec.get_filesystem_class(protocol)
     except ImportError:
-        package = _PACKAGES.get(protocol, f"the fsspec implementation of '{protocol}'")
+        package = _PACKAGES[protocol]
         raise ConfigError(
             f"sink URI '{shown}' needs the package {package}, which is not installed: pip install {package}"
-            if protocol in _PACKAGES
-            else f"sink URI '{shown}' needs {package}, which is not installed or lacks a package: install it"
-        ) from None
-    except ValueError:
-        raise ConfigError(
-            f"sink URI '{shown}' has the scheme '{parts.scheme}', for which fsspec knows no file system: install the"
-            " package that supplies it, or choose file, s3, gs or azure"
         ) from None
     return _Place(protocol=protocol, uri=f"{protocol}{uri[len(parts.scheme) :]}", shown=shown)
 

@@ -79,12 +79,8 @@ def _credentials(text: str) -> Any:
 class GcsStore(FsspecStore):
     """One request a file, or a resumable upload above 50 MB, whose last request shows the object."""
 
-    def __init__(
-        self, uri: str, options: CloudStorageOptions, *, protocol: str, shown: str, temporaries: Temporaries
-    ) -> None:
-        super().__init__(
-            uri, protocol=protocol, shown=shown, temporaries=temporaries, open_client=lambda: open_gcs(options)
-        )
+    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporaries: Temporaries) -> None:
+        super().__init__(uri, shown=shown, temporaries=temporaries, open_client=lambda: open_gcs(options))
         self._options = options
 
     def _disconnect(self, fs: Any) -> None:

@@ -1,27 +1,22 @@
-"""Object stores and other file systems, through fsspec."""
+"""Object stores, through fsspec."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-import fsspec
 from fsspec.core import url_to_fs
 
 from cdc_core.errors import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
-from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged, Store, failure
+from cdc_sink_cloudstorage.store import Chunk, Staged, Store, failure
 from cdc_sink_cloudstorage.temporaries import Temporaries
 from cdc_sink_cloudstorage.trouble import Trouble
 
-__all__ = ["PUT_IS_ATOMIC", "FsspecStore"]
-
-PUT_IS_ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"})
-"""Protocols whose `pipe_file` shows an object only when whole; a multipart upload completes in its last request."""
+__all__ = ["FsspecStore"]
 
 T = TypeVar("T")
 _REASON_LENGTH = 300
@@ -43,7 +38,7 @@ class _Held(Staged):
 
 
 class FsspecStore(Store):
-    """Writes objects with one put where that is atomic, else as a temporary file that is moved into place.
+    """Writes objects with one put, which in an object store shows an object only when whole.
 
     A put is `pipe_file`, never an open file: leaving the `with` block of one after an error would publish a torso.
     """
@@ -54,14 +49,12 @@ class FsspecStore(Store):
         self,
         uri: str,
         *,
-        protocol: str,
         shown: str,
         temporaries: Temporaries,
         open_client: Callable[[], Any] | None = None,
     ) -> None:
         """*shown* is *uri* without secrets, for messages. Without *open_client* fsspec makes the file system."""
         self._uri = uri
-        self._protocol = protocol
         self._shown = shown
         self._temporaries = temporaries
         self._open_client = open_client
@@ -93,8 +86,7 @@ class FsspecStore(Store):
         self._translated(f"{self._shown}/{path}", lambda: self._put(path, body))
 
     def sweep(self) -> None:
-        if not self._atomic:
-            self._translated(f"{self._shown}/{IN_PROGRESS}", self._sweep)
+        """Remove nothing: one put leaves nothing half written."""
 
     def close(self) -> None:
         with self._lock:
@@ -148,56 +140,17 @@ class FsspecStore(Store):
         """Return what *error* of the client means, None when that is not known."""
         return None
 
-    @property
-    def _atomic(self) -> bool:
-        return self._protocol in PUT_IS_ATOMIC
-
     def _check(self) -> None:
         fs, root = self._place
-        if not self._atomic and type(fs).mv is fsspec.AbstractFileSystem.mv:
-            raise ConfigError(
-                f"sink {self._shown} cannot be used because {self._protocol}:// has no way to move a whole file"
-                " into place: choose a file system or object store that has"
-            )
-        fs.invalidate_cache()
-        self._list_nearest(fs, root)
-
-    def _list_nearest(self, fs: Any, root: str) -> None:
-        """List the root; while it does not exist yet, list what it would be created in."""
-        try:
+        with contextlib.suppress(FileNotFoundError):  # the first put makes it
             fs.ls(root, detail=False)
-        except FileNotFoundError:
-            if self._protocol == "memory":
-                return
-            bucket = root.split("/")[0] if self._atomic else fs._parent(root)
-            fs.ls(bucket, detail=False)
 
     def _put(self, path: str, body: bytes) -> None:
         fs, root = self._place
-        final = f"{root}/{path}"
-        if self._atomic:
-            if fs.async_impl:
-                self._run(fs._pipe_file(final, body))
-            else:
-                fs.pipe_file(final, body)
-            return
-        temporary = f"{root}/{IN_PROGRESS}/{self._temporaries.new(uuid.uuid4().hex)}"
-        fs.makedirs(f"{root}/{IN_PROGRESS}", exist_ok=True)
-        fs.makedirs(final.rpartition("/")[0], exist_ok=True)
-        fs.invalidate_cache()
-        if fs.exists(final) and fs.size(final) == len(body):
-            return  # some moves refuse to replace; what is visible is whole, and the same name means the same content
-        fs.pipe_file(temporary, body)
-        fs.mv(temporary, final)
-
-    def _sweep(self) -> None:
-        fs, root = self._place
-        fs.invalidate_cache()
-        directory = f"{root}/{IN_PROGRESS}"
-        if fs.exists(directory):
-            names = [path.rpartition("/")[2] for path in fs.ls(directory, detail=False)]
-            for name in self._temporaries.of_dead_runs(names):
-                fs.rm_file(f"{directory}/{name}")
+        if fs.async_impl:
+            self._run(fs._pipe_file(f"{root}/{path}", body))
+        else:
+            fs.pipe_file(f"{root}/{path}", body)
 
     def _translated(self, place: str, action: Callable[[], T]) -> T:
         """Run *action*; clients raise what they like, and all of it may heal unless the tables say otherwise."""

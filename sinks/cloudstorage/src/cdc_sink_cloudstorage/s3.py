@@ -58,12 +58,8 @@ class S3Store(FsspecStore):
     slice has the names of the one that broke off. Who dies before the note leaves an upload without parts, for free.
     """
 
-    def __init__(
-        self, uri: str, options: CloudStorageOptions, *, protocol: str, shown: str, temporaries: Temporaries
-    ) -> None:
-        super().__init__(
-            uri, protocol=protocol, shown=shown, temporaries=temporaries, open_client=lambda: open_s3(options)
-        )
+    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporaries: Temporaries) -> None:
+        super().__init__(uri, shown=shown, temporaries=temporaries, open_client=lambda: open_s3(options))
         self._options = options
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
