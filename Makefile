@@ -10,7 +10,7 @@ PACKAGES := cdc_core $(wildcard */*/src)
 # a process that dies (a test that hangs ends its own) ends all.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-.PHONY: demo demo-kafka test sabotage nemesis bench lint java maven azurite clean
+.PHONY: demo demo-kafka test sabotage nemesis bench lint java maven azurite spark-archive clean
 
 demo: $(READY) java
 	$(PYTHON) -m cdc_core demo postgres --directory build/demo
@@ -18,7 +18,7 @@ demo: $(READY) java
 demo-kafka: $(READY) maven
 	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka
 
-test: $(READY) maven azurite
+test: $(READY) maven azurite spark-archive
 	$(PYTHON) -m pytest $(TWO_AT_A_TIME)
 
 # Every promise of the conformance kit broken once: each saboteur must fail its own test and no other.
@@ -51,6 +51,10 @@ maven:
 
 azurite:
 	@.ci/azurite >/dev/null
+
+# Lets each start of Spark in the tests take two thirds of the time; they do without it as well.
+spark-archive: $(READY) java
+	-@PYTHONPATH=tests $(PYTHON) -m cdc_testing.spark_archive
 
 $(READY): requirements-dev.txt pyproject.toml $(wildcard */*/pyproject.toml)
 	@.ci/venv $(VENV)

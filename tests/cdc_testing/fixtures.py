@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing import spark_archive
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.versions import UnavailableError, binaries_of
 
@@ -18,6 +19,10 @@ __all__ = ["fresh_database"]
 
 TESTS = Path(__file__).parents[1]
 _numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    spark_archive.use()
 
 
 @pytest.fixture(scope="session")
