@@ -180,7 +180,11 @@ class Rangefeed(ABC):
 
     @abstractmethod
     def drop(self, saved: Token | None) -> None:
-        """Remove everything that this changefeed created on the source. Only when it is cancelled; repeatable."""
+        """Remove everything that this changefeed created on the source; no step of it follows. Repeatable.
+
+        Driver, when the initial scan was all that is wanted and is durable at the sink, also before it was started in
+        this process; or by whoever cancels the changefeed.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -32,6 +32,7 @@ from cdc_core.masking import mask
 from cdc_core.progress import Progress, ProgressStore
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.spark.activity import activity_directory
+from cdc_core.spark.completion import drop_history, scan_delivered, was_complete
 from cdc_core.spark.config import RunConfig
 from cdc_core.spark.control import RunLock, StopFlag, await_idle
 from cdc_core.spark.dead_letter_log import DeadLetterLog
@@ -53,6 +54,8 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP_LIMIT_S = 120.0
+_STEP_GIVEN_UP, _STEP_ABANDONED = 1, 130
+"""Exit statuses of a stop that left a step unsaved: because it took too long, or because a second signal came."""
 
 
 def run(
@@ -67,8 +70,10 @@ def run(
     """Run the changefeed until it is stopped, is complete, or fails for good; return the exit status.
 
     Complete is, with *once*, when all that the source had committed at the start is durable and resolved; with
-    initial_scan=only, when the scan is. SIGINT and SIGTERM let the running step finish and be saved; a second one
-    abandons it. *status* is called a few times a second, from this thread.
+    initial_scan=only, when the scan is; the source then keeps nothing for it any more, and another run finds nothing to
+    do. SIGINT and SIGTERM let the running step finish and be saved; a second one abandons it, which makes the exit
+    status 130, and a step that takes too long is given up, which makes it 1. *status* is called a few times a second,
+    from this thread.
 
     With on_error=pause an error that no retry can cure pauses the changefeed once it ran: Spark is closed, this waits
     until the progress store says that it was resumed, and goes on from the last saved progress. So does a run that
@@ -141,6 +146,8 @@ class _Run:
             with self._signals():
                 if not self._pausing.wait(self._epoch):
                     return 0
+                if was_complete(self._job, self._store):
+                    return 0
             self._check()
             with self._signals():
                 return self._attempts()
@@ -164,8 +171,7 @@ class _Run:
             try:
                 with self._attempt() as (config, query, rangefeed):
                     self._steady = True
-                    self._supervise(config, query, rangefeed)
-                return 0
+                    return self._supervise(config, query, rangefeed)
             except _Stopped:
                 return 0
             except (FencedError, _ShowError):
@@ -279,8 +285,8 @@ class _Run:
         if self._stop.is_set():
             raise _Stopped
 
-    def _supervise(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed) -> None:
-        """Watch the query; return when the changefeed is complete or was told to stop, with all that ran saved.
+    def _supervise(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed) -> int:
+        """Watch the query until the changefeed is complete or told to stop; return the exit status, as `_finish` does.
 
         Raises: the error that ended the query.
         """
@@ -301,15 +307,17 @@ class _Run:
             if self._complete(progress):
                 log.info("changefeed '%s': complete, resolved %s", self._job.name, progress.frontier.high_water)
                 break
-        self._finish(config, query, watch)
+        return self._finish(config, query, rangefeed, watch)
 
     def _complete(self, progress: Progress) -> bool:
-        if self._job.options.initial_scan == "only":
-            return bool(progress.frontier.high_water)
-        return self._until is not None and progress.frontier.high_water >= self._until
+        reached = self._until is not None and progress.frontier.high_water >= self._until
+        return reached or scan_delivered(self._job, progress)
 
-    def _finish(self, config: RunConfig, query: StreamingQuery, watch: Watch) -> None:
-        """Let the running step finish and be saved, end the query, and emit what is resolved by then."""
+    def _finish(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed, watch: Watch) -> int:
+        """Let the running step finish and be saved, end the query, and emit what is resolved by then; return 0.
+
+        Without all that when the step is not waited for: return another exit status.
+        """
         self._say(phase="stopping", shares={})
         flag = StopFlag(config.run_dir)
         flag.request()
@@ -325,8 +333,11 @@ class _Run:
         if not query.isActive:
             raise failure_of(query)
         query.stop()
-        if flag.acknowledged:
-            emit_last_mark(config.job, self._store)
+        if not flag.acknowledged:
+            return _STEP_ABANDONED if self._abandon.is_set() else _STEP_GIVEN_UP
+        emit_last_mark(config.job, self._store)
+        drop_history(config.job, rangefeed, self._store.load(self._job.name))
+        return 0
 
     def _open_session(self) -> SparkSession:
         if self._session is not None and not is_alive(self._session):

@@ -145,6 +145,7 @@ class Planner:
         self._store = config.open_store()
         self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
         self._frequency_s = config.job.min_checkpoint_frequency_s
+        self._scans_only = options.initial_scan == "only"
         self._blocks_keys = config.job.dead_letter is not None and options.dead_letter_order == "block_key"
         self._plans = Plans(config.job, rangefeed, self._store)
         self._repeated: Sequence[Slice] | None = None
@@ -155,9 +156,12 @@ class Planner:
         self._not_before = 0.0
 
     def next_step(self, start: Offset) -> Offset:
-        """Return the offset at which the step after *start* ends; *start* while it is not time for one."""
+        """Return the offset at which the step after *start* ends; *start* while it is not time for one.
+
+        A changefeed that only scans has none behind the scan: the driver sees later that it is complete.
+        """
         after = self._after(start)
-        if time.monotonic() < self._not_before:
+        if time.monotonic() < self._not_before or (self._scans_only and self._resolved):
             return start
         if not self._begun:
             self._begun = True

@@ -127,8 +127,8 @@ class CounterOptions:
 
 
 class CounterRangefeed(Rangefeed):
-    """Orders: `check`, `start`, `advance`, `read`, `read-late` (before a slice's last batch of several) and `release`
-    raise; `hold-read` blocks reads while it is there.
+    """Orders: `check`, `start`, `advance`, `read`, `read-late` (before a slice's last batch of several), `release` and
+    `drop` raise; `hold-read` blocks reads while it is there.
     """
 
     repeats_steps: ClassVar[bool] = True
@@ -186,6 +186,7 @@ class CounterRangefeed(Rangefeed):
         return {"retained": 7.0}
 
     def drop(self, saved: Token | None) -> None:
+        self.script.raise_once("drop")
         journal(self.options.control, ["drop"])
 
     def close(self) -> None:

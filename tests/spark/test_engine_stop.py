@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc_core.spark import runner
 from cdc_core.status import Status
 
 if TYPE_CHECKING:
     Engine = Any
 
 STEPS = {"total": 2000, "rows_per_step": 500}
+SCAN: dict[str, Any] = {**STEPS, "options": {"initial_scan": "only", "resolved": None}}
 
 
 def delivered(engine: Engine) -> list[int]:
@@ -49,11 +52,27 @@ def test_a_second_signal_abandons_the_running_step(engine: Engine) -> None:
         if status.phase == "stopping":
             os.kill(os.getpid(), signal.SIGTERM)
 
-    assert engine.run(once=False, watch=watch, **STEPS) == 0
+    assert engine.run(once=False, watch=watch, **STEPS) == 130
     assert engine.saved == 0
     (engine.directory / "hold-emit").unlink()
     assert engine.run(**STEPS) == 0
     assert engine.journal.faults(total=2000) == []
+
+
+def test_a_step_that_does_not_end_is_given_up_and_that_is_no_success(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(runner, "_STOP_LIMIT_S", 0.2)
+    engine.script.order("hold-emit")
+
+    def watch(status: Status) -> None:
+        if status.phase == "running" and engine.script.pending("hold-emit.held"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert engine.run(once=False, watch=watch, **STEPS) == 1
+    assert "the running step did not end" in caplog.text
+    assert engine.saved == 0
+    (engine.directory / "hold-emit").unlink()
 
 
 def test_a_stop_while_it_waits_to_retry_ends_the_run(engine: Engine) -> None:
@@ -94,10 +113,38 @@ def test_signal_handlers_are_put_back(engine: Engine) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_run_that_only_scans_ends_with_the_scan(engine: Engine) -> None:
-    assert engine.run(once=False, options={"initial_scan": "only", "resolved": None}, **STEPS) == 0
-    assert engine.saved >= 500
+def test_a_run_that_only_scans_ends_with_the_scan_and_leaves_nothing_at_the_source(engine: Engine) -> None:
+    late = threading.Event()
+
+    def watch(status: Status) -> None:
+        if status.phase == "running":
+            late.wait(0.3)  # more than a step takes: a driver that notices late must not let more be delivered
+
+    assert engine.run(once=False, watch=watch, **SCAN) == 0
+    assert sorted(delivered(engine)) == list(range(1, 501))
     assert engine.journal.resolved == []
+    assert engine.journal.events[-1] == ["drop"]
+
+
+def test_a_scan_that_was_delivered_is_not_begun_again(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    engine.script.order("drop", "RetryableRangefeedError the slot is in use")
+    assert engine.run(once=False, **SCAN) == 0
+    (warning,) = [record.getMessage() for record in caplog.records if "still keeps history" in record.getMessage()]
+    assert "the slot is in use; run it once more" in warning
+    before = engine.journal.events
+    assert engine.journal.of("drop") == []
+
+    engine.script.order("start", "HistoryLostError a run that has nothing to do must not ask for it")
+    engine.script.order("check", "ConfigError nor for anything else")
+    assert engine.run(once=False, **SCAN) == 0
+    assert engine.journal.events == [*before, ["drop"]]
+    assert engine.run(once=True, **SCAN) == 0
+    assert engine.journal.events == [*before, ["drop"], ["drop"]]
+
+
+def test_a_changefeed_that_goes_on_keeps_its_history_when_it_is_stopped(engine: Engine) -> None:
+    assert engine.run(total=100) == 0
+    assert engine.journal.of("drop") == []
 
 
 def test_what_is_complete_is_resolved_even_if_the_last_mark_failed(engine: Engine) -> None:

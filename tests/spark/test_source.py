@@ -67,6 +67,20 @@ def test_a_step_goes_to_where_the_rangefeed_advances(reader: RangefeedReader, st
     assert reader.latestOffset(first, LIMIT) == {"step": 1, "token": {"n": 2000}}
 
 
+def test_no_step_follows_the_scan_of_a_changefeed_that_only_scans(script: Script, store: ProgressStore) -> None:
+    reader = RangefeedReader(config_of(script, store, options={"initial_scan": "only", "resolved": None}))
+    end = reader.latestOffset(reader.initialOffset(), LIMIT)
+    assert end == {"step": 0, "token": {"n": 1000}}
+    half = Frontier([Span(TABLE.name.full, b"", b"m"), Span(TABLE.name.full, b"m")])
+    half.forward(Span(TABLE.name.full, b"", b"m"), Timestamp(1000))
+    store.save("t", 1, Progress(token={"n": 1000}, frontier=half, latest=Timestamp(1000)))
+    following = reader.latestOffset(end, LIMIT)
+    assert following["token"] == {"n": 2000}  # that was not all of the scan
+    whole = Frontier([Span(TABLE.name.full)], Timestamp(2000))
+    store.save("t", 1, Progress(token={"n": 2000}, frontier=whole, latest=Timestamp(2000)))
+    assert reader.latestOffset(following, LIMIT) == following
+
+
 def test_steps_obey_the_limit_of_the_changefeed(script: Script, store: ProgressStore) -> None:
     reader = RangefeedReader(config_of(script, store, options={"max_step_rows": 7}))
     assert reader.latestOffset(reader.initialOffset(), LIMIT)["token"] == {"n": 7}
