@@ -104,6 +104,7 @@ class Endpoint:
             "query": scope["query_string"].decode(),
             "method": scope["method"],
             "http": scope["http_version"],
+            "connection": scope["client"][1],
             "headers": headers,
             "body": base64.b64encode(body).decode(),
             "under_way": self._count,
@@ -197,6 +198,7 @@ def main() -> None:
     config.bind = [f"127.0.0.1:{port}"]
     config.accesslog = config.errorlog = None
     config.keep_alive_max_requests = settings.get("most_requests", 1_000_000)
+    config.h2_max_concurrent_streams = settings.get("most_streams", 100)
     config.alpn_protocols = settings["protocols"]
     if settings.get("certificate"):
         config.certfile, config.keyfile = settings["certificate"], settings["key"]

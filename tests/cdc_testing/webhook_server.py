@@ -35,8 +35,9 @@ class WebhookServer:
     """Keeps its files in *directory*. After `kill` it can be started again, at the same port, with all it took.
 
     Everything below every path is taken; `new_path` gives one that no other test has. With *demand_client* a client
-    needs a certificate of our authority; with *tls* False it speaks plain HTTP. A connection takes *most_requests*, a
-    body *most_bytes*. If it *remembers*, it takes what has the same Idempotency-Key only once.
+    needs a certificate of our authority; with *tls* False it speaks plain HTTP. A connection takes *most_requests*,
+    with HTTP/2 *most_streams* at a time; a body takes *most_bytes*. If it *remembers*, it takes what has the same
+    Idempotency-Key only once.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class WebhookServer:
         protocols: Sequence[str] = ("h2", "http/1.1"),
         demand_client: bool = False,
         most_requests: int = 1_000_000,
+        most_streams: int = 100,
         most_bytes: int | None = None,
         remembers: bool = False,
     ) -> None:
@@ -58,6 +60,7 @@ class WebhookServer:
         settings: dict[str, Any] = {
             "protocols": list(protocols),
             "most_requests": most_requests,
+            "most_streams": most_streams,
             "most_bytes": most_bytes,
             "remembers": remembers,
         }

@@ -52,6 +52,23 @@ def test_an_endpoint_may_close_connections_as_it_likes(
         assert {request["http"] for request in server.requests(path)} == {"2" if protocols == ["h2"] else "1.1"}
 
 
+@pytest.mark.parametrize(("protocols", "streams"), [(["h2"], 1), (["h2"], 10), (["h2"], 100), (["http/1.1"], 1)])
+def test_no_request_waits_for_another_on_its_connection(
+    open_sink: OpenSink, rows: Rows, flush: Flush, path: str, tmp_path: Any, protocols: list[str], streams: int
+) -> None:
+    count = 2 * streams + 20
+    with WebhookServer(tmp_path, protocols=protocols, most_streams=streams) as server:
+        server.faults(slow_s=1.0)
+        options = {**flush(), "parallel_requests": str(count), "webhook_client_timeout": "1900ms"}
+        write(open_sink(options, at=server), rows(range(count)), rows(range(count, 2 * count)))
+        requests = server.requests(path)
+        assert delivered(server, path) == set(range(2 * count))
+        assert len(requests) == 2 * count  # nothing was repeated
+        assert max(request["under_way"] for request in requests) == count
+        connections = {request["connection"] for request in requests}
+        assert len(connections) == -(-count // streams)
+
+
 @pytest.fixture
 def mangler(server: WebhookServer) -> Iterator[int]:
     """The port of an endpoint that answers by what is no TLS, although it has begun so."""

@@ -14,7 +14,7 @@ import httpcore2
 from cdc_core.options import format_duration
 from cdc_sink_webhook.answers import Answer, retry_after_s
 from cdc_sink_webhook.bodies import Format
-from cdc_sink_webhook.connections import Connections, TlsNetwork
+from cdc_sink_webhook.connections import Connections, Line, TlsNetwork
 from cdc_sink_webhook.endpoint import Endpoint
 from cdc_sink_webhook.options import WebhookOptions
 from cdc_sink_webhook.request import Request
@@ -57,14 +57,14 @@ class Client:
         self._connections = Connections(
             lambda: httpcore2.AsyncConnectionPool(
                 ssl_context=context,
-                max_connections=options.parallel_requests,
-                max_keepalive_connections=options.parallel_requests,
+                max_connections=None,  # one, and its successor while requests on it end
+                max_keepalive_connections=1,
                 keepalive_expiry=_IDLE_S,
                 http2=context is not None,
                 network_backend=TlsNetwork() if context is not None else None,
-            )
+            ),
+            idle_s=_IDLE_S,
         )
-        self._http1 = False
         self._url = httpcore2.URL(
             scheme="https" if endpoint.tls else "http",
             host=endpoint.host_name,
@@ -96,15 +96,16 @@ class Client:
         ]
         if self._signer is not None:
             headers += _encoded(self._signer.headers(request.id, request.body, now=time.time()))
-        attempt = httpcore2.Request(b"POST", self._url, headers=headers, content=request.body)
         try:
-            async with self._connections.lease() as pool:
+            async with self._connections.lease() as line:
+                attempt = httpcore2.Request(
+                    b"POST", self._url, headers=headers, content=request.body, extensions={"trace": line.trace}
+                )
                 try:
                     async with asyncio.timeout(self._timeout_s):
-                        return await self._exchange(pool, attempt)
+                        return await self._exchange(line, attempt)
                 except TimeoutError:
-                    if not self._http1:  # which closes the connection of a request that is broken off
-                        self._connections.mistrust(pool)
+                    self._connections.mistrust(line)
                     raise
         except TimeoutError:
             waited = format_duration(self._timeout_s)
@@ -122,9 +123,8 @@ class Client:
         """Close all connections."""
         await self._connections.aclose()
 
-    async def _exchange(self, pool: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> Answer:
-        response = await pool.handle_async_request(request)
-        self._http1 = response.extensions.get("http_version") != b"HTTP/2"
+    async def _exchange(self, line: Line, request: httpcore2.Request) -> Answer:
+        response = await line.pool.handle_async_request(request)
         begun = bytearray()
         try:
             async for part in response.aiter_stream():
