@@ -6,7 +6,7 @@
     newest = Window.partitionBy("id").orderBy(desc("updated"))
     orders.withColumn("n", row_number().over(newest)).where("n = 1 AND op <> 'delete'")      # the table at the mark
 
-The driver reads manifests and schemas, tasks read data files. The URI goes to Spark in an option that it redacts.
+The driver reads manifests, tasks read data files and their schemas. The URI goes to Spark in an option that it redacts.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def changes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What `changes` has found to be read: tasks look at no manifest and no schema of their own accord."""
+    """What `changes` has found to be read: tasks look at no manifest."""
 
     uri: str
     changefeed: str
