@@ -1,14 +1,18 @@
 """One row in a million that is not taken, put aside in a file, beside the same million without it.
 
-One process, one slice: packed batches to compressed JSON in memory, with `write_slice` as on an executor. With and
-without the bad row take turns, several times. There is no destination behind the sink, so what a bad row costs is seen
-in full. Counted is processor time, and the best round of each: the differences are smaller than what anything else on
-the machine does to the clock. Rates by the clock are in the JSON file.
+First one process, one slice: packed batches to compressed JSON in memory, with `write_slice` as on an executor. With
+and without the bad row take turns, several times. There is no destination behind the sink, so what a bad row costs is
+seen in full. Counted is processor time, and the best round of each: the differences are smaller than what anything else
+on the machine does to the clock. Rates by the clock are in the JSON file.
+
+Then a whole changefeed, by the clock: a backlog of updates from PostgreSQL to Kafka, in turns with and without a row in
+its middle that is too large for the topic.
 """
 
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
+from benchmarks.kafka_feed import KafkaFeed
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.workload import TABLE, connect, create_table, update_rows
 
 from cdc_core import (
     Changefeed,
@@ -49,6 +55,11 @@ Rounds = dict[str, list[float]]
 _BATCH_ROWS = 16_384
 _ROUNDS = 5
 _BLOCKED_KEYS = 1000
+_FEED_ROUNDS = 3
+_MOST_CHANGES = 1_000_000
+_KEYS = 100_000
+_BAD_KEY = _KEYS + 1
+_TOO_LARGE = 2_000_000
 _HOW = {
     "name": "named by the sink",
     "encode": "refused by the encoder",
@@ -96,6 +107,42 @@ def run(bench: Bench) -> Iterator[Figure]:
         peer_name="without",
         target=Target(per_peer=0.9),
         details=details,
+    )
+    yield _whole_feed(bench)
+
+
+def _whole_feed(bench: Bench) -> Figure:
+    changes = min(bench.sizes.log_changes, _MOST_CHANGES)
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    with bench.database("bench_dead_letters") as uri, bench.scratch("dead_letters_feed") as scratch:
+        create_table(uri, _KEYS + 1000)
+        options = {"on_error": "dead_letter", "dead_letter": f"file://{scratch.absolute()}/dead"}
+        brokers = bench.broker.bootstrap_servers
+        feed = KafkaFeed(scratch, uri, brokers=brokers, name="bench_dead_letters", options=options)
+        feed.run_once()
+        for _ in range(_FEED_ROUNDS):
+            for bad in rates:
+                update_rows(uri, changes // 2, keys=_KEYS)
+                if bad:
+                    with connect(uri) as connection:
+                        connection.execute(
+                            f"UPDATE {TABLE} SET note = repeat('x', %s) WHERE id = %s", (_TOO_LARGE, _BAD_KEY)
+                        )
+                update_rows(uri, changes // 2, keys=_KEYS)
+                run = feed.run_once()
+                assert run.rows == changes + bad, run.rows
+                rates[bad].append(run.rate)
+        bench.delete_topics(feed.topic.name)
+        letters = list((scratch / "dead").rglob("*.ndjson"))
+        assert len(letters) == _FEED_ROUNDS, letters
+    return Figure(
+        name="log to JSON in Kafka with one row that is too large",
+        value=statistics.median(rates[True]),
+        unit="rows/s",
+        peer=statistics.median(rates[False]),
+        peer_name="without it",
+        target=Target(per_peer=0.9),
+        details={"changes": changes, "rounds_with": rates[True], "rounds_without": rates[False]},
     )
 
 
