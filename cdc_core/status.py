@@ -24,6 +24,8 @@ __all__ = ["Status", "StatusBlock", "StatusLog", "StatusView", "shown_moment", "
 log = logging.getLogger(__name__)
 
 _PAUSED_TIMES = 60
+_RELEASES_TOLD = 2
+"""From so many failures in a row on people are told: one passes, and the next release covers it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,8 @@ class Status:
 
     `rows`, `bytes` and `files` are totals over all runs. `behind_s` is the distance of the high-water mark from now.
     `dead_letters` counts the rows that wait in the dead letters. `shares` is which part of their time the slices of
-    the last seconds spent at each stage, see `cdc_core.stages`.
+    the last seconds spent at each stage, see `cdc_core.stages`. `releases_failed` is how many of the last steps the
+    source could not be told to forget, one after another.
 
     `waiting_on` is what the changefeed waits for ("changes", "sink 'webhook'"), `waiting_on_s` for how long if a task
     is stuck. `waiting_for` is the error that a retry may cure, `next_attempt_s` how long until then. Of a changefeed
@@ -49,6 +52,7 @@ class Status:
     behind_s: float | None = None
     scan: ScanProgress | None = None
     dead_letters: int = 0
+    releases_failed: int = 0
     shares: Mapping[str, float] = field(default_factory=dict)
     waiting_on: str | None = None
     waiting_on_s: float | None = None
@@ -135,6 +139,8 @@ def status_line(status: Status) -> str:
         parts.append(f"high-water mark {_high_water(status)}")
     if status.dead_letters:
         parts.append(_dead_letters(status))
+    if status.releases_failed >= _RELEASES_TOLD:
+        parts.append(f"the source's history: {_history(status)}")
     if status.shares:
         parts.append(f"spends its time: {_shares(status)}")
     if _waits(status):
@@ -155,6 +161,8 @@ def status_block(status: Status) -> Table:
     block.add_row("high-water mark", Text(_high_water(status) if status.high_water else "none yet"))
     if status.dead_letters:
         block.add_row("dead letters", Text(_dead_letters(status), style="yellow"))
+    if status.releases_failed >= _RELEASES_TOLD:
+        block.add_row("source's history", Text(_history(status), style="yellow"))
     if status.shares:
         block.add_row("spends its time", Text(_shares(status)))
     if _waits(status):
@@ -194,6 +202,12 @@ def shown_moment(moment: datetime) -> str:
 
 def _dead_letters(status: Status) -> str:
     return f"{status.dead_letters:,} {'row' if status.dead_letters == 1 else 'rows'} in the dead letters"
+
+
+def _history(status: Status) -> str:
+    return (
+        f"not released at the last {status.releases_failed:,} steps, it grows; {status.changefeed}.spark.log says why"
+    )
 
 
 def _shares(status: Status) -> str:

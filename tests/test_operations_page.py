@@ -29,6 +29,7 @@ RUNNING = Status(
 )
 IDLE = replace(RUNNING, rows_per_s=0.0, shares={}, waiting_on="changes")
 STUCK = replace(IDLE, behind_s=64.0, waiting_on="sink 'webhook'", waiting_on_s=63.0)
+HELD = replace(IDLE, releases_failed=7)
 DOWN = replace(
     STUCK,
     phase="waiting to retry",
@@ -47,7 +48,7 @@ PAUSED = Status(
 
 def test_the_status_lines_of_the_page_are_real_ones() -> None:
     shown = [line for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
-    assert shown == [status_line(status) for status in (RUNNING, IDLE, STUCK, DOWN, PAUSED)]
+    assert shown == [status_line(status) for status in (RUNNING, IDLE, STUCK, HELD, DOWN, PAUSED)]
 
 
 def test_the_page_shows_what_cdc_resume_prints(

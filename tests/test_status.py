@@ -46,6 +46,18 @@ def test_the_line_has_the_scan_while_there_is_one() -> None:
     assert status_line(scanning) == "changefeed 'orders': running, initial scan 12 of 4,000 chunks"
 
 
+def test_a_source_that_does_not_release_its_history_is_told_of() -> None:
+    told = "the source's history: not released at the last 1,500 steps, it grows; orders.spark.log says why"
+    assert status_line(replace(RUNNING, releases_failed=1500)).endswith(f", {told}")
+    assert status_line(replace(RUNNING, releases_failed=1)) == status_line(RUNNING)  # it passed before anybody knew
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    with StatusBlock(console) as view:
+        view(replace(RUNNING, releases_failed=2))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "source's history" in shown
+    assert "not released at the last 2 steps" in shown
+
+
 def test_the_line_says_what_is_waited_for() -> None:
     waiting = Status(changefeed="orders", phase="waiting to retry", waiting_for="no route to host", next_attempt_s=3.2)
     assert status_line(waiting) == ("changefeed 'orders': waiting to retry, no route to host; next attempt in 3 s")

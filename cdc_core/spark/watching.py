@@ -84,6 +84,7 @@ class Watch:
             "behind_s": max(0.0, time.time() - high_water.wall / 1e9) if high_water else None,
             "scan": scan,
             "dead_letters": self._dead_letters,
+            "releases_failed": int(counters.get("releases_failed", 0)),
             "shares": self._shares(tasks),
             **self._waiting(now, tasks, scanning=scan is not None),
         }

@@ -150,6 +150,14 @@ def test_on_a_cluster_only_a_step_without_rows_says_that_there_are_none(tmp_path
     assert watched.look()["waiting_on"] == "changes"
 
 
+def test_releases_that_fail_are_told_until_one_succeeds(watched: Watched) -> None:
+    assert watched.look()["releases_failed"] == 0
+    watched.counters.update(release_failures=5, releases_failed=3)
+    assert watched.look()["releases_failed"] == 3
+    del watched.counters["releases_failed"]
+    assert watched.look()["releases_failed"] == 0
+
+
 def test_dead_letters_are_counted_at_the_start_and_when_there_are_more(watched: Watched) -> None:
     watched.waiting = 2
     assert watched.look(after_s=5)["dead_letters"] == 2
