@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from cdc_core.dead_letters import dead_letter_schema
+from cdc_core.definitions import place_of
 from cdc_core.errors import ConfigError
 from cdc_core.job import Job
 from cdc_core.masking import masked_uri
@@ -61,7 +62,9 @@ def _refuse_one_place(job: Job, dead_letter: Job, schemas: Sequence[TableSchema]
     """Raise a ConfigError when a consumer of the data would come upon the dead letters."""
     if dead_letter.sink.name != job.sink.name:
         return
-    data, letters = _place(job.destination), _place(dead_letter.destination)
+    if job.sink_place() != dead_letter.sink_place():
+        return
+    data, letters = place_of(job.destination), place_of(dead_letter.destination)
     if job.output == "files":
         if f"{data}/".startswith(f"{letters}/") or f"{letters}/".startswith(f"{data}/"):
             raise ConfigError(
@@ -76,13 +79,6 @@ def _refuse_one_place(job: Job, dead_letter: Job, schemas: Sequence[TableSchema]
                 f"changefeed '{job.name}' would send its dead letters to topic '{topic}' of its own rows: give them"
                 " another topic, or leave its name to the changefeed"
             )
-
-
-def _place(destination: str) -> str:
-    """Return *destination* in a form that is the same for one list of hosts in any order."""
-    scheme, _, rest = destination.rstrip("/").partition("://")
-    hosts, slash, path = rest.partition("/")
-    return f"{scheme}://{','.join(sorted(hosts.split(',')))}{slash}{path}"
 
 
 def _for_tables(job: Job, schemas: Sequence[TableSchema]) -> Job:

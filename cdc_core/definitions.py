@@ -7,12 +7,12 @@ from typing import Any
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["require_same_source", "same_destination"]
+__all__ = ["place_of", "require_same_source", "same_destination"]
 
 
 def require_same_source(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Return when *wanted* may go on from where *known* has come. Raises: ConfigError, naming what is another."""
-    if _place(known["source"]) != _place(wanted["source"]):
+    if _without_scheme(known["source"]) != _without_scheme(wanted["source"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the source {known['source']}, not {wanted['source']}; "
             "give the new one another name"
@@ -25,18 +25,23 @@ def require_same_source(name: str, known: Mapping[str, Any], wanted: Mapping[str
 
 
 def same_destination(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether both deliver to one place, where what the one recorded is there for readers of the other."""
-    return _destination(known["sink"]) == _destination(wanted["sink"])
+    """Return whether both deliver to one place, where what the one recorded is there for readers of the other.
+
+    Of a definition without `place`, which older versions stored, nothing but the sink's URI is compared.
+    """
+    places = [definition["place"] for definition in (known, wanted) if "place" in definition]
+    return place_of(known["sink"]) == place_of(wanted["sink"]) and places[:1] == places[-1:]
 
 
-def _place(uri: str) -> str:
-    """Return host, port and database of *uri*: what makes it another source, unlike its user or its parameters."""
-    return uri.partition("://")[2].partition("?")[0].rpartition("@")[2]
+def place_of(uri: str) -> str:
+    """Return *uri* without user, parameters and final slash, the same for one list of hosts in any order."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        scheme, rest = "", uri
+    hosts, slash, path = rest.partition("?")[0].rstrip("/").partition("/")
+    return f"{scheme}{separator}{','.join(sorted(hosts.rpartition('@')[2].split(',')))}{slash}{path}"
 
 
-def _destination(uri: str) -> tuple[str, ...]:
-    """Return what makes *uri* another destination: scheme, host, path, endpoint; not its user or other parameters."""
-    scheme, _, rest = uri.partition("://")
-    place, _, query = rest.partition("?")
-    endpoints = (each for each in query.split("&") if "endpoint" in each.partition("=")[0].lower())
-    return scheme, place.rpartition("@")[2].rstrip("/"), *sorted(endpoints)
+def _without_scheme(uri: str) -> str:
+    """Return host, port and database of a source: what makes it another one."""
+    return place_of(uri).partition("://")[2]

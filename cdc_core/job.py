@@ -11,7 +11,7 @@ from cdc_core.changefeed import ChangefeedOptions
 from cdc_core.encoder import Encoder, EncoderContext, EnvelopeOptions
 from cdc_core.loading import load_class
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
-from cdc_core.options import parse_options
+from cdc_core.options import parse_options, place_values
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.schema import TableName
 from cdc_core.sink import Sink, SinkContext
@@ -177,13 +177,18 @@ class Job:
         return masked_uri(self.destination, secret_path=self.secret_path)
 
     def definition(self) -> dict[str, Any]:
-        """Return what the progress store remembers this changefeed by. Holds no secret."""
+        """Return what the progress store remembers this changefeed by. Holds no secret. Raises: as `sink_place`."""
         return {
             "source": masked_uri(self.source),
             "tables": list(self.tables),
             "sink": self.shown_destination,
             "format": self.encoder.name,
+            "place": self.sink_place(),
         }
+
+    def sink_place(self) -> dict[str, str]:
+        """Return the sink's options that say which place its URI means. Raises: PluginLoadError, OptionError."""
+        return place_values(self.sink.parsed())
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as JSON values, for `from_json`. Holds secrets."""

@@ -24,8 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeVar
 
+from cdc_core.definitions import place_of
 from cdc_core.errors import OptionError
-from cdc_core.masking import is_secret_name, secret_texts, uri_secrets
+from cdc_core.masking import is_secret_name, masked_uri, secret_texts, uri_secrets
 
 __all__ = [
     "MB",
@@ -39,6 +40,7 @@ __all__ = [
     "option",
     "option_names",
     "parse_options",
+    "place_values",
     "secret_values",
 ]
 
@@ -56,15 +58,22 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 
 
 def option(
-    default: Any = dataclasses.MISSING, *, doc: str, secret: bool = False, uri: bool = False, flag: bool = False
+    default: Any = dataclasses.MISSING,
+    *,
+    doc: str,
+    secret: bool = False,
+    uri: bool = False,
+    flag: bool = False,
+    place: bool = False,
 ) -> Any:
     """Declare one option as the default of a dataclass field. Without *default* the option must be given.
 
     *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen, of a *uri*
     what is secret in it; neither is in the options' `repr`. A `Duration | None` may be a *flag* as well: true is zero
-    seconds, false is None.
+    seconds, false is None. Of a sink, *place* says that with another value its URI means another place, as with another
+    endpoint or account: nothing that was delivered is there. Such a value is recorded, so it must not be secret.
     """
-    metadata = {"doc": doc, "secret": secret, "uri": uri, "flag": flag}
+    metadata = {"doc": doc, "secret": secret, "uri": uri, "flag": flag, "place": place}
     return dataclasses.field(default=default, metadata=metadata, repr=not (secret or uri))
 
 
@@ -139,6 +148,19 @@ def secret_values(options: Any) -> list[str]:
             found += sorted(uri_secrets(str(value)))
         elif isinstance(value, Mapping):
             found.extend(secret_texts(value))
+    return found
+
+
+def place_values(options: Any) -> dict[str, str]:
+    """Return the values of an options instance that decide on a place, as far as they are not the default.
+
+    Of a URI without its user, its parameters and a final slash: it holds no secret.
+    """
+    found: dict[str, str] = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if field.metadata.get("place") and value != field.default:
+            found[field.name] = place_of(masked_uri(str(value))) if field.metadata.get("uri") else str(value)
     return found
 
 

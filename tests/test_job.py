@@ -180,6 +180,7 @@ def test_repr_and_definition_show_no_secret() -> None:
         "tables": ["public.orders"],
         "sink": "shelf://room",
         "format": "json",
+        "place": {},
     }
 
 

@@ -48,7 +48,10 @@ class CloudStorageOptions:
     aws_session_token: str | None = option(None, doc=_S3 + "the token of temporary keys.", secret=True)
     aws_region: str | None = option(None, doc=_S3 + "the bucket's region; by default that of the environment.")
     aws_endpoint: str | None = option(
-        None, doc=_S3 + "URL of a store other than Amazon's, such as `https://minio.example.com:9000`.", uri=True
+        None,
+        doc=_S3 + "URL of a store other than Amazon's, such as `https://minio.example.com:9000`.",
+        uri=True,
+        place=True,
     )
     s3_storage_class: str | None = option(
         None, doc=_S3 + "storage class of all files, such as `STANDARD_IA`; by default the bucket's, `STANDARD`."
@@ -58,18 +61,18 @@ class CloudStorageOptions:
         None, doc="Google Cloud Storage: the key file of a service account, as JSON or as base64 of it.", secret=True
     )
     gcs_endpoint: str | None = option(
-        None, doc="Google Cloud Storage: URL of another endpoint, such as an emulator's.", uri=True
+        None, doc="Google Cloud Storage: URL of another endpoint, such as an emulator's.", uri=True, place=True
     )
-    azure_account_name: str | None = option(None, doc=_AZURE + "the storage account.")
+    azure_account_name: str | None = option(None, doc=_AZURE + "the storage account.", place=True)
     azure_account_key: str | None = option(None, doc=_AZURE + "its key.", secret=True)
     azure_client_id: str | None = option(None, doc=_AZURE + "id of a service principal, in the place of a key.")
     azure_client_secret: str | None = option(None, doc=_AZURE + "the service principal's secret.", secret=True)
     azure_tenant_id: str | None = option(None, doc=_AZURE + "the service principal's tenant.")
     azure_environment: Literal["azurepubliccloud", "azurechinacloud", "azureusgovernmentcloud"] = option(
-        "azurepubliccloud", doc=_AZURE + "the cloud that the account is in; upper or lower case."
+        "azurepubliccloud", doc=_AZURE + "the cloud that the account is in; upper or lower case.", place=True
     )
     azure_endpoint: str | None = option(
-        None, doc=_AZURE + "URL of another endpoint, account included, such as an emulator's.", uri=True
+        None, doc=_AZURE + "URL of another endpoint, account included, such as an emulator's.", uri=True, place=True
     )
 
     def __post_init__(self) -> None:
