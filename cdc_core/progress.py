@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from cdc_core.definitions import require_same_source, same_destination
 from cdc_core.errors import ConfigError, FencedError, RetryableError
-from cdc_core.masking import mask, secret_forms, uri_secrets
+from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
 from cdc_core.progress_schema import (
     CHANGEFEEDS,
     DEAD_LETTERS,
@@ -355,7 +355,7 @@ class ProgressStore:
     @property
     def _shown(self) -> str:
         url = sa.make_url(self.url)
-        return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+        return str(url.database) if url.get_backend_name() == "sqlite" else masked_uri(self.url)
 
 
 def _update(name: str) -> sa.Update:

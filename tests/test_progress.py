@@ -293,6 +293,8 @@ def test_a_server_out_of_reach_is_refused_at_the_start_and_retried_later_without
     with pytest.raises(RetryableError) as loaded:
         store.load("orders")
     assert "hunter2" not in f"{opened.value} {loaded.value} {store!r}"
+    shown = repr(ProgressStore("postgresql://db/cdc?user=cdc&password=hunter2"))
+    assert shown == "ProgressStore('postgresql://db/cdc?user=cdc&password=***')"
 
 
 @pytest.mark.parametrize("url", ["nonsense", "nosuchdialect://host/db"])
