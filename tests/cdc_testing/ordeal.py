@@ -115,6 +115,7 @@ class Ordeal:
         self._feed: Feed | LocalFeed = (Feed if spark else LocalFeed)(
             directory, source, TABLES, options=OPTIONS, sink=sink
         )
+        self._pause_s = 0.05 if spark else 0.01  # Spark takes seconds to start, and what is written meanwhile is behind
         self._progress = ProgressStore(store_url(self._feed.state))
         self.report = Report()
 
@@ -130,7 +131,9 @@ class Ordeal:
                 for number, what in enumerate(self._targets(kills), 1):
                     self._kill(what)
                     self.report.kills[what] += 1
-                    say(f"{number:3} {what}")
+                    say(f"{number:3} {what}, {'scanning' if self._scans() else 'following the log'}")
+                    if number == kills // 4:  # or a feed that is killed this often might never come to its end
+                        feed.until("the end of the scan", lambda: not self._scans(), limit_s=_LIMIT_S)
                 feed.until("another step", self._moves(), limit_s=_LIMIT_S)
                 feed.stop()
             feed.once()
@@ -152,7 +155,7 @@ class Ordeal:
                         " note = EXCLUDED.note",
                         [key, n, "x" * chance.choice((5, 50, 500))],
                     )
-        threading.Event().wait(0.01)
+        threading.Event().wait(self._pause_s)
 
     def _start(self) -> None:
         self._feed.start()
@@ -162,6 +165,9 @@ class Ordeal:
         """Return a condition: a step is saved that is not saved now."""
         before = self._token()
         return lambda: self._token() != before
+
+    def _scans(self) -> bool:
+        return (self._token() or {}).get("scan") is not None
 
     def _token(self) -> Any:
         progress = self._progress.load("test") if self._feed.state.exists() else None
