@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import click
 
-from cdc_core.cli_run import find_changefeed, resolved, state_of
+from cdc_core.cli_resume import require_known
+from cdc_core.cli_run import find_changefeed, make_state_directory, resolved, state_of
 from cdc_core.cli_session import CliSession, debug_option
 from cdc_core.errors import ConfigError
 from cdc_core.job import Job
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.plugin_host import PluginHost
 from cdc_core.progress import DeadLetter, ProgressStore
-from cdc_core.replay import DeadLetterReader, Replay
+from cdc_core.replay import DeadLetterReader, Replay, WaitingRow
 
 __all__ = ["replay_dead_letters"]
 
@@ -47,34 +49,41 @@ def replay_dead_letters(
     The changefeed must be stopped. Rows of one key are sent in their order. A row that is refused again goes on
     waiting, and then the exit status is 1; one that nobody can mend is given up by its number.
     """
+    if only_list and given_up:
+        raise ConfigError("--list only shows the rows that wait, and gives up none: leave out --list or --give-up")
     changefeed, beside = find_changefeed(file, name)
     session.start_logging()
     job = resolved(session, changefeed)
     state_dir, url = state_of(beside, state)
     session.add_secrets(secret_forms(uri_secrets(url)))
     store = ProgressStore(url)
-    store.open()
     try:
+        require_known(store, job.name)
         waiting = store.dead_letters(job.name)
-        if only_list or not waiting:
+        if only_list or not (waiting or given_up):
             for line in _listed(waiting) if waiting else [f"no row of changefeed '{job.name}' waits to be sent again"]:
                 click.echo(session.masked(line))
             return 0
-        if job.dead_letter is None:
-            raise ConfigError(
-                f"{len(waiting)} rows of changefeed '{job.name}' wait in its dead letters, but it has no option"
-                " 'dead_letter' any more: set it, and on_error = 'dead_letter', to where they are"
-            )
         # the engine's part that needs no Spark
         from cdc_core.spark.replay import replay
 
-        reader = DeadLetterReader(job, PluginHost.load())
-        result, missing = replay(job, store=store, state_dir=state_dir, find=reader.find, give_up=given_up)
+        make_state_directory(state_dir)
+        result, missing = replay(job, store=store, state_dir=state_dir, find=partial(_find, job), give_up=given_up)
     finally:
         store.close()
     for line in _told(job, result, missing, len(set(given_up))):
         click.echo(session.masked(line))
     return 1 if result.kept or missing else 0
+
+
+def _find(job: Job, letters: Sequence[DeadLetter]) -> Sequence[WaitingRow]:
+    """Return the rows of *letters*. Only then must the dead letters be at hand: rows are given up without them."""
+    if job.dead_letter is None:
+        raise ConfigError(
+            f"{len(letters)} rows of changefeed '{job.name}' wait in its dead letters, but it has no option"
+            " 'dead_letter' any more: set it, and on_error = 'dead_letter', to where they are"
+        )
+    return DeadLetterReader(job, PluginHost.load()).find(letters)
 
 
 def _told(job: Job, result: Replay, missing: int, given_up: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.progress import ProgressStore, sqlite_file
 
-__all__ = ["resume"]
+__all__ = ["require_known", "resume"]
 
 
 @click.command(short_help="Let a paused changefeed go on.")
@@ -34,7 +34,7 @@ def resume(session: CliSession, file: str, name: str | None, state: str | None) 
     session.add_secrets(secret_forms(uri_secrets(url)))
     store = ProgressStore(url)
     try:
-        _require(store, name)
+        require_known(store, name)
         resumed = store.resume(name)
     finally:
         store.close()
@@ -45,7 +45,7 @@ def resume(session: CliSession, file: str, name: str | None, state: str | None) 
     return 0
 
 
-def _require(store: ProgressStore, name: str) -> None:
+def require_known(store: ProgressStore, name: str) -> None:
     """Return when *store* knows the changefeed; create nothing. Raises: ConfigError."""
     remedy = "tell by --state where its progress is kept"
     file = sqlite_file(store.url)

@@ -21,7 +21,7 @@ from cdc_core.progress import ProgressStore, store_url
 from cdc_core.resolve import resolve
 from cdc_core.schema import TableSchema
 
-__all__ = ["check", "find_changefeed", "name_in", "resolved", "run", "state_of"]
+__all__ = ["check", "find_changefeed", "make_state_directory", "name_in", "resolved", "run", "state_of"]
 
 STATE_DIRECTORY = ".cdc"
 
@@ -59,10 +59,7 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
         raise
     store = ProgressStore(url)
     store.open()
-    try:
-        state_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"'{state_dir}' cannot be the state directory: {error.strerror}") from error
+    make_state_directory(state_dir)
     try:
         with session.status_view() as status:
             return run_job(
@@ -151,6 +148,14 @@ def state_of(beside: Path, state: str | None) -> tuple[Path, str]:
         return (beside / STATE_DIRECTORY).absolute(), state
     directory = (beside / STATE_DIRECTORY if state is None else Path(state)).absolute()
     return directory, store_url(directory)
+
+
+def make_state_directory(directory: Path) -> None:
+    """Return when *directory* is there. Raises: ConfigError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"'{directory}' cannot be the state directory: {error.strerror}") from error
 
 
 def _resume_command(file: str, name: str | None, state: str | None) -> str:

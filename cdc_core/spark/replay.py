@@ -18,7 +18,6 @@ from cdc_core.spark.control import RunLock, await_idle
 __all__ = ["replay"]
 
 
-
 def replay(
     job: Job,
     *,
@@ -29,9 +28,10 @@ def replay(
 ) -> tuple[Replay, int]:
     """Send again what waits in the dead letters of *job*; return what became of it, and how many rows were not found.
 
-    *find* returns the rows of dead letters. Those with the numbers *give_up* are not sent, and wait no longer. Nobody
-    else delivers meanwhile: neither another run, nor tasks that a killed one has left. What was sent is durable at the
-    sink before the progress store says so; after a crash in between it is sent once more.
+    *find* returns the rows of dead letters; it is called when rows remain to be sent. Those with the numbers *give_up*
+    are not sent, and wait no longer once this returns; when it raises, they wait. Nobody else delivers meanwhile:
+    neither another run, nor tasks that a killed one has left. What was sent is durable at the sink before the progress
+    store says so; after a crash in between it is sent once more.
 
     Raises: ConfigError when the changefeed is running, the sink cannot take rows, or no row has a number of *give_up*;
     RetryableError; FencedError when a run has begun on another host; whatever the sink raises about anything but rows.
@@ -50,9 +50,9 @@ def replay(
         rows = find(letters) if letters else ()
         missing = len(letters) - sum(len(row.letters) for row in rows)
         feed = store.register(job.name, job.definition())
-        if give_up:
-            store.replayed(job.name, store.begin_run(job.name), list(give_up))
         if not rows:
+            if give_up:
+                store.replayed(job.name, store.begin_run(job.name), list(give_up))
             return Replay(sent=(), kept=(), flushed=Flushed()), missing
         schemas = list({row.row.schema.name: row.row.schema for row in rows}.values())
         job = job.with_run(feed_id=feed.feed_id, epoch=feed.epoch, state=store.url)
@@ -72,7 +72,7 @@ def replay(
             store.replayed(
                 job.name,
                 epoch,
-                [letter.number for row in result.sent for letter in row.letters],
+                [*give_up, *(letter.number for row in result.sent for letter in row.letters)],
                 delivered=None if delivered and job.options.resolved is None else delivered,
             )
         return result, missing

@@ -134,6 +134,71 @@ def test_a_row_that_is_given_up_holds_nothing_back(feed: Feed, capsys: pytest.Ca
     assert feed.replay() == 0
 
 
+@pytest.mark.parametrize("dead_letter", ["webhook-https://hook.example.com/x", None], ids=["no-reader", "no-option"])
+def test_rows_are_given_up_where_their_dead_letters_cannot_be_read(
+    dead_letter: str | None, feed: Feed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed.refuse(17)
+    feed.run()
+    feed.write(dead_letter=dead_letter)
+    assert feed.replay("--give-up", "1", "--give-up", "2") == 2
+    capsys.readouterr()
+    assert feed.replay("--give-up", "1", "--give-up", "2", "--give-up", "3") == 0
+    assert capsys.readouterr().out == (
+        "changefeed 'orders': 0 rows were sent again, 0 go on waiting, 3 were given up\n"
+    )
+    assert feed.replay() == 0
+    assert capsys.readouterr().out == "no row of changefeed 'orders' waits to be sent again\n"
+
+
+@pytest.mark.parametrize("order", ["sink-check", "sink-prepare", "flush"])
+def test_a_row_is_given_up_only_when_the_others_could_be_sent(
+    order: str, feed: Feed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed.refuse(17)
+    feed.run()
+    feed.refuse()
+    Script(feed.directory).order(order, "RetryableSinkError the shelf is closed")
+    assert feed.replay("--give-up", "1") == 1
+    assert feed.replay("--list") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert feed.replay("--give-up", "1") == 0
+    assert "2 rows were sent again, 0 go on waiting, 1 were given up" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("give_up", [(), ("--give-up", "1")])
+def test_a_store_that_is_not_there_is_refused_and_not_created(
+    give_up: tuple[str, ...], feed: Feed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert feed.replay("--state", str(tmp_path / "typo"), *give_up) == 2
+    assert "changefeed 'orders' is not known, as there is no progress store" in capsys.readouterr().err
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_number_that_no_row_has_is_refused_also_when_none_waits(
+    feed: Feed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed.run()
+    assert feed.replay("--give-up", "1") == 2
+    assert "no row of changefeed 'orders' waits under the number 1" in capsys.readouterr().err
+
+
+def test_to_list_rows_and_to_give_some_up_is_not_one_thing(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert feed.replay("--list", "--give-up", "1") == 2
+    assert "leave out --list or --give-up" in capsys.readouterr().err
+
+
+def test_rows_are_sent_again_from_a_host_that_never_ran_the_changefeed(
+    feed: Feed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed.refuse(17)
+    feed.run()
+    feed.refuse()
+    store = (feed.directory / ".cdc").rename(tmp_path / "elsewhere") / "progress.sqlite"
+    assert feed.replay("--state", f"sqlite:///{store}") == 0
+    assert "3 rows were sent again" in capsys.readouterr().out
+
+
 def test_a_running_changefeed_must_be_stopped_first(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
     feed.refuse(17)
     feed.run()
