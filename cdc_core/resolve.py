@@ -68,6 +68,12 @@ def _resolved(changefeed: Changefeed, host: PluginHost, *, source: Component | N
         owner=owner,
     )
     _refuse_impossible(owner, options, encoder, sink, host)
+    for name in ("dead_letter_max", "dead_letter_order"):
+        if name in given and options.on_error != "dead_letter":
+            raise OptionError(
+                f"{owner}: option '{name}' says nothing where no row is put aside: leave it out, or set on_error ="
+                " 'dead_letter'"
+            )
     parsed = [component.parsed() for component in components.values()]
     frequency = options.min_checkpoint_frequency
     source = source or components["rangefeed"]

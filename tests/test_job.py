@@ -133,6 +133,14 @@ def test_a_component_that_is_not_installed_is_named(changes: dict[str, Any], mis
         job(**changes)
 
 
+@pytest.mark.parametrize("option", [{"dead_letter_max": 1000}, {"DEAD_LETTER_ORDER": "block_key"}])
+def test_options_of_dead_letters_are_refused_where_no_row_is_put_aside(option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(OptionError, match=f"option '{name.lower()}' says nothing where no row is put aside"):
+        job(option)
+    job({**option, "on_error": "dead_letter", "dead_letter": "shelf://dead"})
+
+
 def test_an_envelope_that_the_sink_cannot_take_is_refused() -> None:
     with pytest.raises(OptionError, match="sink 'shelf' cannot take envelope 'row'; it takes bare, wrapped"):
         job({"envelope": "row"}, shelf=sink(envelopes=frozenset({"wrapped", "bare"})))
