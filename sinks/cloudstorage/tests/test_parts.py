@@ -217,6 +217,7 @@ def test_a_store_killed_in_mid_upload_shows_nothing_and_the_next_run_delivers(
     slice_of: Callable[..., SliceInfo],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(s3, "_PUT_BYTES", 0)
     monkeypatch.setattr(s3, "PART_BYTES", 6_000_000)
     monkeypatch.setattr("cdc_sink_cloudstorage.parts.PART_BYTES", 6_000_000)
     batch = rows(range(400_000))

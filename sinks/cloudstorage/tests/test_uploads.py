@@ -23,6 +23,7 @@ class Gated(Store):
         self.visible: list[str] = []
         self.staged: list[str] = []
         self.discarded: list[str] = []
+        self.at_once: list[str] = []
         self.bad: set[str] = set()
         self._held: dict[str, threading.Event] = {}
 
@@ -33,6 +34,10 @@ class Gated(Store):
 
     def sweep(self) -> None:
         self.stage("sweep", [])
+
+    def put(self, path: str, chunks: Sequence[Chunk]) -> None:
+        self.at_once.append(path)
+        super().put(path, chunks)
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         if path in self._held:
@@ -194,7 +199,7 @@ def test_a_full_buffer_that_fails_lets_put_raise(store: Gated, uploads: Uploads)
         put(uploads, "b", nbytes=900)
 
 
-def test_what_was_abandoned_is_not_shown(store: Gated, uploads: Uploads) -> None:
+def test_what_was_abandoned_is_not_shown_but_for_the_one_whose_turn_it_was(store: Gated, uploads: Uploads) -> None:
     gate = store.hold("a")
     for path in ("a", "b"):
         put(uploads, path)
@@ -203,8 +208,21 @@ def test_what_was_abandoned_is_not_shown(store: Gated, uploads: Uploads) -> None
     put(uploads, "c")
     uploads.wait()
     gate.set()
-    until(lambda: sorted(store.discarded) == ["a", "b"])
-    assert store.visible == ["c"]
+    until(lambda: store.discarded == ["b"])
+    until(lambda: store.visible == ["c", "a"])
+
+
+def test_a_file_that_waits_for_no_other_is_put_in_one_go(store: Gated, uploads: Uploads) -> None:
+    gate = store.hold("a")
+    for path in ("a", "b"):
+        put(uploads, path)
+    until(lambda: store.staged == ["b"])
+    gate.set()
+    uploads.wait()
+    put(uploads, "c")
+    put(uploads, "d", lane="users")
+    uploads.wait()
+    assert sorted(store.at_once) == ["a", "c", "d"]
 
 
 def test_close_waits_for_nothing_and_ends_the_threads(store: Gated, uploads: Uploads) -> None:
@@ -220,7 +238,7 @@ def test_close_waits_for_nothing_and_ends_the_threads(store: Gated, uploads: Upl
         uploads.wait()
     gate.set()
     until(lambda: threading.active_count() <= before)
-    assert store.visible == []
+    assert store.visible == ["a"]  # whose turn it was
 
 
 def test_no_more_than_a_few_files_travel_at_once(store: Gated, uploads: Uploads) -> None:

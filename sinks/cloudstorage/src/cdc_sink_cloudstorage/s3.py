@@ -27,6 +27,8 @@ __all__ = ["S3Store", "open_s3"]
 
 _CLIENT = {"connect_timeout": 10, "read_timeout": 30, "retries": {"mode": "standard", "max_attempts": 3}}
 _DISCONNECT_S = 2.0
+_PUT_BYTES = 32 * 1024 * 1024
+"""What one request brings to the store when there is no reason for more."""
 _log = logging.getLogger(__name__)
 for _name in ("botocore.auth", "botocore.endpoint"):  # they write headers with tokens and signatures, at DEBUG
     logging.getLogger(_name).setLevel(logging.INFO)
@@ -63,12 +65,18 @@ class S3Store(FsspecStore):
         self._options = options
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
-        nbytes = sum(len(memoryview(chunk)) for chunk in chunks)
+        nbytes = _size(chunks)
         if nbytes < 2 * PART_BYTES:
             return super().stage(path, chunks)
         upload = _Multipart(self, path)
         self._translated(f"{self._shown}/{path}", lambda: upload.begin(chunks, nbytes))
         return upload
+
+    def put(self, path: str, chunks: Sequence[Chunk]) -> None:
+        if _size(chunks) <= _PUT_BYTES:
+            super().stage(path, chunks).publish()  # one request, where parts take six
+        else:
+            super().put(path, chunks)
 
     def complete(self, path: str, action: Callable[[], None]) -> None:
         """Run *action*, which makes *path* visible, and say in our words what goes wrong."""
@@ -116,7 +124,7 @@ class S3Store(FsspecStore):
 
     def _sweep(self) -> None:
         fs, root = self._place
-        where = self.located(f"{IN_PROGRESS}/")
+        where = self.located(f"{IN_PROGRESS}/{self._temporaries.owner}-")  # and none of the many that others may have
         listed = self.call("list_objects_v2", Bucket=where["Bucket"], Prefix=where["Key"])
         names = [entry["Key"].rpartition("/")[2] for entry in listed.get("Contents", ())]
         for name in self._temporaries.of_dead_runs(names):
@@ -199,3 +207,7 @@ class _Multipart(Staged):
     def _forget_note(self) -> None:
         with contextlib.suppress(Exception):
             self._store.call("delete_object", **self._note)
+
+
+def _size(chunks: Sequence[Chunk]) -> int:
+    return sum(len(memoryview(chunk)) for chunk in chunks)

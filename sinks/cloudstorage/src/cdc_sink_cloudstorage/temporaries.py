@@ -26,13 +26,14 @@ class Temporaries:
 
     def new(self, unique: str) -> str:
         """Return a name that holds *unique*, hex digits which no other writer uses."""
-        return f"{self._owner}-{self.epoch:016x}-{unique}.tmp"
+        return f"{self.owner}-{self.epoch:016x}-{unique}.tmp"
 
     def of_dead_runs(self, names: Iterable[str]) -> list[str]:
         """Return those of *names* that earlier runs of this changefeed left behind."""
         found = ((name, _NAME.fullmatch(name)) for name in names)
-        return [name for name, parts in found if parts and parts[1] == self._owner and int(parts[2], 16) < self.epoch]
+        return [name for name, parts in found if parts and parts[1] == self.owner and int(parts[2], 16) < self.epoch]
 
     @property
-    def _owner(self) -> str:
+    def owner(self) -> str:
+        """What names of this changefeed begin with, before a hyphen."""
         return hashlib.blake2b(self.changefeed.encode(), digest_size=8).hexdigest()

@@ -98,7 +98,10 @@ class Uploads:
             self._last.clear()
 
     def abandon(self) -> None:
-        """Forget what is not visible yet, and failures. An upload that cannot be stopped ends without being shown."""
+        """Forget what is not visible yet, and failures.
+
+        Of each lane the upload that is next may be at its last request, and be shown when that ends; no other is.
+        """
         with self._changed:
             self._abandon()
 
@@ -169,6 +172,11 @@ class Uploads:
             return
         if upload.path is None:
             self._store.sweep()
+            return
+        with self._changed:
+            is_next = upload.before is None or upload.before.done
+        if is_next:  # nothing to wait for: what takes fewer requests will do
+            self._store.put(upload.path, upload.chunks)
             return
         staged = self._store.stage(upload.path, upload.chunks)
         upload.chunks = ()
