@@ -34,6 +34,7 @@ from cdc_core.sink import Covered, Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
 from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_core.span import Span
+from cdc_core.stages import repeating
 from cdc_core.stored_history import StoredFile, StoredHistory
 from cdc_core.timestamp import Timestamp
 
@@ -96,4 +97,5 @@ __all__ = [
     "Token",
     "TopicNames",
     "hookimpl",
+    "repeating",
 ]

@@ -105,7 +105,8 @@ class Sink(ABC):
     coordinator it calls only `record` and `emit_resolved`, after every row below the timestamp was flushed. On the
     driver it calls `check` and then `prepare` before a run, and the other two on a sink of its own when a run ends.
 
-    Constructors have no side effects and connect to nothing. The engine retries; a sink does not loop for ever.
+    Constructors have no side effects and connect to nothing. The engine retries; a sink does not loop for ever. What it
+    repeats by itself inside a call it tells by `repeating`, so that users see why they wait.
 
     Raises, everywhere: RetryableSinkError (the step runs again after a wait), TerminalSinkError (the changefeed stops).
     `emit` and `flush` also: RefusedRowsError and PartialWriteError for rows that the destination will never take. What

@@ -7,15 +7,28 @@ Measured a few times for each batch of rows, never for each row. Code that does 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from cdc_core.encoder import Encoder, FileBody
 
-__all__ = ["ENCODE", "SINK", "SOURCE", "STAGES", "STORE", "Stages", "stage", "time_encoder", "waited_for"]
+__all__ = [
+    "ENCODE",
+    "SINK",
+    "SOURCE",
+    "STAGES",
+    "STORE",
+    "Repeat",
+    "Stages",
+    "repeating",
+    "stage",
+    "time_encoder",
+    "waited_for",
+]
 
 SOURCE, ENCODE, SINK, STORE = "source", "encode", "sink", "store"
 STAGES = (SOURCE, ENCODE, SINK, STORE)
@@ -25,11 +38,24 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """Why a component tries something again inside a call, and when, by `time.time()`."""
+
+    reason: str
+    next_at: float
+
+
 class Stages:
-    """Seconds that one task has spent at each stage; it begins at *first*. *changed* is called at every change."""
+    """Seconds that one task has spent at each stage; it begins at *first*. *changed* is called at every change.
+
+    `changes` counts those from one stage to another. `repeat` is what the component at work repeats by itself.
+    """
 
     def __init__(self, first: str, *, changed: Callable[[Stages], None] | None = None) -> None:
         self.now = first
+        self.changes = 0
+        self.repeat: Repeat | None = None
         self._changed = changed
         self._since = time.monotonic()
         self._seconds = dict.fromkeys(STAGES, 0.0)
@@ -39,15 +65,26 @@ class Stages:
         """By stage, up to this moment."""
         return {**self._seconds, self.now: self._seconds[self.now] + time.monotonic() - self._since}
 
+    @property
+    def settled_seconds(self) -> Mapping[str, float]:
+        """By stage, up to the moment when the one began that it is at now."""
+        return self._seconds
+
     def enter(self, stage: str) -> str:
         """Let *stage* begin, and return the one that ends thereby."""
         before, moment = self.now, time.monotonic()
         if stage != before:
             self._seconds[before] += moment - self._since
-            self.now, self._since = stage, moment
-            if self._changed is not None:
-                self._changed(self)
+            self.now, self._since, self.repeat = stage, moment, None
+            self.changes += 1
+            self._tell()
         return before
+
+    def say(self, repeat: Repeat | None) -> None:
+        """Note that the component at work repeats something, or that it does no longer."""
+        if repeat != self.repeat:
+            self.repeat = repeat
+            self._tell()
 
     @contextmanager
     def measured(self) -> Iterator[Stages]:
@@ -57,6 +94,10 @@ class Stages:
             yield self
         finally:
             _measured.reset(token)
+
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed(self)
 
 
 _measured: ContextVar[Stages | None] = ContextVar("cdc_stages", default=None)
@@ -74,6 +115,25 @@ def stage(name: str) -> Iterator[None]:
         yield
     finally:
         stages.enter(before)
+
+
+@contextmanager
+def repeating(reason: str, *, next_attempt_s: float) -> Iterator[None]:
+    """Let the changefeed's status say, inside the block, that its component tries again for *reason*, and when.
+
+    For a component that repeats something by itself before its call returns, around its wait and in the thread that
+    the engine called. Where nobody looks it does nothing. *reason* is one line, without secrets, not shown in full when
+    it is long; an error that is raised needs none of this.
+    """
+    stages = _measured.get()
+    if stages is None:
+        yield
+        return
+    stages.say(Repeat(reason=reason, next_at=time.time() + next_attempt_s))
+    try:
+        yield
+    finally:
+        stages.say(None)
 
 
 def waited_for(items: Iterable[R]) -> Iterator[R]:

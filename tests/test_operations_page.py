@@ -29,6 +29,11 @@ RUNNING = Status(
 )
 IDLE = replace(RUNNING, rows_per_s=0.0, shares={}, waiting_on="changes")
 STUCK = replace(IDLE, behind_s=64.0, waiting_on="sink 'webhook'", waiting_on_s=63.0)
+REPEATING = replace(
+    STUCK,
+    waiting_for="https://example.com:443 takes no request, tried 5 times: it answers 401: wrong token",
+    next_attempt_s=8.0,
+)
 HELD = replace(IDLE, releases_failed=7)
 DOWN = replace(
     STUCK,
@@ -48,7 +53,7 @@ PAUSED = Status(
 
 def test_the_status_lines_of_the_page_are_real_ones() -> None:
     shown = [line for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
-    assert shown == [status_line(status) for status in (RUNNING, IDLE, STUCK, HELD, DOWN, PAUSED)]
+    assert shown == [status_line(status) for status in (RUNNING, IDLE, STUCK, REPEATING, HELD, DOWN, PAUSED)]
 
 
 def test_the_page_shows_what_cdc_resume_prints(

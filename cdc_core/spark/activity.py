@@ -15,14 +15,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_core.stages import STAGES, Stages
+from cdc_core.stages import STAGES, Repeat, Stages
 
 __all__ = ["COORDINATOR", "PLANNER", "SLICE", "Activities", "Activity", "activity_directory", "at_stages"]
 
 PLANNER, SLICE, COORDINATOR = "planner", "slice", "coordinator"
 
-_RECORD = struct.Struct(f"<QIB{len(STAGES)}d")
-"""What distinguishes the task, how often its stage changed, the stage, seconds at each."""
+_RECORD = struct.Struct(f"<QIB{len(STAGES)}ddH")
+"""What distinguishes the task, how often its stage changed, the stage, seconds at each; when the component at work
+tries again, and the bytes of the reason that follow, 0 when it repeats nothing."""
+_MOST_REASON = 400
 
 _LEFT_BEHIND_S = 10.0
 """A file that nobody holds locked for so long is not one that is just being made."""
@@ -30,12 +32,16 @@ _LEFT_BEHIND_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One task at work: it has been at `stage` for `for_s`. `seconds` by stage are those before that."""
+    """One task at work: it has been at `stage` for `for_s`. `seconds` by stage are those before that.
+
+    `repeat` is what it tries again there by itself; its reason is not masked.
+    """
 
     role: str
     stage: str
     for_s: float
     seconds: Mapping[str, float]
+    repeat: Repeat | None = None
 
 
 def activity_directory(run_dir: Path) -> Path:
@@ -55,15 +61,11 @@ def at_stages(role: str, *, run_dir: Path, first: str) -> Iterator[Stages]:
         with Stages(first).measured() as stages:
             yield stages
         return
-    task, changes = time.monotonic_ns(), 0
+    task = time.monotonic_ns()
 
     def tell(stages: Stages) -> None:
-        nonlocal changes
-        changes += 1
-        seconds = stages.seconds
         with suppress(OSError):  # a status that cannot be told is no reason to fail
-            record = _RECORD.pack(task, changes, STAGES.index(stages.now), *(seconds[name] for name in STAGES))
-            os.pwrite(file, record, 0)
+            os.pwrite(file, _record(task, stages), 0)
 
     try:
         stages = Stages(first, changed=tell)
@@ -92,7 +94,7 @@ class Activities:
             record = _read(path)
             if record is None:
                 continue
-            task, changes, stage, *seconds = record
+            task, changes, stage, seconds, repeat = record
             known = self._seen.get(path.name)
             since = known[1] if known is not None and known[0] == (task, changes) else now
             seen[path.name] = (task, changes), since
@@ -102,6 +104,7 @@ class Activities:
                     stage=STAGES[stage],
                     for_s=now - since,
                     seconds=dict(zip(STAGES, seconds, strict=True)),
+                    repeat=repeat,
                 )
             )
         self._seen = seen
@@ -125,7 +128,22 @@ def _opened(path: Path) -> int | None:
         os.close(file)  # the driver took it for a dead process's and removed it before it was locked
 
 
-def _read(path: Path) -> tuple[int, ...] | None:
+def _record(task: int, stages: Stages) -> bytes:
+    seconds, repeat = stages.settled_seconds, stages.repeat
+    reason = b"" if repeat is None else repeat.reason.encode("utf-8", "replace")[:_MOST_REASON]
+    place = STAGES.index(stages.now), *(seconds[name] for name in STAGES)
+    return _RECORD.pack(task, stages.changes, *place, 0.0 if repeat is None else repeat.next_at, len(reason)) + reason
+
+
+def _parsed(record: bytes) -> tuple[int, int, int, list[float], Repeat | None] | None:
+    if len(record) < _RECORD.size:
+        return None
+    task, changes, stage, *seconds, next_at, length = _RECORD.unpack_from(record)
+    reason = record[_RECORD.size : _RECORD.size + length].decode("utf-8", "ignore")
+    return task, changes, stage, seconds, Repeat(reason=reason, next_at=next_at) if reason else None
+
+
+def _read(path: Path) -> tuple[int, int, int, list[float], Repeat | None] | None:
     """Return the record in the file at *path*, None when nobody is at work there any more.
 
     What a process leaves behind that was killed is removed: workers come and go as long as a run lasts.
@@ -137,8 +155,7 @@ def _read(path: Path) -> tuple[int, ...] | None:
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        record = os.pread(file, _RECORD.size, 0)
-        return _RECORD.unpack(record) if len(record) == _RECORD.size else None
+        return _parsed(os.pread(file, _RECORD.size + _MOST_REASON, 0))
     else:
         if time.time() - os.fstat(file).st_mtime > _LEFT_BEHIND_S:
             with suppress(OSError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core.job import Job
+from cdc_core.masking import mask
 from cdc_core.options import format_duration
 from cdc_core.progress import Progress
 from cdc_core.rangefeed import ScanProgress
@@ -51,6 +52,7 @@ class Watch:
             SINK: job.sink.owner,
             STORE: "the progress store",
         }
+        self._secrets = job.secrets()
         frequency_s = job.min_checkpoint_frequency_s
         every = f" (a step every {format_duration(frequency_s)}: min_checkpoint_frequency)"
         self._window_s = max(_WINDOW_S, 2 * frequency_s)
@@ -139,11 +141,16 @@ class Watch:
         quiet_s = 0.0 if self._busy or scanning else now - self._quiet_since
         quiet = quiet_s >= _QUIET_S if self._empty_step else self._local and quiet_s >= _SILENT_S
         if stuck["waiting_on"] is None and quiet:
-            return {"waiting_on": f"changes{self._every}", "waiting_on_s": None}
+            return {**stuck, "waiting_on": f"changes{self._every}"}
         return stuck
 
     def _stuck(self, tasks: Sequence[Activity]) -> dict[str, Any]:
-        task = max(tasks, key=lambda task: task.for_s, default=None)
-        if task is None or task.for_s < _STUCK_S:
-            return {"waiting_on": None, "waiting_on_s": None}
-        return {"waiting_on": self._owners[task.stage], "waiting_on_s": task.for_s}
+        stuck = [task for task in tasks if task.for_s >= _STUCK_S]
+        task = max(stuck, key=lambda task: (task.repeat is not None, task.for_s), default=None)
+        repeat = None if task is None else task.repeat
+        return {
+            "waiting_on": None if task is None else self._owners[task.stage],
+            "waiting_on_s": None if task is None else task.for_s,
+            "waiting_for": None if repeat is None else mask(repeat.reason, self._secrets),
+            "next_attempt_s": None if repeat is None else max(0.0, repeat.next_at - time.time()),
+        }

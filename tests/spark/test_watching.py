@@ -13,7 +13,7 @@ from cdc_core.progress import Progress
 from cdc_core.rangefeed import ScanProgress
 from cdc_core.spark.activity import COORDINATOR, SLICE, activity_directory, at_stages
 from cdc_core.spark.watching import Watch
-from cdc_core.stages import ENCODE, SINK, STORE, stage
+from cdc_core.stages import ENCODE, SINK, SOURCE, STORE, repeating, stage
 
 
 class Clock:
@@ -104,7 +104,42 @@ def test_a_sink_that_is_stuck_is_named_with_how_long_it_is(watched: Watched) -> 
         assert watched.look(after_s=2)["waiting_on"] is None
         stuck = watched.look(after_s=61)
     assert (stuck["waiting_on"], stuck["waiting_on_s"]) == ("sink 'journal'", 63)
-    assert watched.watch.look_at_tasks() == {"waiting_on": None, "waiting_on_s": None}
+    assert set(watched.watch.look_at_tasks().values()) == {None}
+
+
+def test_what_a_sink_repeats_by_itself_is_told_with_its_reason_and_the_next_attempt(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look()
+        with repeating("it answers 503: é" + "x" * 1000, next_attempt_s=100):
+            assert watched.look(after_s=2)["waiting_for"] is None  # it may well be over in a moment
+            said = watched.look(after_s=2)
+        quiet = watched.look()
+    assert (said["waiting_on"], said["waiting_for"][:20]) == ("sink 'journal'", "it answers 503: éxxx")
+    assert 90 < said["next_attempt_s"] <= 100
+    assert (quiet["waiting_on"], quiet["waiting_for"]) == ("sink 'journal'", None)
+
+
+def test_telling_of_a_repeat_moves_no_share(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look()
+        with stage(ENCODE):
+            watched.look(after_s=4)
+        watched.look()
+        watched.look(after_s=4)
+        with repeating("it hangs", next_attempt_s=1):
+            assert watched.look()["shares"] == {"source": 0, "encode": 1 / 2, "sink": 1 / 2}
+
+
+def test_of_tasks_that_are_stuck_one_that_says_why_is_told(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look(after_s=1)
+        with at_stages(COORDINATOR, run_dir=watched.run_dir, first=SINK), repeating("it hangs", next_attempt_s=1):
+            assert watched.look(after_s=10)["waiting_for"] == "it hangs"
+
+
+def test_what_a_call_repeated_ends_with_it(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK), repeating("it hangs", next_attempt_s=1), stage(SOURCE):
+        assert watched.look(after_s=10)["waiting_for"] is None
 
 
 def test_the_coordinator_may_be_stuck_too(watched: Watched) -> None:
