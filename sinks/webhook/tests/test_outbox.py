@@ -16,7 +16,7 @@ class Idle:
 
 def test_one_timer_runs_however_many_calls_ask_for_it() -> None:
     delivery: Any = Idle()
-    outbox = Outbox(lambda: delivery, parallel=1, most_bytes=1)
+    outbox = Outbox(lambda _: delivery, parallel=1, most_bytes=1)
     calls: list[float] = []
     again = threading.Event()
     begun = time.monotonic()

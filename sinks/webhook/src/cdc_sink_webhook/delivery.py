@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from cdc_core.errors import CdcError, RetryableSinkError, TerminalSinkError
 from cdc_sink_webhook.answers import Answer, Meaning
 from cdc_sink_webhook.client import Client, UnansweredError
+from cdc_sink_webhook.repeats import Repeats
 from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.sink_config import RetryConfig
 
@@ -52,13 +53,15 @@ class Delivery:
         *,
         halves: Callable[[Request], tuple[Request, Request]],
         endpoint: str,
+        repeats: Repeats,
     ) -> None:
-        """Take the *client*, and what makes two requests of one; errors name the *endpoint*."""
+        """Take the *client*, and what makes two requests of one; errors name the *endpoint*, *repeats* hears of all."""
         self._client = client
         self._most_repeats = retry.limit
         self._backoff_s = max(float(retry.Backoff), _SHORTEST_BACKOFF_S)
         self._halves = halves
         self._endpoint = endpoint
+        self._repeats = repeats
         self._resume_at = 0.0
 
     async def deliver(self, request: Request) -> Delivered:
@@ -66,7 +69,10 @@ class Delivery:
 
         Raises: RetryableSinkError when it was repeated often enough; TerminalSinkError when repeating does not help.
         """
-        answer = await self._answered(request)
+        try:
+            answer = await self._answered(request)
+        finally:
+            self._repeats.forget(request)
         if answer.meaning is Meaning.DELIVERED:
             return Delivered(messages=len(request.places), nbytes=len(request.body))
         if len(request.places) == 0:
@@ -111,6 +117,7 @@ class Delivery:
             wait_s = max(self._wait_s(repeats), asked_s)
             repeats += 1
             logger.info("%s: %s; attempt %d follows in %.1f s", self._endpoint, failure, repeats + 1, wait_s)
+            self._repeats.note(request, self._refusal(failure, attempts=repeats), wait_s)
             if answer is not None and answer.status in _FOR_ALL:
                 self._resume_at = max(self._resume_at, _now() + wait_s)
             await asyncio.sleep(wait_s)
@@ -127,11 +134,14 @@ class Delivery:
     def _given_up(self, failure: str, answer: Answer | None, *, repeats: int, long: bool) -> CdcError:
         if answer is not None and answer.meaning is Meaning.GONE:
             return TerminalSinkError(f"{self._endpoint} wants no more requests: {failure}; choose another endpoint")
-        times = f"{repeats + 1} times" if repeats else "once"
-        what = f"{self._endpoint} takes no request, tried {times}: {failure}"
+        what = self._refusal(failure, attempts=repeats + 1)
         if answer is None or answer.meaning is Meaning.BUSY or long:  # who says when to come again expects us
             return RetryableSinkError(what, retry_after_s=None if answer is None else answer.retry_after_s)
         return TerminalSinkError(f"{what}; {answer.remedy}")
+
+    def _refusal(self, failure: str, *, attempts: int) -> str:
+        times = f"{attempts} times" if attempts > 1 else "once"
+        return f"{self._endpoint} takes no request, tried {times}: {failure}"
 
 
 def _now() -> float:

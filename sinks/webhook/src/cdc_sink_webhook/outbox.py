@@ -7,9 +7,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
+from cdc_core import repeating
 from cdc_core.errors import CdcError, TerminalSinkError
 from cdc_sink_webhook.delivery import Delivered, Delivery
 from cdc_sink_webhook.key_order import KeyOrder, Turn
+from cdc_sink_webhook.repeats import Repeat, Repeats
 from cdc_sink_webhook.request import Request
 
 __all__ = ["Outbox"]
@@ -24,9 +26,10 @@ class Outbox:
     """Sends requests in parallel, in order where they share a key. Its thread begins with it.
 
     Success is silent. After a request that came to nothing none is sent any more: every call raises what became of it.
+    While a call waits, the changefeed's status tells what is repeated meanwhile.
     """
 
-    def __init__(self, connect: Callable[[], Delivery], *, parallel: int, most_bytes: int) -> None:
+    def __init__(self, connect: Callable[[Repeats], Delivery], *, parallel: int, most_bytes: int) -> None:
         """Take what makes the delivery, in the thread that sends; it holds at most *most_bytes* of requests."""
         self._connect = connect
         self._parallel = parallel
@@ -36,6 +39,7 @@ class Outbox:
         self._held = 0
         self._waiting = 0
         self._error: BaseException | None = None
+        self._repeat: Repeat | None = None
         self._delivered = Delivered()
         self._order = KeyOrder()
         self._workers: list[asyncio.Task[None]] = []
@@ -73,8 +77,7 @@ class Outbox:
     def flush(self) -> Delivered:
         """Return what became of all that was sent since the last flush, as soon as that is known. Raises: as `send`."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._waiting or self._error is not None)
-            self._raise_error()
+            self._wait_for(lambda: not self._waiting)
             delivered, self._delivered = self._delivered, Delivered()
         return delivered
 
@@ -113,12 +116,28 @@ class Outbox:
         """
         with self._changed:
             if wait and not self._has_room(request):
-                self._changed.wait_for(lambda: self._held <= self._few_bytes or self._error is not None)
+                self._wait_for(lambda: self._held <= self._few_bytes)
             self._raise_error()
             if not wait and not self._has_room(request):
                 return False
             self._reserve(request)
         return True
+
+    def _wait_for(self, done: Callable[[], bool]) -> None:
+        """Return when that is *done*, and tell meanwhile what is repeated. Raises: as `send`."""
+        while not done() and self._error is None:
+            repeat = self._repeat
+            if repeat is None:
+                self._changed.wait()
+            else:
+                with repeating(repeat.reason, next_attempt_s=repeat.next_attempt_s):
+                    self._changed.wait()
+        self._raise_error()
+
+    def _show(self, repeat: Repeat | None) -> None:
+        with self._changed:
+            self._repeat = repeat
+            self._changed.notify_all()
 
     def _reserve(self, request: Request) -> None:
         self._held += request.cost
@@ -145,7 +164,7 @@ class Outbox:
             self._ready.set()
 
     async def _serve(self) -> None:
-        delivery = self._connect()
+        delivery = self._connect(Repeats(self._show))
         self._loop = asyncio.get_running_loop()
         self._workers = [asyncio.create_task(self._work(delivery)) for _ in range(self._parallel)]
         self._ready.set()

@@ -18,6 +18,7 @@ from cdc_sink_webhook.client import Client
 from cdc_sink_webhook.delivery import Delivery
 from cdc_sink_webhook.endpoint import Endpoint
 from cdc_sink_webhook.options import WebhookOptions
+from cdc_sink_webhook.repeats import Repeats
 from cdc_sink_webhook.sink_config import SinkConfig
 from cdc_sink_webhook.tls import tls_context
 
@@ -72,9 +73,15 @@ class Plan:
             limit=self.options.buffer_size // 4,
         )
 
-    def delivery(self, batches: Batches) -> Delivery:
-        """Return what delivers requests that *batches* made."""
-        return Delivery(self.client(), self.config.retry(), halves=batches.halves, endpoint=str(self.endpoint))
+    def delivery(self, batches: Batches, repeats: Repeats) -> Delivery:
+        """Return what delivers requests that *batches* made, and tells *repeats* of those that failed."""
+        return Delivery(
+            self.client(),
+            self.config.retry(),
+            halves=batches.halves,
+            endpoint=str(self.endpoint),
+            repeats=repeats,
+        )
 
 
 def _format_of(encoder: Encoder) -> Format:

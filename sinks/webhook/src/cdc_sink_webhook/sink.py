@@ -128,7 +128,7 @@ class WebhookSink(Sink):
             plan = Plan.of(self.context)
             self._batches = batches = plan.batches(self._occasion)
             self._outbox = Outbox(
-                lambda: plan.delivery(batches),
+                lambda repeats: plan.delivery(batches, repeats),
                 parallel=plan.options.parallel_requests,
                 most_bytes=plan.options.buffer_size,
             )
