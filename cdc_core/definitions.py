@@ -34,12 +34,15 @@ def same_destination(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> boo
 
 
 def place_of(uri: str) -> str:
-    """Return *uri* without user, parameters and final slash, the same for one list of hosts in any order."""
+    """Return *uri* without user, parameters and final slash, the same for a list of hosts in any order.
+
+    The scheme is in lower case.
+    """
     scheme, separator, rest = uri.partition("://")
     if not separator:
         scheme, rest = "", uri
     hosts, slash, path = rest.partition("?")[0].rstrip("/").partition("/")
-    return f"{scheme}{separator}{','.join(sorted(hosts.rpartition('@')[2].split(',')))}{slash}{path}"
+    return f"{scheme.lower()}{separator}{','.join(sorted(hosts.rpartition('@')[2].split(',')))}{slash}{path}"
 
 
 def _without_scheme(uri: str) -> str:

@@ -21,18 +21,18 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import parse_qsl
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_core.decoder import Decoder
 from cdc_core.encoder import EncoderContext
-from cdc_core.errors import ConfigError, HistoryLostError, OptionError
+from cdc_core.errors import ConfigError, HistoryLostError
 from cdc_core.loading import load_class
 from cdc_core.masking import masked_uri
 from cdc_core.options import option_names, parse_options
 from cdc_core.plugin_host import PluginHost
+from cdc_core.resolve import spelled, split_parameters
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
 from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
@@ -160,7 +160,7 @@ class ChangeReader:
 
     @cached_property
     def _history(self) -> StoredHistory:
-        place, _, query = self._uri.partition("?")
+        place, parameters = split_parameters(self._uri, owner=repr(self))
         sink = self._host.sink_for(place)
         if not sink.history:
             raise ConfigError(
@@ -169,13 +169,7 @@ class ChangeReader:
             )
         owner = f"sink '{sink.name}'"
         options = load_class(sink.options, owner=owner, install_hint=sink.install_hint)
-        known = option_names(options)
-        parameters: dict[str, str] = {}
-        for written, value in parse_qsl(query, keep_blank_values=True):
-            name = written.lower() if written not in known and written.lower() in known else written
-            if name in parameters:
-                raise OptionError(f"{owner}: the parameter '{name}' of the URI is given twice; keep one of them")
-            parameters[name] = value
+        parameters = spelled(parameters, option_names(options), owner=repr(self))
         history = load_class(sink.history, owner=owner, base=StoredHistory, install_hint=sink.install_hint)
         opened: StoredHistory = history(
             place, parse_options(options, parameters, owner=owner), changefeed=self._changefeed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -17,7 +17,7 @@ from cdc_core.options import option_names, parse_options, secret_values
 from cdc_core.plugin_host import PluginHost
 from cdc_core.registrations import EncoderRegistration, Registration, SinkRegistration
 
-__all__ = ["resolve"]
+__all__ = ["resolve", "spelled", "split_parameters"]
 
 
 def resolve(changefeed: Changefeed, host: PluginHost) -> Job:
@@ -33,7 +33,8 @@ def _resolved(changefeed: Changefeed, host: PluginHost, *, source: Component | N
     """Do what `resolve` does; with *source*, which is resolved already, its options are not *changefeed*'s."""
     encoder = host.encoder(changefeed.format)
     sink = host.sink_for(changefeed.sink)
-    destination, parameters = _split_parameters(changefeed.name, changefeed.sink)
+    owner = f"changefeed '{changefeed.name}'"
+    destination, parameters = split_parameters(changefeed.sink, owner=owner)
     registrations: list[Registration] = [encoder, sink]
     bare = [_component("encoder", encoder), _component("sink", sink)]
     if source is None:
@@ -43,8 +44,8 @@ def _resolved(changefeed: Changefeed, host: PluginHost, *, source: Component | N
     declared = {component.kind: option_names(component.load_options()) for component in bare}
     core_names = option_names(ChangefeedOptions)
     known = {name for names in (core_names, *declared.values()) for name in names}
-    given = _spelled(changefeed.name, changefeed.options, known)
-    parameters = _spelled(changefeed.name, parameters, known)
+    given = spelled(changefeed.options, known, owner=owner)
+    parameters = spelled(parameters, known, owner=owner)
     _refuse_unknown(changefeed.name, given, known)
     values = {
         component.kind: {name: value for name, value in given.items() if _declared(name) in declared[component.kind]}
@@ -53,15 +54,13 @@ def _resolved(changefeed: Changefeed, host: PluginHost, *, source: Component | N
     for name in parameters:
         if name in given:
             raise OptionError(
-                f"changefeed '{changefeed.name}' gives '{name}' twice, as a parameter of the sink's URI and as an "
-                "option; keep one of them"
+                f"{owner} gives '{name}' twice, as a parameter of the sink's URI and as an option; keep one of them"
             )
     values["sink"] |= parameters
     components = {
         component.kind: _component(component.kind, registration, values[component.kind])
         for component, registration in zip(bare, registrations, strict=True)
     }
-    owner = f"changefeed '{changefeed.name}'"
     options = parse_options(
         ChangefeedOptions,
         {name: given[name] for name in core_names if name in given},
@@ -105,17 +104,18 @@ def _dead_letter_job(changefeed: Changefeed, uri: str, host: PluginHost, source:
     return dataclasses.replace(job, table_names=(dead_letter_table(changefeed.name),))
 
 
-def _split_parameters(name: str, uri: str) -> tuple[str, dict[str, str]]:
-    """Return a sink's URI without its parameters, its scheme in lower case, and the parameters by name."""
+def split_parameters(uri: str, *, owner: str) -> tuple[str, dict[str, str]]:
+    """Return a sink's URI without its parameters, its scheme in lower case, and the parameters by name.
+
+    Raises: OptionError that begins with *owner*, for one that is there twice.
+    """
     destination, _, query = uri.partition("?")
     scheme, separator, place = destination.partition("://")
     destination = f"{scheme.lower()}{separator}{place}"
     parameters: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key in parameters:
-            raise OptionError(
-                f"changefeed '{name}' gives the parameter '{key}' of the sink's URI twice; keep one of them"
-            )
+            raise OptionError(f"{owner} gives the parameter '{key}' of the sink's URI twice; keep one of them")
         parameters[key] = value
     return destination, parameters
 
@@ -136,14 +136,17 @@ def _declared(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _spelled(changefeed: str, values: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return *values* by their declared names: upper case is as good, as in CockroachDB's `AWS_REGION`."""
+def spelled(values: Mapping[str, Any], known: Collection[str], *, owner: str) -> dict[str, Any]:
+    """Return *values* by their declared names: upper case is as good, as in CockroachDB's `AWS_REGION`.
+
+    Raises: OptionError that begins with *owner*, for one that is there twice.
+    """
     found: dict[str, Any] = {}
     for written, value in values.items():
         head, dot, rest = written.partition(".")
         name = f"{head.lower()}{dot}{rest}" if head not in known and head.lower() in known else written
         if name in found:
-            raise OptionError(f"changefeed '{changefeed}' gives '{name}' twice, in two spellings; keep one of them")
+            raise OptionError(f"{owner} gives '{name}' twice, in two spellings; keep one of them")
         found[name] = value
     return found
 

@@ -66,6 +66,7 @@ def test_what_a_definition_says_of_the_place_holds_no_secret() -> None:
     [
         ("kafka://me:pw@b:1,a:2/x/?y=1", "kafka://a:2,b:1/x"),
         ("file:///data/out@home/", "file:///data/out@home"),
+        ("S3://Bucket/Out", "s3://Bucket/Out"),
         ("store:8333", "store:8333"),
         ("me:pw@store", "store"),
     ],
