@@ -50,6 +50,12 @@ def test_what_an_answer_may_repeat_of_a_request_is_secret() -> None:
     assert endpoint("webhook-https://h").secrets() == frozenset()
 
 
+def test_a_path_is_secret_however_an_answer_writes_it() -> None:
+    secrets = endpoint("webhook-https://h/hooks/T0/x%20y").secrets()
+    for path in ("/hooks/T0/x%20y", "/hooks/T0/x y"):
+        assert {path, path[1:], path.replace("/", r"\/"), path[1:].replace("/", r"\/")} <= secrets
+
+
 def test_neither_path_nor_query_nor_user_show() -> None:
     found = endpoint("webhook-https://me:hush@example.com/services/hush", webhook_query="code=hush")
     assert "hush" not in f"{found} {found!r}"

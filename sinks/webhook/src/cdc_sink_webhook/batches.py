@@ -120,10 +120,6 @@ class Batches:
         for topic in list(self._open):
             yield self._cut(topic)
 
-    def forget(self) -> None:
-        """Give up rows that wait."""
-        self._open.clear()
-
     def mark(self, payload: bytes) -> Request:
         """Return the request that tells of a resolved mark."""
         nothing = np.empty(0, np.int64)

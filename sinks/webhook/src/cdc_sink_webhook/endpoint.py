@@ -81,9 +81,11 @@ class Endpoint:
         path, _, query = self.target.partition("?")
         found = {self.target, path, unquote(path), *(value for _, value in parse_qsl(query))}
         found.update(segment for segment in path.split("/") if len(segment) >= _LONG_SEGMENT)
+        found.update([text.removeprefix("/") for text in found])
+        found.update([text.replace("/", r"\/") for text in found])  # as some write JSON
         if self.authorization is not None:
             found |= {self.authorization, self.authorization.rpartition(" ")[2]}
-        return frozenset(found - {"", "/"})
+        return frozenset(found - {"", "/", r"\/"})
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
