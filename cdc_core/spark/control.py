@@ -85,7 +85,7 @@ class RunLock:
 
 @contextmanager
 def at_work(path: Path, *, run_dir: Path) -> Iterator[None]:
-    """Hold a share of the tasks' lock while a task of the run with directory *run_dir* reads or writes.
+    """Hold a share of the tasks' lock while a task of the run with directory *run_dir* reads, writes or commits.
 
     A JVM outlives its driver for a moment and may still hand out tasks. Therefore a task that comes after a newer run
     made its directory is refused; one that came before holds the lock, which the newer run awaits. Raises:
@@ -111,8 +111,8 @@ def at_work(path: Path, *, run_dir: Path) -> Iterator[None]:
 def is_idle(path: Path) -> bool:
     """Return whether no process on this host is `at_work`.
 
-    A task of an earlier run that is still alive could emit an old version of a row after a newer one: no run may begin
-    before this is true. Asked after the new run has made its directory.
+    A task of an earlier run that is still alive could emit an old version of a row, or an old mark, after a newer one:
+    no run may begin before this is true. Asked after the new run has made its directory.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

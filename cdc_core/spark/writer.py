@@ -104,6 +104,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 raise MaskedError(joined_failures(failures))
             reports = [message.report for message in told]
             with (
+                self._config.at_work(),  # or one that is stuck could emit its mark after those of a newer run
                 at_stages(COORDINATOR, run_dir=self._config.run_dir, first=STORE) as stages,
                 _coordinators.use(self._config.key, self._open_coordinator) as coordinator,
             ):

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from cdc_testing.engine import Journal, counter_job
-from cdc_testing.scripted import TABLE, Script
+from cdc_testing.scripted import TABLE, JournalSink, Script
 
 from cdc_core import Slice, SliceInfo, Span, Timestamp
 from cdc_core.errors import ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
@@ -135,6 +135,33 @@ def test_a_task_of_a_replaced_run_writes_nothing(config: RunConfig, script: Scri
     (config.run_dir.parent / "2").mkdir()
     assert "has been replaced" in (write(config).failure or "")
     assert not Journal(script.directory).events
+
+
+def test_a_commit_of_a_replaced_run_saves_and_emits_nothing(
+    config: RunConfig, script: Script, store: ProgressStore
+) -> None:
+    messages: list[Any] = [write(config, 0), write(config, 1)]
+    (config.run_dir.parent / "2").mkdir()
+    before = store.load("t")
+    with pytest.raises(MaskedError, match="replaced by a newer one"):
+        SinkWriter(config).commit(messages, 0)
+    assert store.load("t") == before
+    assert Journal(script.directory).resolved == []
+
+
+def test_a_commit_is_at_work_until_its_end(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle: list[bool] = []
+    emit = JournalSink.emit_resolved
+
+    def emit_resolved(sink: JournalSink, timestamp: Timestamp) -> None:
+        idle.append(is_idle(config.tasks_lock))
+        emit(sink, timestamp)
+
+    messages: list[Any] = [write(config, 0), write(config, 1)]
+    monkeypatch.setattr(JournalSink, "emit_resolved", emit_resolved)
+    SinkWriter(config).commit(messages, 0)
+    assert idle == [False]
+    assert is_idle(config.tasks_lock)
 
 
 def test_a_write_is_at_work_until_its_end(config: RunConfig) -> None:
