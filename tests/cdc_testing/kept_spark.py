@@ -44,6 +44,19 @@ class KeptSpark:
         """Return the session, for a test that asks Spark itself."""
         return self._open("test", {})
 
+    @property
+    def directory(self) -> Path:
+        """Where the session has its log and its temporary files."""
+        assert self._directory is not None, "no run has begun it yet"
+        return Path(self._directory.name)
+
+    def kill_jvm(self) -> None:
+        """SIGKILL the JVM: a run that goes on has to start another one."""
+        from pyspark import SparkContext
+
+        assert SparkContext._gateway is not None, "no run has begun it yet"
+        SparkContext._gateway.proc.kill()
+
     def close(self) -> None:
         """End the session; the next run starts one."""
         from cdc_core.spark.session import close_session
@@ -62,7 +75,7 @@ class KeptSpark:
         if self._session is None or not is_alive(self._session):
             self.close()
             self._directory = TemporaryDirectory(prefix="cdc-spark-", ignore_cleanup_errors=True)
-            self._session = open_session(name, {}, log_path=Path(self._directory.name) / "spark.log")
+            self._session = open_session(name, {}, log_path=self.directory / "spark.log")
         return self._session
 
     def _close_dead(self, session: SparkSession) -> None:

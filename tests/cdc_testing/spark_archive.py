@@ -73,6 +73,7 @@ def make() -> None:
             once=True,
             status=lambda _: None,
         )
+        assert SparkContext._gateway is not None
         jvm: subprocess.Popen[bytes] = SparkContext._gateway.proc
         assert jvm.stdin is not None
         jvm.stdin.close()  # which ends it

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cdc_testing.bank import TABLES, Bank, open_bank
 from cdc_testing.imports import ROOT
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import add_partitions
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed, eventually
 from confluent_kafka.admin import AdminClient
@@ -157,16 +159,17 @@ def assert_true_to(had: Mapping[int, int], cuts: Sequence[int], *, least: int) -
 
 @pytest.mark.slow
 def test_every_cut_of_the_example_is_a_state_that_the_database_had(
-    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str
+    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str, kept_spark: KeptSpark
 ) -> None:
-    brokers = kafka_broker.bootstrap_servers
+    brokers, target = kafka_broker.bootstrap_servers, ""
     open_bank(database)
     with psycopg.connect(database, autocommit=True) as connection:
         record(connection)
         sink = f"kafka://{brokers}?topic_prefix={topic_prefix}&topic_partitions=2"
         with Feed(tmp_path, database, TABLES, sink=sink) as feed:
             consumer = Consumer(brokers, topic_prefix, group="follower")
-            with Bank(database):
+            with ExitStack() as bank:
+                bank.enter_context(Bank(database))
 
                 def go_on(what: str) -> None:
                     cuts = len(consumer.cuts) + 5
@@ -181,11 +184,15 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
                 consumer.restart()
                 go_on("the consumer was started again")
                 feed.kill_driver()
-                feed.start()
-                go_on("the changefeed was killed, and repeats rows")
-            target = str(clock(database))
-            feed.until("the last transaction", lambda: consumer.has(target))
-            feed.stop()
+
+                def work() -> None:
+                    nonlocal target
+                    go_on("the changefeed was killed, and repeats rows")
+                    bank.close()
+                    target = str(clock(database))
+                    feed.until("the last transaction", lambda: consumer.has(target))
+
+                feed.during(kept_spark, work)
         had = states(connection)
     assert_true_to(had, consumer.cuts, least=10)
     late = Consumer(brokers, topic_prefix, group="late")

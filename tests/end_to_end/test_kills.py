@@ -21,8 +21,8 @@ Finish = Callable[[Feed, str], None]
 
 @pytest.fixture
 def own_server() -> Iterator[EmbeddedPostgres]:
-    """A server that a test may kill: with fsync on, since what it acknowledged must survive."""
-    with EmbeddedPostgres() as server:
+    """A server that a test may kill. What it wrote is with the operating system, which lives: no need to sync it."""
+    with EmbeddedPostgres(settings={"fsync": "off"}) as server:
         yield server
 
 
@@ -87,33 +87,39 @@ def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tm
     finish(feed, database)
 
 
-def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, finish: Finish) -> None:
+def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, kept_spark: KeptSpark, finish: Finish) -> None:
     open_bank(database)
     with Feed(tmp_path, database, TABLES, options={"retry_backoff": "100ms"}) as feed, Bank(database):
-        feed.start()
-        feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
-        feed.kill_jvm()
-        seen = last_resolved(feed.files)
-        feed.until("a later resolved mark", lambda: last_resolved(feed.files) > seen)
-        feed.stop()
+
+        def work() -> None:
+            feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
+            kept_spark.kill_jvm()
+            seen = last_resolved(feed.files)
+            feed.until("a later resolved mark", lambda: last_resolved(feed.files) > seen)
+
+        feed.during(kept_spark, work)
     finish(feed, database)
 
 
-def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path: Path, finish: Finish) -> None:
+def test_a_killed_database_is_waited_for(
+    own_server: EmbeddedPostgres, tmp_path: Path, kept_spark: KeptSpark, finish: Finish
+) -> None:
     chance = random.Random(4)
     uri = own_server.uri()
     open_bank(uri, filler=30_000)
     options = {**SMALL_STEPS, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
     with Feed(tmp_path, uri, TABLES, options=options) as feed, Bank(uri):
-        feed.start()
-        for _ in range(2):
-            target = files(feed) + chance.randint(1, 10)
-            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
-            own_server.kill()
-            own_server.start()
-        target = files(feed) + 5
-        feed.until("files after the last kill", lambda: files(feed) >= target)
-        feed.stop()
+
+        def work() -> None:
+            for _ in range(2):
+                target = files(feed) + chance.randint(1, 10)
+                feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
+                own_server.kill()
+                own_server.start()
+            target = files(feed) + 5
+            feed.until("files after the last kill", lambda: files(feed) >= target)
+
+        feed.during(kept_spark, work)
     finish(feed, uri)
 
 

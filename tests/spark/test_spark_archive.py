@@ -28,6 +28,7 @@ def test_a_jvm_that_is_given_the_archive_uses_it(kept_spark: KeptSpark) -> None:
     if path is None or str(path) not in os.environ.get("SPARK_SUBMIT_OPTS", ""):
         pytest.skip("there was no archive when the tests began: make spark-archive")
     kept_spark.session()
+    assert SparkContext._gateway is not None
     assert str(path) in Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
 
 
