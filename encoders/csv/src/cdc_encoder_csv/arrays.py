@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_column_texts.items import JSON_KINDS, items_of
+from cdc_column_texts.lists import list_texts
+from cdc_column_texts.plain import with_nulls_of
 from cdc_column_texts.splitting import structure
 
 from cdc_core import ColumnType, Kind
@@ -55,7 +57,7 @@ def array_texts(literals: pa.Array, element: ColumnType) -> pa.Array:
     if element.kind not in JSON_KINDS:
         return texts
     items, counts = items_of(texts, ColumnType(kind=Kind.STRING, source="text"))
-    return _joined(pc.fill_null(items, "null"), counts, array=texts, brackets="[]")
+    return list_texts(pc.fill_null(items.cast(pa.string()), "null"), counts, brackets="[]", nulls_of=texts)
 
 
 def _translated(array: pa.Array, table: bytes) -> pa.Array:
@@ -70,7 +72,7 @@ def _translated(array: pa.Array, table: bytes) -> pa.Array:
     changed = pa.Array.from_buffers(
         pa.string(), len(texts), [None, pa.py_buffer(bounds - bounds[0]), pa.py_buffer(data)]
     )
-    return _with_nulls_of(array, changed)
+    return with_nulls_of(array, changed)
 
 
 def _rewritten(texts: pa.Array, odd: pa.Array, sources: pa.Array, write: Callable[[str], str]) -> pa.Array:
@@ -102,16 +104,4 @@ def _of_documents(array: pa.Array, element: ColumnType) -> pa.Array:
     escaped = pc.replace_substring(pc.replace_substring(items.cast(pa.string()), "\\", "\\\\"), '"', '\\"')
     quote = pa.scalar('"', pa.string())
     quoted = pc.binary_join_element_wise(quote, escaped, quote, pa.scalar("", pa.string()))
-    return _joined(pc.fill_null(quoted, "null"), counts, array=array, brackets="{}")
-
-
-def _joined(items: pa.Array, counts: Any, *, array: pa.Array, brackets: str) -> pa.Array:
-    ends = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=ends[1:])
-    lists = pa.ListArray.from_arrays(pa.array(ends), items.cast(pa.string()))
-    first, last, nothing = (pa.scalar(text, pa.string()) for text in (*brackets, ""))
-    return _with_nulls_of(array, pc.binary_join_element_wise(first, pc.binary_join(lists, ", "), last, nothing))
-
-
-def _with_nulls_of(array: pa.Array, texts: pa.Array) -> pa.Array:
-    return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string())) if array.null_count else texts
+    return list_texts(pc.fill_null(quoted, "null"), counts, brackets="{}", nulls_of=array)

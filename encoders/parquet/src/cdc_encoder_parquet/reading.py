@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_column_texts.json_values import value_pieces
+from cdc_column_texts.lists import list_texts
 from cdc_column_texts.plain import text_column
 from cdc_column_texts.reading import column_of_texts
 
@@ -32,12 +32,8 @@ def _array_texts(array: pa.ListArray, element: ColumnType) -> pa.Array:
     """Return the JSON texts of arrays, their items as the JSON encoder writes them."""
     items = row_values(array.flatten(), element)
     counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    ends = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=ends[1:])
-    lists = pa.ListArray.from_arrays(pa.array(ends), text_column(value_pieces(items, element), len(items)))
-    bracket = pa.scalar("[", pa.string()), pa.scalar("]", pa.string()), pa.scalar("", pa.string())
-    texts = pc.binary_join_element_wise(bracket[0], pc.binary_join(lists, ", "), *bracket[1:])
-    return texts if array.null_count == 0 else pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
+    texts = text_column(value_pieces(items, element), len(items))
+    return list_texts(texts, counts, brackets="[]", nulls_of=array)
 
 
 def _decimal_texts(array: pa.Array) -> pa.Array:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_column_texts.errors import NoRepresentationError
 from cdc_column_texts.items import JSON_KINDS, items_of
+from cdc_column_texts.lists import list_bounds
 from cdc_column_texts.plain import plain_texts
 
 from cdc_core import ColumnType, Kind
@@ -100,11 +101,10 @@ def _lists(array: pa.Array, element: ColumnType, type_: pa.ListType, options: Pa
                 "the array has several dimensions; set parquet_arrays = 'json', which writes arrays as JSON text",
             )
     items, counts = items_of(array, element)
-    ends = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=ends[1:])
+    bounds = list_bounds(counts)
     try:
         values = column_values(items, element, options)
     except NoRepresentationError as error:
-        raise NoRepresentationError(int(np.searchsorted(ends, error.row, side="right")) - 1, str(error)) from error
+        raise NoRepresentationError(int(np.searchsorted(bounds, error.row, side="right")) - 1, str(error)) from error
     mask = array.is_null() if array.null_count else None
-    return pa.ListArray.from_arrays(pa.array(ends), values, type=type_, mask=mask)
+    return pa.ListArray.from_arrays(pa.array(bounds), values, type=type_, mask=mask)

@@ -10,16 +10,14 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
+from cdc_column_texts.values import Bools, Ints, integers, valid_rows
 
 __all__ = ["date_pieces", "hlc_pieces", "time_pieces", "timestamp_pieces"]
 
-_Ints = npt.NDArray[np.int64]
-_Mask = npt.NDArray[np.bool_]
 _DAY_US = 86_400_000_000
 _DAY_S = 86_400
 _QUOTE = '"'
@@ -27,17 +25,16 @@ _QUOTE = '"'
 
 def date_pieces(array: pa.Array, *, quote: str = _QUOTE) -> list[Piece]:
     """Return the texts of a date32 *array* between quotes, `null` where it is null."""
-    days = _integers(array, pa.int32()).astype(np.int64)
+    days = integers(array)
     special = _special(array, days, np.iinfo(np.int32))
     return [_days(days, special, quote=quote, close=quote)]
 
 
 def time_pieces(array: pa.Array, *, quote: str = _QUOTE) -> list[Piece]:
     """Return the texts of a time64[us] *array* between quotes, `null` where it is null; a whole day is 24:00:00."""
-    us = _integers(array, pa.int64())
-    us = np.where(_valid(array), us, 0) if array.null_count else us
-    pieces = [quote, *_time_of_day(us, None, start="", end=quote)]
-    return pieces if array.null_count == 0 else [_masked(pieces, array)]
+    pieces = [quote, *_time_of_day(integers(array), None, start="", end=quote)]
+    valid = valid_rows(array)
+    return pieces if valid is None else [or_null(joined(pieces, len(array)).set(pl.Series(~valid), None))]
 
 
 def timestamp_pieces(array: pa.Array, *, zone: str, quote: str = _QUOTE, between: str = "T") -> list[Piece]:
@@ -45,7 +42,7 @@ def timestamp_pieces(array: pa.Array, *, zone: str, quote: str = _QUOTE, between
 
     *between* stands before the time, *zone* after it, except in infinities.
     """
-    us = _integers(array, pa.int64())
+    us = integers(array)
     special = _special(array, us, np.iinfo(np.int64))
     days = us // _DAY_US
     time_of_day = _time_of_day(us - days * _DAY_US, special, start=between, end=f"{zone}{quote}")
@@ -55,8 +52,7 @@ def timestamp_pieces(array: pa.Array, *, zone: str, quote: str = _QUOTE, between
 def hlc_pieces(timestamps: pa.StructArray) -> list[Piece]:
     """Return the texts, without quotes, of a column of framework timestamps: `<wall ns>.<logical, 10 digits>`."""
     wall, logical = timestamps.field("wall"), timestamps.field("logical")
-    walls = _integers(wall, pa.int64())
-    logicals = _integers(logical, pa.int32())
+    walls, logicals = integers(wall), integers(logical)
     if len(walls) == 0:
         return [""]
     pieces: list[Piece] = [str(walls[0]) if (walls == walls[0]).all() else series(wall).cast(pl.String)]
@@ -65,33 +61,18 @@ def hlc_pieces(timestamps: pa.StructArray) -> list[Piece]:
     return [*pieces, ".", series(logical).cast(pl.String).str.zfill(10)]
 
 
-def _integers(array: pa.Array, type_: pa.DataType) -> _Ints:
-    """Return the integers behind *array*; what stands at nulls is arbitrary."""
-    width = type_.bit_width // 8
-    data = array.buffers()[1]
-    return np.frombuffer(data, type_.to_pandas_dtype(), len(array), array.offset * width)
-
-
-def _valid(array: pa.Array) -> _Mask:
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _masked(pieces: list[Piece], array: pa.Array) -> pl.Series:
-    texts = joined(pieces, len(array))
-    return or_null(texts.set(pl.Series(~_valid(array)), None))
-
-
-def _special(array: pa.Array, values: _Ints, limits: np.iinfo) -> _Ints | None:
+def _special(array: pa.Array, values: Ints, limits: np.iinfo) -> Ints | None:
     """Return for each value 0, or 1, 2, 3 where it is null, infinity or -infinity; None when all are 0."""
     special = np.zeros(len(values), np.int64)
     special[values == limits.max] = 2
     special[values == limits.min] = 3
-    if array.null_count:
-        special[~_valid(array)] = 1
+    valid = valid_rows(array)
+    if valid is not None:
+        special[~valid] = 1
     return special if special.any() else None
 
 
-def _days(days: _Ints, special: _Ints | None, *, quote: str, close: str) -> Piece:
+def _days(days: Ints, special: Ints | None, *, quote: str, close: str) -> Piece:
     """Return *quote*, the date and *close*, or the whole text of special values."""
     known = days if special is None else days[special == 0]
     if len(known) == 0:
@@ -109,7 +90,7 @@ def _days(days: _Ints, special: _Ints | None, *, quote: str, close: str) -> Piec
     return _lookup(pl.Series(table, dtype=pl.String), rows)
 
 
-def _distinct(days: _Ints, first: int, last: int) -> tuple[_Ints, _Ints]:
+def _distinct(days: Ints, first: int, last: int) -> tuple[Ints, Ints]:
     """Return the distinct days, ascending, and for each of *days* where it stands among them."""
     if last - first > 16 * len(days):
         return np.unique(days, return_inverse=True)
@@ -118,7 +99,7 @@ def _distinct(days: _Ints, first: int, last: int) -> tuple[_Ints, _Ints]:
     return np.flatnonzero(seen) + first, (np.cumsum(seen) - 1)[days - first]
 
 
-def _day_texts(days: _Ints, quote: str, close: str) -> list[str]:
+def _day_texts(days: Ints, quote: str, close: str) -> list[str]:
     texts = np.datetime_as_string(days.astype("datetime64[D]")).tolist()
     return [f"{quote}{_long_year(text) if text[0] == '-' else text}{close}" for text in texts]
 
@@ -128,7 +109,7 @@ def _long_year(text: str) -> str:
     return f"-{int(year):04d}-{month}-{day}"
 
 
-def _time_of_day(us: _Ints, special: _Ints | None, *, start: str, end: str) -> list[Piece]:
+def _time_of_day(us: Ints, special: Ints | None, *, start: str, end: str) -> list[Piece]:
     """Return *start*, hours, minutes, seconds, the fraction without trailing zeros and *end*; nothing where special."""
     seconds = us // 1_000_000
     fraction = us - seconds * 1_000_000
@@ -159,5 +140,5 @@ _MICROS = pl.Series([f"{n:03d}".rstrip("0") for n in range(1000)])
 """The last three digits of the fraction."""
 
 
-def _lookup(table: pl.Series, rows: _Ints | _Mask) -> pl.Series:
+def _lookup(table: pl.Series, rows: Ints | Bools) -> pl.Series:
     return table.gather(pl.Series(rows.astype(np.uint32)))

@@ -15,7 +15,7 @@ from cdc_column_texts.pieces import Piece, joined, series
 from cdc_column_texts.values import integers
 from cdc_core import ColumnType, Kind
 
-__all__ = ["hlc_texts", "plain_texts", "text_column"]
+__all__ = ["hlc_texts", "plain_texts", "text_column", "with_nulls_of"]
 
 
 def plain_texts(array: pa.Array, type_: ColumnType) -> pa.Array:
@@ -27,8 +27,12 @@ def plain_texts(array: pa.Array, type_: ColumnType) -> pa.Array:
     write = _WRITERS.get(type_.kind)
     if write is None:
         return array
-    texts = text_column(write(array), len(array))
-    return texts if array.null_count == 0 else pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
+    return with_nulls_of(array, text_column(write(array), len(array)))
+
+
+def with_nulls_of(array: pa.Array, texts: pa.Array) -> pa.Array:
+    """Return *texts*, null where *array* is null."""
+    return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string())) if array.null_count else texts
 
 
 def hlc_texts(timestamps: pa.StructArray) -> pa.Array:

@@ -24,6 +24,8 @@ def integers(array: pa.Array) -> Ints:
     width = array.type.bit_width // 8
     if len(array) == 0:
         return np.empty(0, np.int64)
-    values = np.frombuffer(array.buffers()[1], f"<i{width}", len(array), array.offset * width).astype(np.int64)
+    values = np.frombuffer(array.buffers()[1], f"<i{width}", len(array), array.offset * width).astype(
+        np.int64, copy=False
+    )
     valid = valid_rows(array)
     return values if valid is None else np.where(valid, values, 0)
