@@ -172,6 +172,12 @@ def test_a_value_that_parquet_lacks_is_refused_and_the_file_goes_on_without_the_
     assert b"".join(parts) == written(context(parquet_row_group_size=60), good, good)
 
 
+def test_the_inner_dimensions_of_an_array_of_json_are_json_arrays(make_rows: Any, row: Any) -> None:
+    array = ColumnType(kind=Kind.ARRAY, source="jsonb[]", element=ColumnType(kind=Kind.JSON, source="jsonb"))
+    rows = sample(make_rows, row, array, ["[[1, 2], [3, 4]]"])
+    assert read(written(context(), rows)).column("v").to_pylist() == [["[1, 2]", "[3, 4]"]]
+
+
 @pytest.mark.parametrize(("type_", "value", "reason"), CANNOT)
 def test_nothing_of_a_row_that_is_gone_is_looked_at(
     make_rows: Any, row: Any, type_: ColumnType, value: Any, reason: str
