@@ -40,6 +40,9 @@ from cdc_core.timestamp import Timestamp
 
 __all__ = ["ChangeReader"]
 
+_FIRST_REACH = 64
+"""Marks that are looked back at once for a table that has no new rows; then four times as many, and so on."""
+
 
 class ChangeReader:
     """Reads the history that sinks have kept at *uri*, the URI that a changefeed writes to, parameters included.
@@ -57,6 +60,7 @@ class ChangeReader:
         self._changefeed = changefeed
         self._given_host = host
         self._decoders: dict[tuple[str, str], Decoder] = {}
+        self._listed: Sequence[Timestamp] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         if self._given_host is not None:
@@ -83,48 +87,48 @@ class ChangeReader:
 
     def marks(self) -> Sequence[Timestamp]:
         """Return every resolved mark that is there by now, ascending."""
-        return self._history.marks()
+        self._listed = self._history.marks()
+        return self._listed
 
     def newest(self, upto: Timestamp | None = None) -> Timestamp:
         """Return the newest resolved mark that is there by now and not above *upto*."""
-        marks = self._history.marks()
-        reached = [mark for mark in marks if upto is None or mark <= upto]
-        if not reached:
-            raise ConfigError(
-                f"nothing at {masked_uri(self._uri)} is resolved up to {upto}; the first mark is {marks[0]}"
-            )
-        return reached[-1]
+        return self._newest(self.marks(), upto)
 
     def files(
         self, *, table: str | None = None, upto: Timestamp | None = None, after: Timestamp = Timestamp()
     ) -> Iterator[StoredFile]:
         """Yield the files that hold the rows which `read` yields for the same arguments, in the order of each key."""
-        seen: set[TableName] = set()
-        for file in self._history.files(upto=self.newest(upto), after=after):
-            if table is not None:
-                if table not in (file.table.table, file.table.qualified, file.table.full):
-                    continue
-                seen.add(file.table)
-                if len(seen) > 1:
-                    names = " and ".join(sorted(name.full for name in seen))
-                    raise ConfigError(f"table '{table}' may be {names}: name it in full")
-            yield file
+        return self._files(self._upto(upto, after=after), table=table, after=after)
 
     def read(
         self, *, table: str | None = None, upto: Timestamp | None = None, after: Timestamp = Timestamp()
     ) -> Iterator[RowBatch]:
         """Yield every row with *after* < `updated` <= the newest mark that is not above *upto*, once.
 
-        Rows that were sent again from the dead letters come with the first mark after that, however old they are.
+        *after* is one of `marks`, or zero for the beginning: what a reader up to that mark has not had comes, so rows
+        that were sent again from the dead letters come with the first mark after that, however old they are. At any
+        other time some rows would come twice or never, so ConfigError is raised.
+
         Rows of a key come in order. Without *upto* the newest mark of all counts; who goes on from there later takes it
         from `newest` first. *table* is a table's name, with schema and database where it needs them; all tables without
-        it. All rows of a batch are of one version of one table.
+        it. ConfigError when no row of it was ever there. All rows of a batch are of one version of one table.
         """
-        mark = self.newest(upto)
-        for file in self.files(table=table, upto=mark, after=after):
-            rows = self.rows(file, upto=mark, after=after)
-            if len(rows):
-                yield rows
+        mark = self._upto(upto, after=after)
+        return self._read(mark, table=table, after=after)
+
+    def latest_file(self, table: str, *, upto: Timestamp) -> StoredFile | None:
+        """Return the last file with rows of *table* that marks up to *upto*, a mark, cover; None when there is none.
+
+        It looks back no further than it must. Raises: HistoryLostError when that is further than there is anything.
+        """
+        marks = [mark for mark in self.marks() if mark <= upto]
+        reach = _FIRST_REACH
+        while True:
+            after = marks[-reach - 1] if reach < len(marks) else Timestamp()
+            found = [file for file in self._history.files(upto=upto, after=after) if _is_of(file, table)]
+            if found or after == Timestamp():
+                return found[-1] if found else None
+            reach *= 4
 
     def rows(self, file: StoredFile, *, upto: Timestamp, after: Timestamp = Timestamp()) -> RowBatch:
         """Return the rows of one of `files` with *after* < `updated` <= *upto*, and those that came late.
@@ -153,6 +157,60 @@ class ChangeReader:
         """Let go of connections. May be called twice."""
         if "_history" in self.__dict__:
             self._history.close()
+
+    def _newest(self, marks: Sequence[Timestamp], upto: Timestamp | None) -> Timestamp:
+        reached = [mark for mark in marks if upto is None or mark <= upto]
+        if not reached:
+            raise ConfigError(f"nothing at {self._place} is resolved up to {upto}; the first mark is {marks[0]}")
+        return reached[-1]
+
+    def _upto(self, upto: Timestamp | None, *, after: Timestamp) -> Timestamp:
+        """Return the mark to read up to, when *after* is one that can be read on from. Raises: ConfigError."""
+        listed = upto in self._listed and after in (Timestamp(), *self._listed)  # marks stay, others come behind them
+        marks = self._listed if listed else self.marks()
+        mark = self._newest(marks, upto)
+        if after != Timestamp() and after not in marks:
+            if after < marks[0]:
+                next(self._history.files(upto=mark, after=after), None)  # tells of a mark that is no longer there
+            near = [*[each for each in marks if each < after][-1:], *[each for each in marks if each > after][:1]]
+            raise ConfigError(
+                f"{after} is no resolved mark of the files at {self._place}, so nobody can read on after it; next to"
+                f" it {'are' if len(near) > 1 else 'is'} {' and '.join(map(str, near))}"
+            )
+        return mark
+
+    def _files(self, mark: Timestamp, *, table: str | None, after: Timestamp) -> Iterator[StoredFile]:
+        seen: set[TableName] = set()
+        for file in self._history.files(upto=mark, after=after):
+            if table is not None:
+                if not _is_of(file, table):
+                    continue
+                seen.add(file.table)
+                if len(seen) > 1:
+                    names = " and ".join(sorted(name.full for name in seen))
+                    raise ConfigError(f"table '{table}' may be {names}: name it in full")
+            yield file
+        if table is not None and not seen and not self._was_there(table, upto=mark, after=after):
+            raise ConfigError(f"no file that {self!r} reads holds rows of table '{table}'")
+
+    def _was_there(self, table: str, *, upto: Timestamp, after: Timestamp) -> bool:
+        """Return whether there are rows of *table* up to *after*, or may have been where that is gone."""
+        if after == Timestamp():
+            return False
+        try:
+            return self.latest_file(table, upto=upto) is not None
+        except HistoryLostError:
+            return True
+
+    def _read(self, mark: Timestamp, *, table: str | None, after: Timestamp) -> Iterator[RowBatch]:
+        for file in self._files(mark, table=table, after=after):
+            rows = self.rows(file, upto=mark, after=after)
+            if len(rows):
+                yield rows
+
+    @property
+    def _place(self) -> str:
+        return masked_uri(self._uri)
 
     @cached_property
     def _host(self) -> PluginHost:
@@ -194,6 +252,10 @@ class ChangeReader:
             )
             found = self._decoders[file.format, file.schema_path] = cls(context)
         return found
+
+
+def _is_of(file: StoredFile, table: str) -> bool:
+    return table in (file.table.table, file.table.qualified, file.table.full)
 
 
 def _within(updated: pa.StructArray, after: Timestamp, upto: Timestamp) -> pa.BooleanArray:

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_sink_cloudstorage.stored import StoredBodies
 from cdc_testing.local_engine import LocalEngine, job_of
 
 from cdc_core import Op, RowBatch, Timestamp
@@ -29,7 +30,18 @@ class Shop:
         self.commit("CREATE TABLE orders (id bigint PRIMARY KEY, note text, price numeric(10,2))")
         self.commit("INSERT INTO orders SELECT n, 'order ' || n, n / 4.0 FROM generate_series(1, 50) n")
 
-    def run(self, *, parameters: str = "", format_: str = "json", name: str = "t", **options: Any) -> LocalEngine:
+    def manifests(self) -> list[Path]:
+        """Return the manifests by their marks."""
+        return sorted((self.directory / "files").glob("*/*.MANIFEST.*"))
+
+    def run(
+        self,
+        *tables: str,
+        parameters: str = "",
+        format_: str = "json",
+        name: str = "t",
+        **options: Any,
+    ) -> LocalEngine:
         """Begin a run with these options and follow up to a mark, if marks are wanted."""
         if self.engine is not None:
             self.engine.close()
@@ -37,6 +49,7 @@ class Shop:
             self.database,
             self.uri + parameters,
             "public.orders",
+            *tables,
             format_=format_,
             name=name,
             options={"file_size": "1KB", **options},
@@ -110,6 +123,25 @@ def test_a_time_between_two_marks_means_the_earlier_one(shop: Shop) -> None:
             list(reader.read(upto=Timestamp(5)))
 
 
+def test_a_place_is_listed_once_for_what_is_read_up_to_its_newest_mark(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.run()
+    listings: list[StoredBodies] = []
+    paths = StoredBodies.paths
+
+    def counted(stored: StoredBodies) -> Any:
+        listings.append(stored)
+        return paths(stored)
+
+    monkeypatch.setattr(StoredBodies, "paths", counted)
+    with ChangeReader(shop.uri) as reader:
+        assert len(seen(reader.read(upto=reader.newest()))) == 50
+        assert len(listings) == 1
+        assert len(seen(reader.read())) == 50
+        assert len(listings) == 2
+
+
 def test_files_are_read_without_the_database_and_in_another_process(shop: Shop) -> None:
     shop.run()
     shop.commit("ALTER TABLE orders ADD COLUMN size int", "UPDATE orders SET size = 7 WHERE id = 1")
@@ -129,7 +161,54 @@ def test_a_table_is_named_as_far_as_need_be(shop: Shop) -> None:
     with ChangeReader(shop.uri) as reader:
         for name in ("orders", "public.orders", None):
             assert len(seen(reader.read(table=name))) == 50
-        assert list(reader.read(table="users")) == []
+        mark = reader.newest()
+        for after in (Timestamp(), mark):
+            with pytest.raises(ConfigError, match=r"no file that .* reads holds rows of table 'users'"):
+                list(reader.read(table="users", after=after))
+        assert list(reader.read(table="orders", after=mark)) == []
+
+
+def test_a_table_without_new_rows_is_known_however_long_it_had_none(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_core.reading._FIRST_REACH", 1)
+    with psycopg.connect(shop.database) as connection:
+        connection.execute("CREATE TABLE notes (id int PRIMARY KEY)")
+    shop.run("public.notes")
+    for number in range(8):
+        shop.commit(f"INSERT INTO notes VALUES ({number})")
+    with ChangeReader(shop.uri) as reader:
+        *_, last = marks = reader.marks()
+        assert list(reader.read(table="orders", after=last)) == []
+        file = reader.latest_file("orders", upto=last)
+        assert file is not None
+        assert file.mark == marks[0]
+        with pytest.raises(ConfigError, match="no file that"):
+            list(reader.read(table="order", after=last))
+        shop.manifests()[0].unlink()
+        assert list(reader.read(table="order", after=last)) == []  # it may have been there
+
+
+def test_rows_are_read_on_after_a_mark_and_after_no_other_time(shop: Shop) -> None:
+    shop.run()
+    shop.commit("UPDATE orders SET note = 'new' WHERE id = 1")
+    shop.commit("UPDATE orders SET note = 'newer' WHERE id = 1")
+    with ChangeReader(shop.uri) as reader:
+        first, before, last = reader.marks()
+        for after, near in (
+            (last.prev(), f"next to it are {before} and {last}"),
+            (last.next(), f"next to it is {last}"),
+            (Timestamp(5), f"next to it is {first}"),
+        ):
+            with pytest.raises(ConfigError, match=f"{after} is no resolved mark of the files at .*; {near}$"):
+                list(reader.read(after=after))
+            with pytest.raises(ConfigError, match=near):
+                list(reader.files(after=after))
+        assert list(reader.read(after=last)) == []
+        assert list(reader.read(after=last, upto=before)) == []
+        shop.manifests()[0].unlink()
+        with pytest.raises(HistoryLostError, match=f"cannot be read from {Timestamp(5)} on: .* read after"):
+            list(reader.read(after=Timestamp(5)))
 
 
 def test_a_gap_that_a_run_without_marks_has_left_is_told(shop: Shop) -> None:

@@ -66,6 +66,9 @@ def changes(
     Arrow holds as text are text. A column whose type differs between versions has the type that takes both, text if
     need be, as are the columns *as_text*: for decimals it is the way to NaN, which Spark has no decimal for.
 
+    *after* is a mark, or zero for the beginning, as `ChangeReader.read` has it; when nothing has come since, there are
+    no rows, and the columns are those of the newest version.
+
     The rows have no order; those of a key have it by `updated`. The mark is fixed when this is called. Raises: as
     `ChangeReader`; ConfigError when there is no file of the table, it has a column named like one of the two, or none
     of those *as_text*.
@@ -73,9 +76,9 @@ def changes(
     with ChangeReader(uri, changefeed=changefeed) as reader:
         mark = reader.newest(upto)
         files = list(reader.files(table=table, upto=mark, after=after))
-        if not files:
-            raise ConfigError(f"no file that {reader!r} reads holds rows of table '{table}'")
-        versions = {file.schema_path: reader.shape(file).schema for file in {f.schema_path: f for f in files}.values()}
+        last = None if files else reader.latest_file(table, upto=mark)
+        known = files if last is None else [last]
+        versions = {path: reader.shape(file).schema for path, file in {f.schema_path: f for f in known}.items()}
     target = _target(sorted(versions.values(), key=lambda schema: schema.version), prefix=prefix, as_text=as_text)
     shares = _shares(files, tasks=max(1, spark.sparkContext.defaultParallelism))
     wanted = _Wanted(uri=uri, changefeed=changefeed, upto=mark, after=after, target=target, shares=shares)
@@ -135,7 +138,7 @@ class ChangesReader(DataSourceReader):
     """Gives each task its files, and reads them there."""
 
     def __init__(self, wanted: _Wanted) -> None:
-        self._partitions = [FilesPartition(share) for share in wanted.shares]
+        self._partitions = [FilesPartition(share) for share in wanted.shares or [()]]  # of none Spark makes one itself
         self._wanted = replace(wanted, shares=())  # which goes to every task
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -93,6 +93,13 @@ def test_columns_have_their_types_and_rows_come_once(
     assert [row.id for row in changes(spark, uri, table="orders", upto=middle).collect()] != []
     assert changes(spark, uri, table="orders", upto=middle).count() == 4
     assert [row.id for row in changes(spark, uri, table="orders", after=middle).collect()] == [3]
+    with ChangeReader(uri) as reader:
+        last = reader.newest()
+    nothing = changes(spark, uri, table="orders", after=last)
+    assert nothing.collect() == []
+    assert nothing.columns == [name for name in found.columns if name != "mood"]
+    with pytest.raises(ConfigError, match="is no resolved mark of the files at"):
+        changes(spark, uri, table="orders", after=middle.next())
 
 
 def test_a_type_that_changes_stops_no_read_and_manifests_are_read_once(

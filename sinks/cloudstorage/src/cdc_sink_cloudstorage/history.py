@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 from cdc_core.errors import ConfigError, HistoryLostError
@@ -132,13 +132,12 @@ class CloudStorageHistory(StoredHistory):
                     raise HistoryLostError(
                         f"the files below {self._stored.shown} cannot be read from {after} on: before the mark"
                         f" {manifest.mark} the changefeed delivered rows that no manifest here lists, because its"
-                        " option 'resolved' was not set or it had another sink; read after"
-                        f" {max(manifest.mark, manifest.latest)}"
+                        f" option 'resolved' was not set or it had another sink; {_way_out(manifest, paths)}"
                     )
                 if wanted not in paths:
                     raise HistoryLostError(
                         f"the files below {self._stored.shown} cannot be read from {after} on: the manifest of the mark"
-                        f" {wanted} is gone; read after {max(manifest.mark, manifest.latest)}"
+                        f" {wanted} is gone; {_way_out(manifest, paths)}"
                     )
         return chain[::-1]
 
@@ -156,6 +155,15 @@ class CloudStorageHistory(StoredHistory):
 
 def _identity(name: ManifestFile) -> str:
     return f"{name.changefeed}.{name.feed_id}"
+
+
+def _way_out(oldest: Manifest, marks: Collection[Timestamp]) -> str:
+    """Return what to do when nothing before *oldest* is known: rows above its mark may be there, up to `latest`."""
+    reached = max(oldest.mark, oldest.latest)
+    fit = min((mark for mark in marks if mark >= reached), default=None)
+    return (
+        f"read after {fit}" if fit is not None else f"wait for a mark that is not below {reached} and read after that"
+    )
 
 
 def _of_manifest(read: Callable[[], T], which: object) -> T:
