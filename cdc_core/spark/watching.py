@@ -138,7 +138,9 @@ class Watch:
 
     def _waiting(self, now: float, tasks: Sequence[Activity], *, scanning: bool) -> dict[str, Any]:
         stuck = self._stuck(tasks)
-        quiet_s = 0.0 if self._busy or scanning else now - self._quiet_since
+        if self._busy or scanning:
+            self._quiet_since = now  # what it did then is not saved yet when it ends
+        quiet_s = now - self._quiet_since
         quiet = quiet_s >= _QUIET_S if self._empty_step else self._local and quiet_s >= _SILENT_S
         if stuck["waiting_on"] is None and quiet:
             return {**stuck, "waiting_on": f"changes{self._every}"}

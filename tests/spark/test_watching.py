@@ -162,6 +162,14 @@ def test_without_rows_it_waits_for_changes(watched: Watched) -> None:
     assert watched.look(after_s=1)["waiting_on"] == "changes"  # a source need not make steps without rows
 
 
+def test_a_long_step_that_just_ended_is_no_waiting_for_changes(watched: Watched) -> None:
+    watched.look(after_s=7)
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look(after_s=5)
+    assert watched.look(after_s=1)["waiting_on"] is None  # its rows are about to be saved
+    assert watched.look(after_s=10)["waiting_on"] == "changes"
+
+
 def test_steps_that_are_far_apart_are_what_changes_may_wait_for(tmp_path: Path, clock: Clock) -> None:
     watched = Watched(tmp_path / "3", clock, frequency_s=30.0)
     watched.step(rows=10)
