@@ -44,7 +44,7 @@ class Person:
             self.write(TOTAL)
             (self.script.directory / "bad-rows").unlink()
             assert self.store.resume("t")
-        if len(Journal(self.script.directory).numbers()) == TOTAL:
+        if status.phase == "running" and len(Journal(self.script.directory).numbers()) == TOTAL:
             os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -47,8 +47,9 @@ def resume(engine: Engine) -> Person:
     return Person(lambda _: engine.store.resume("t"))
 
 
-def stop(_: Status) -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+def stop(status: Status) -> None:
+    if status.phase != "stopping":  # a second signal would abandon the step
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def reason(engine: Engine) -> str | None:

@@ -28,7 +28,7 @@ def test_a_sink_that_stalls_is_named_and_so_is_an_idle_feed(engine: Engine) -> N
         if status.waiting_on == "sink 'journal'" and status.waiting_on_s > 4:
             stalled.append(status)
             (engine.directory / "hold-emit").unlink(missing_ok=True)
-        if status.waiting_on == "changes":
+        if status.phase == "running" and status.waiting_on == "changes":
             idle.append(status)
             stop()
 
