@@ -1,4 +1,4 @@
-"""A webhook's endpoint for tests: `python -m cdc_testing.webhook_app DIRECTORY PORT`.
+"""A webhook's endpoint for tests: `python -m cdc_testing.webhook_app DIRECTORY PORT START`.
 
 Speaks HTTP/2 and HTTP/1.1 over TLS. It writes what it takes to `journal` in the directory before it says so, so that a
 kill loses nothing that was acknowledged, and does what `faults.json` there says; see `WebhookServer.faults`. Requests
@@ -33,10 +33,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Faults:
-    """What `faults.json` says, read again whenever it changed."""
+    """What `faults.json` says, read again whenever it changed. Each *start* of the server throws other dice."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, start: int) -> None:
         self._path = path
+        self._start = start
         self._read: tuple[int, int] | None = None
         self._script: list[dict[str, Any]] = []
         self._random = random.Random()
@@ -49,7 +50,7 @@ class Faults:
             self._read = (state.st_mtime_ns, state.st_ino)
             self.rules = json.loads(self._path.read_text())
             self._script = list(self.rules.get("script", ()))
-            self._random = random.Random(f"{self.rules.get('seed')} {os.getpid()}")
+            self._random = random.Random(f"{self.rules.get('seed')} {self._start}")
         if self._script:
             return self._script.pop(0)
         dice = self._random.random()
@@ -63,11 +64,11 @@ class Faults:
 class Endpoint:
     """The ASGI application."""
 
-    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, settings: dict[str, Any], *, start: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._journal = os.open(directory / "journal", flags)
         self._requests = os.open(directory / "requests", flags)
-        self._faults = Faults(directory / "faults.json")
+        self._faults = Faults(directory / "faults.json", start=start)
         self._under_way: dict[tuple[str, str, str], str] = {}
         self._count = 0
         self._most_bytes = settings.get("most_bytes")
@@ -192,7 +193,7 @@ def _decoded(body: bytes, encoding: str | None) -> bytes:
 
 
 def main() -> None:
-    directory, port = Path(sys.argv[1]), int(sys.argv[2])
+    directory, port, start = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     settings = json.loads((directory / "server.json").read_text())
     config = Config()
     config.bind = [f"127.0.0.1:{port}"]
@@ -206,7 +207,7 @@ def main() -> None:
         import ssl
 
         config.ca_certs, config.verify_mode = settings["client_authority"], ssl.CERT_REQUIRED
-    asyncio.run(serve(Endpoint(directory, settings), config))  # type: ignore[arg-type]
+    asyncio.run(serve(Endpoint(directory, settings, start=start), config))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class WebhookServer:
         self.tls = tls
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
         settings: dict[str, Any] = {
             "protocols": list(protocols),
             "most_requests": most_requests,
@@ -105,7 +106,9 @@ class WebhookServer:
 
     def start(self) -> None:
         """Return when it answers."""
+        self._starts += 1
         command = [sys.executable, "-m", "cdc_testing.webhook_app", str(self.directory), str(self.port)]
+        command.append(str(self._starts))
         path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(

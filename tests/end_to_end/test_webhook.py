@@ -27,8 +27,8 @@ FAULTS: list[dict[str, Any]] = [
     {"share": 0.02, "status": 500},
     {"share": 0.02, "reset": "before"},
     {"share": 0.02, "reset": "after"},
-    {"share": 0.01, "hang": True},
-    {"share": 0.01, "late_s": 1.6},
+    {"share": 0.02, "hang": True},
+    {"share": 0.02, "late_s": 1.6},
 ]
 """A share of requests each; the last one answers, and takes its rows, when nobody waits for that any more."""
 
@@ -74,17 +74,23 @@ def test_nothing_is_lost_or_out_of_order_when_everything_fails(database: str, tm
             target = len(server.bodies(path)) + bodies
             feed.until(f"requests after {what}", lambda: len(server.bodies(path)) >= target)
 
+        def befell(fault: dict[str, Any]) -> int:
+            return sum(request["fault"] == fault for request in server.requests(path))
+
         with Feed(tmp_path / "feed", database, TABLES, sink=server.uri(path), options=options(server)) as feed:
             feed.start()
             feed.until("the initial scan", lambda: "initial scan begins at" in feed.log())
             with Bank(database, seed=4, pause_s=0.02) as bank:
                 go_on("the start", bodies=30)
                 for number in range(2):
+                    if number:
+                        feed.until("the end of the initial scan", lambda: last_mark(server, path) > Timestamp())
                     feed.until("a busy worker", feed.kill_a_worker)
                     go_on("a worker's death", bodies=chance.randint(5, 20))
                     server.kill()
                     server.start()
                     go_on("the endpoint's death", bodies=chance.randint(5, 20) + 10 * number)
+                feed.until("a fault of every kind", lambda: all(map(befell, FAULTS)))
             now = clock(database)
             feed.until("the last transaction", lambda: last_mark(server, path) >= now)
             feed.stop()
@@ -99,7 +105,7 @@ def test_nothing_is_lost_or_out_of_order_when_everything_fails(database: str, tm
             cuts=found.cuts,
             transactions=bank.transactions,
             requests=len(requests),
-            faults=sum(bool(request["fault"]) for request in requests),
+            faults=sum(map(befell, FAULTS)),
             requests_at_a_time=parallel,
         )
 
