@@ -159,6 +159,19 @@ def test_a_column_whose_values_arrow_cannot_read_is_left_to_the_exact_comparison
     assert key_column([2**70], pa.int64()) is None
 
 
+def test_a_key_that_is_no_utf8_is_found() -> None:
+    schema = schema_of(TYPES["text"][0], TYPES["bigint"][0])
+    texts = pa.array([b"\xffa", b"a", b"a\\b", b"\xc3\xa9"]).cast(pa.binary()).buffers()
+    rows = rows_of(schema, ["", "", "", ""], [1, 2, 3, 4])
+    keys = RowBatch.struct(
+        schema.key_type, [pa.StringArray.from_buffers(4, texts[1], texts[2]), rows.column("key").field(1)]
+    )
+    columns = {name: rows.column(name) for name in ("op", "updated")}
+    rows = RowBatch.of(schema, **columns, key=keys, after=keys.cast(schema.after_type))
+    for row in range(4):
+        assert BlockedKeys([(NAME.full, key_json(schema, keys[row]))]).find(rows) == [row]
+
+
 def test_a_row_is_shown_as_valid_json_with_its_own_json_inside() -> None:
     types = {
         "id": ColumnType(kind=Kind.INT, source="bigint", bits=64),
