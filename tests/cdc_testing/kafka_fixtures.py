@@ -23,8 +23,10 @@ from cdc_sink_kafka.demo.servers import (
 )
 from cdc_testing.registry_proxy import RegistryProxy
 
-__all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "ClusterFactory", "Kafka", "ProxyFactory", "Registry"]
+__all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "QUICK_RETURN", "ClusterFactory", "Kafka", "ProxyFactory", "Registry"]
 
+QUICK_RETURN = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
+"""Settings of a broker that is killed and let in again two seconds sooner. Several would lose sight of each other."""
 KAFKA_USER = "alice"
 KAFKA_PASSWORD = "Wonder/land+&%40 secret"
 """Known to `secured_broker`; it needs quoting in a URI."""

@@ -14,6 +14,7 @@ from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
 from cdc_testing.counts import Counts
 from cdc_testing.fixtures import fresh_database
+from cdc_testing.kafka_fixtures import QUICK_RETURN
 from cdc_testing.kafka_following import Follower
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed
@@ -76,7 +77,7 @@ class Scene:
 def scene(postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """One run for all kills but that of the driver: starting one takes longer than all that follows."""
     directory = tmp_path_factory.mktemp("feed")
-    with fresh_database(postgres_server) as uri, KafkaBroker() as broker:
+    with fresh_database(postgres_server) as uri, KafkaBroker(settings=QUICK_RETURN) as broker:
         open_bank(uri, filler=1000)
         sink = f"kafka://{broker.bootstrap_servers}"
         with (

@@ -12,7 +12,7 @@ import pytest
 from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_fixtures import Kafka
+from cdc_testing.kafka_fixtures import QUICK_RETURN, Kafka
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -262,7 +262,7 @@ def received(kafka_broker: Kafka, topic: str) -> Callable[..., list[Received]]:
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[KafkaBroker]:
     """A broker that tests of a module may kill and pause, if they leave it running."""
-    with KafkaBroker() as broker:
+    with KafkaBroker(settings=QUICK_RETURN) as broker:
         yield broker
 
 

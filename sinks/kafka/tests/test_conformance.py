@@ -45,10 +45,10 @@ class TestKafka(SinkConformance):
 
     @pytest.fixture(autouse=True)
     def short_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A broker that does not answer in two seconds is down: that much patience tests have."""
+        """A broker that does not answer in a second is down: that much patience tests have."""
         for module in ("admin", "partitions"):
-            monkeypatch.setattr(f"cdc_sink_kafka.{module}._LIMIT_S", 2.0)
-        monkeypatch.setattr("cdc_sink_kafka.admin._CHECK_LIMIT_S", 2.0)
+            monkeypatch.setattr(f"cdc_sink_kafka.{module}._LIMIT_S", 1.0)
+        monkeypatch.setattr("cdc_sink_kafka.admin._CHECK_LIMIT_S", 1.0)
 
     @pytest.fixture
     def sink_uri(self, own_broker: KafkaBroker) -> str:

@@ -50,7 +50,7 @@ def test_while_the_broker_is_paused_nothing_is_given_up_before_the_flush_timeout
     sink.emit(rows([0], walls=[1]))
     sink.flush()
     own_broker.pause()
-    resume = threading.Timer(4.0, own_broker.resume)
+    resume = threading.Timer(2.5, own_broker.resume)
     resume.start()
     try:
         for number in range(1, 50):

@@ -15,7 +15,15 @@ from typing import Any
 import psutil
 import pytest
 from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker, Listener, SchemaRegistry
-from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, ClusterFactory, Kafka, ProxyFactory, Registry
+from cdc_testing.kafka_fixtures import (
+    KAFKA_PASSWORD,
+    KAFKA_USER,
+    QUICK_RETURN,
+    ClusterFactory,
+    Kafka,
+    ProxyFactory,
+    Registry,
+)
 from cdc_testing.kafka_reading import read_topics
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -46,7 +54,7 @@ def test_a_broker_takes_messages(kafka_broker: Kafka, topic_prefix: str) -> None
 
 @pytest.mark.slow
 def test_a_killed_broker_starts_again_with_its_data(tmp_path: Path) -> None:
-    with KafkaBroker(tmp_path, settings={"num.partitions": "5"}) as broker:
+    with KafkaBroker(tmp_path, settings={**QUICK_RETURN, "num.partitions": "5"}) as broker:
         assert send(broker.bootstrap_servers, "a") is None
         broker.kill()
         assert not broker.running
