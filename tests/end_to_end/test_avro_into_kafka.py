@@ -36,7 +36,7 @@ def test_the_books_balance_at_every_cut_that_a_consumer_makes(
         with Bank(database, pause_s=0.02) as bank:
             eventually("transactions", lambda: bank.transactions >= 50)
             feed.once(kept_spark)
-            enough = bank.transactions + 300
+            enough = bank.transactions + 150
             eventually("more transactions", lambda: bank.transactions >= enough)
         feed.once(kept_spark)
     with avro_decoder(schema_registry.url) as decoder:
