@@ -60,6 +60,13 @@ def test_without_a_reader_only_what_needs_one_is_skipped(pytester: pytest.Pytest
     result.stdout.fnmatch_lines(["*nothing can read back what the sink wrote: register a SinkReader*"])
 
 
+def test_parameters_take_the_place_of_the_same_in_another_spelling(rig: SinkRig) -> None:
+    rig.uri += f"{'&' if '?' in rig.uri else '?'}PARTITIONS=3"
+    rig.options.clear()
+    assert rig.job().sink.values["partitions"] == "3"
+    assert rig.job(parameters={"partitions": "4"}).sink.values["partitions"] == "4"
+
+
 def test_a_changed_value_is_not_taken_for_the_row(rig: SinkRig) -> None:
     rig.start(ORDERS)
     rig.write(rows(ORDERS, [Change({"id": 1, "note": "a"})]))

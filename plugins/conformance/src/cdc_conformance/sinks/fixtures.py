@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -99,9 +100,14 @@ class SinkFixtures(Conformance):
 
     @pytest.fixture
     def secret_options(self, rig: SinkRig) -> Sequence[Mapping[str, str]]:
-        """Options with secrets, `{secret}` in their place: by default each option declared secret, alone."""
-        options = dataclasses.fields(rig.options_class())
-        return [{option.name: "{secret}"} for option in options if option.metadata.get("secret")]
+        """Options with secrets, `{secret}` in their place: by default each option declared secret, alone.
+
+        Each set must make a sink, or nothing is proved of its secrets.
+        """
+        cls = rig.options_class()
+        types = typing.get_type_hints(cls)
+        names = [option.name for option in dataclasses.fields(cls) if option.metadata.get("secret")]
+        return [{name: '{"name": "{secret}"}' if _is_table(types[name]) else "{secret}"} for name in names]
 
     @pytest.fixture
     def memory_bound_bytes(self) -> int:
@@ -178,3 +184,7 @@ class SinkFixtures(Conformance):
         if not rig.place.startswith("/"):
             pytest.skip("override the fixture storage: where a sink writes to no directory, the suite spoils no files")
         return DirectoryStorage(Path(rig.place))
+
+
+def _is_table(hint: object) -> bool:
+    return any(dict in (choice, typing.get_origin(choice)) for choice in (hint, *typing.get_args(hint)))

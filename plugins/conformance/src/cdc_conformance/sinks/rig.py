@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from cdc_conformance.sinks.crashing import Call, make_calls, run_and_die
 from cdc_conformance.sinks.hosting import SOURCE, host_of
@@ -75,12 +75,16 @@ class SinkRig:
     ) -> Job:
         """Return the changefeed over the tables that `start` was given, as run *epoch*.
 
-        *parameters* are further options of the sink, in the place of those that it has already.
+        *parameters* are further options of the sink, in the place of those that it has already, however those are
+        spelled in the URI.
         """
         options = {"updated": True, **({"full_table_name": True} if full_table_name else {}), **self.options}
         uri = self.uri if uri is None else uri
+        if parameters:
+            given = {name.lower() for name in parameters}
+            options = {name: value for name, value in options.items() if name.lower() not in given}
+            uri = _without(uri, given)
         for name, value in (parameters or {}).items():
-            options.pop(name, None)
             uri += f"{'&' if '?' in uri else '?'}{quote(name)}={quote(value)}"
         names = [schema.name for schema in self.schemas]
         changefeed = Changefeed(
@@ -263,3 +267,10 @@ class SinkRig:
             job = self.job()
             self._matcher = Matcher(job, decoder=self.host.encoder(self._format).decoder)
         return self._matcher
+
+
+def _without(uri: str, names: Collection[str]) -> str:
+    """Return *uri* without the parameters of *names*, which are in lower case; the others stay as they are written."""
+    place, _, query = uri.partition("?")
+    kept = [part for part in query.split("&") if part and unquote(part.partition("=")[0]).lower() not in names]
+    return f"{place}?{'&'.join(kept)}" if kept else place

@@ -29,6 +29,12 @@ class Secrecy:
     def test_secrets_do_not_show_in_repr(self, rig: SinkRig, secret_options: SecretOptions) -> None:
         """`repr` and `str` of job, sink, context and options show no secret: they end up in logs and Spark's pages."""
         rig.watch(ORDERS)
+        for options in secret_options:
+            refused = failure_of(lambda: rig.job(parameters=_filled(options)).open_sink().close())  # noqa: B023
+            assert refused is None, (
+                f"no sink opens with the secrets in {sorted(options)}; let the fixture secret_options"
+                f" give what one needs beside them: {refused}"
+            )
         for job in jobs(rig, rig.uri, secret_options):
             with contextlib.suppress(CdcError):
                 sink = job.open_sink()
@@ -90,5 +96,8 @@ def _attempts(rig: SinkRig, uri: str, secret_options: SecretOptions) -> Iterator
     if "@" not in rest.partition("/")[0]:
         yield partial(rig.job, uri=f"{scheme}://someone:{SECRET}@{rest}")
     for options in secret_options:
-        parameters = {name: value.replace("{secret}", SECRET) for name, value in options.items()}
-        yield partial(rig.job, uri=uri, parameters=parameters)
+        yield partial(rig.job, uri=uri, parameters=_filled(options))
+
+
+def _filled(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: value.replace("{secret}", SECRET) for name, value in options.items()}
