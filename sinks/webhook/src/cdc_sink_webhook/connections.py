@@ -86,7 +86,7 @@ class Connections:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for line in self._lines:
+        for line in list(self._lines):
             await line.pool.aclose()
 
     async def _join(self) -> Line:
@@ -101,6 +101,7 @@ class Connections:
                 except asyncio.CancelledError:
                     await self._leave(line)
                     raise
+                self._expected = line.streams or 1
             if line.trusted and line.users <= (line.streams or 1):
                 return line
             await self._leave(line)
