@@ -36,6 +36,7 @@ def test_an_element_is_written_as_a_column_of_its_type_is(database: str, seed: i
                 [values],
             )
             messages = encoder.encode(_scanned(probe, table), topic=table).value.to_pylist()
+            assert len(messages) == _ROWS, name
             for id_, message in enumerate(messages):
                 element = message.decode().removeprefix('{"after": {"a": [').partition(f'], "id": {id_}, "v": ')[0]
                 assert message.decode() == f'{{"after": {{"a": [{element}], "id": {id_}, "v": {element}}}}}', name

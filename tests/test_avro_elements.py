@@ -39,6 +39,7 @@ def test_an_item_is_written_as_a_column_of_its_type_is(database: str) -> None:
             version = probe.version(table)
             rows = probe.scan(version)
             arrays, alone = (_written(rows.field(column), version.schema.column(column).type) for column in "av")
+            assert len(arrays) == _ROWS, name
             assert arrays == [b"\x02\x04" + value + b"\x00\x00" for value in alone], name
 
 

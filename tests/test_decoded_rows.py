@@ -149,6 +149,7 @@ def test_columns_are_read_many_times_as_fast_as_rows() -> None:
     """Not by a clock: by the values that Python sees."""
     schema = table("t", {"id": INT8, "v": TEXT})
     batch = rows(schema, [Change({"id": n, "v": f"text {n}"}) for n in range(1000)])
+    assert sum(form.vectorised for form in FORMS) > 1
     for form in FORMS:
         if form.vectorised:
             seen: list[Any] = []

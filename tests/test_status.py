@@ -112,6 +112,7 @@ def test_an_empty_scan_has_a_bar_too() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with StatusBlock(console) as view:
         view(Status(changefeed="orders", phase="running", scan=ScanProgress(done=0, total=0, unit="chunks")))
+    assert "0 of 0 chunks" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_the_line_says_where_the_time_goes() -> None:

@@ -106,8 +106,9 @@ def test_a_failure_is_one_masked_line_and_its_exit_status(
 
     engine(run)
     assert main(["run", str(file)]) == status
-    assert capsys.readouterr().err.splitlines()[-1] == line
-    assert "Traceback" not in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert shown.splitlines()[-1] == line
+    assert "Traceback" not in shown
 
 
 def test_debug_shows_the_traceback_masked(

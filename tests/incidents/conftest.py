@@ -38,9 +38,14 @@ def engine(db: SimulatedDatabase, out: Path, tmp_path: Path) -> Callable[..., Lo
 
 @pytest.fixture
 def faults(db: SimulatedDatabase, out: Path) -> Callable[..., list[str]]:
-    """Return a function that returns what is wrong with the files in `out`, beside the database's own history."""
+    """Return a function that returns what is wrong with the files in `out`, beside the database's own history.
 
-    def found(tables: Sequence[str], *, exact: bool = True, more: Iterable[Validator] = ()) -> list[str]:
+    That less than *least* rows came is wrong too: all else is true of no rows at all.
+    """
+
+    def found(
+        tables: Sequence[str], *, exact: bool = True, more: Iterable[Validator] = (), least: int = 1
+    ) -> list[str]:
         def state_at(timestamp: Timestamp) -> State:
             snapshot = db.as_of(timestamp)
             return {table: {(id_,): row for id_, row in snapshot.rows(table).items()} for table in tables}
@@ -48,7 +53,8 @@ def faults(db: SimulatedDatabase, out: Path) -> Callable[..., list[str]]:
         validators: list[Validator] = [OrderValidator(), ResolvedValidator(), *more]
         if exact:
             validators.append(FingerprintValidator(state_at))
-        validate_files(out, tables, validators)
-        return [failure for validator in validators for failure in validator.failures()]
+        rows = validate_files(out, tables, validators).rows.total()
+        too_few = [] if rows >= least else [f"only {rows} rows came, not {least}"]
+        return too_few + [failure for validator in validators for failure in validator.failures()]
 
     return found

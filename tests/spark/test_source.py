@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import base64
 import dataclasses
 import pickle
+import sqlite3
+from contextlib import closing
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from cdc_testing.engine import counter_job
@@ -277,9 +281,16 @@ def test_a_plan_that_is_never_finished_is_given_up(
 
 
 def test_the_saved_plan_holds_no_secret_in_any_form(script: Script, store: ProgressStore) -> None:
-    jobs = [{"source": f"counter://user:{password}@host", "plain_secrets": frozenset({password})} for password in "ab"]
+    passwords = ["hunter2/of=the:source", "changed+since then"]
+    jobs = [{"source": f"counter://user:{one}@host", "plain_secrets": frozenset({one})} for one in passwords]
     planned(again(script, store, **jobs[0]))
     assert planned(again(script, store, **jobs[1]))["planned_by"] == 2
+    with closing(sqlite3.connect(next(script.directory.glob("*.sqlite")))) as database:
+        dump = "\n".join(database.iterdump())
+    assert "counter" in dump
+    forms = [form for one in passwords for form in (one, quote(one), quote(one, safe=""), quote_plus(one))]
+    forms += [base64.b64encode(one.encode()).decode() for one in passwords]
+    assert [form for form in forms if form in dump] == []
 
 
 def test_a_fenced_run_plans_no_step(reader: RangefeedReader, store: ProgressStore) -> None:

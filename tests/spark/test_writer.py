@@ -173,6 +173,7 @@ def test_a_write_is_at_work_until_its_end(config: RunConfig) -> None:
             yield batch
 
     SinkWriter(config).write(watched())
+    assert len(states) > 1
     assert not any(states)
     assert is_idle(config.tasks_lock)
 

@@ -169,12 +169,11 @@ def test_a_round_that_is_over_goes_on_while_no_new_snapshot_is_to_be_had(databas
         feed.start()
         feed.steps_until(lambda: len(scanned(feed)) > 0)
         other.execute("UPDATE t SET n = 5 WHERE id = 1")
-        round_ = feed.token["scan"]["round"]
+        seen = len(feed.changes)
         begun = time.monotonic()
         feed.scan()
         assert time.monotonic() - begun < 10
-        assert {change.updated for change in feed.changes if change.op is Op.SCAN}
-        assert round_ in (1, 2, 3)
+        assert len({change.updated for change in feed.changes[seen:] if change.op is Op.SCAN}) == 1
         other.commit()
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
@@ -191,6 +190,7 @@ def test_a_step_of_the_scan_keeps_its_limit_and_has_a_slice_for_each_task(databa
             if planned[0]["scan"] is None or planned[0]["scan"]["done"] > feed.token["scan"]["done"]:
                 sizes.append(len(planned[1]))
             feed.step()
+        assert len(sizes) > 2
         assert all(4 <= size <= 5 for size in sizes[:-1])
         by_step: dict[int, int] = {}
         for change in feed.changes:
