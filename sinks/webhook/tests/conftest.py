@@ -180,7 +180,12 @@ def open_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., Webhoo
 
 
 class DeadEnd:
-    """A way to a port that leads nowhere for connections which were there when it was cut: no word, no end."""
+    """A way to a port that leads nowhere for connections which were there when it was cut: no word, no end.
+
+    It takes `slow_s` until it leads anywhere.
+    """
+
+    slow_s = 0.0
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -204,6 +209,7 @@ class DeadEnd:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
+                threading.Event().wait(self.slow_s)
                 pair = client, socket.create_connection(("127.0.0.1", self._port))
                 self._pairs.append(pair)
                 for source, target in (pair, pair[::-1]):

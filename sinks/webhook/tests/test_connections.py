@@ -56,10 +56,10 @@ def test_an_endpoint_may_close_connections_as_it_likes(
 def test_no_request_waits_for_another_on_its_connection(
     open_sink: OpenSink, rows: Rows, flush: Flush, path: str, tmp_path: Any, protocols: list[str], streams: int
 ) -> None:
-    count = 2 * streams + 20
+    count = streams + 20
     with WebhookServer(tmp_path, protocols=protocols, most_streams=streams) as server:
         server.faults(slow_s=1.0)
-        options = {**flush(), "parallel_requests": str(count), "webhook_client_timeout": "1900ms"}
+        options = {**flush(), "parallel_requests": str(count), "webhook_client_timeout": "1950ms"}
         write(open_sink(options, at=server), rows(range(count)), rows(range(count, 2 * count)))
         requests = server.requests(path)
         assert delivered(server, path) == set(range(2 * count))
@@ -112,6 +112,16 @@ def test_a_connection_that_went_silent_is_not_used_again(
     sink.close()
     assert delivered(server, path) == set(range(40))
     assert {request["http"] for request in server.requests(path)} == {"2"}
+
+
+def test_the_time_that_connecting_takes_is_none_of_a_requests(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str, dead_end: Any
+) -> None:
+    dead_end.slow_s = 1.2
+    server.faults(slow_s=1.2)
+    options = {**flush(), "webhook_client_timeout": "2s"}
+    write(open_sink(options, uri=f"webhook-https://localhost:{dead_end.port}{path}"), rows([1]))
+    assert len(server.requests(path)) == 1
 
 
 def test_a_connection_that_is_given_up_before_it_is_encrypted_is_closed(

@@ -7,7 +7,8 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import httpcore2
 
@@ -98,11 +99,12 @@ class Client:
             headers += _encoded(self._signer.headers(request.id, request.body, now=time.time()))
         try:
             async with self._connections.lease() as line:
-                attempt = httpcore2.Request(
-                    b"POST", self._url, headers=headers, content=request.body, extensions={"trace": line.trace}
-                )
                 try:
-                    async with asyncio.timeout(self._timeout_s):
+                    async with asyncio.timeout(self._timeout_s) as limit:
+                        extensions = {"trace": self._trace(line, limit)}
+                        attempt = httpcore2.Request(
+                            b"POST", self._url, headers=headers, content=request.body, extensions=extensions
+                        )
                         return await self._exchange(line, attempt)
                 except TimeoutError:
                     self._connections.mistrust(line)
@@ -122,6 +124,19 @@ class Client:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._connections.aclose()
+
+    def _trace(self, line: Line, limit: asyncio.Timeout) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
+        """Return what lets *line* learn from a request, whose *limit* begins anew when it is sent.
+
+        So nobody takes a request for lost, and sends it twice, for the time that many connections take to be made.
+        """
+
+        async def trace(name: str, info: dict[str, Any]) -> None:
+            if name.endswith(".send_request_headers.started"):
+                limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
+            await line.trace(name, info)
+
+        return trace
 
     async def _exchange(self, line: Line, request: httpcore2.Request) -> Answer:
         response = await line.pool.handle_async_request(request)

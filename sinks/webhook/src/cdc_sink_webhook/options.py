@@ -45,7 +45,8 @@ class WebhookOptions:
         None, doc="The header `Authorization` of every request, as it is: `Bearer …`.", secret=True
     )
     webhook_client_timeout: Duration = option(
-        Duration(3.0), doc="How long a request may take, from its connection to the end of the answer."
+        Duration(3.0),
+        doc="How long a request may take, from its first byte to the end of the answer; and as long its connection.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
         "none", doc="How bodies are compressed; the endpoint must take that `Content-Encoding`."
