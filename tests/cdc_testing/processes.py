@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-__all__ = ["command", "cpu_s", "kill", "name", "parent_is"]
+__all__ = ["command", "kill", "name"]
 
 
 def kill(process: psutil.Process) -> None:
@@ -26,18 +26,3 @@ def command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return ""
-
-
-def cpu_s(process: psutil.Process) -> float:
-    try:
-        return float(sum(process.cpu_times()[:2]))
-    except psutil.NoSuchProcess:
-        return 0.0
-
-
-def parent_is(process: psutil.Process, text: str) -> bool:
-    try:
-        parent = process.parent()
-    except psutil.NoSuchProcess:
-        return False
-    return parent is not None and text in command(parent)

@@ -11,14 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import psutil
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.processes import command, cpu_s, kill, name, parent_is
+from cdc_testing.processes import command, kill, name
 
 from cdc_core.cli import main
 
@@ -197,22 +197,39 @@ class Feed:
         assert not alive, f"processes outlive the driver: {alive}"
 
     def kill_jvm(self) -> None:
-        """SIGKILL Spark's JVM."""
-        for process in self.tree():
-            if name(process).startswith("java"):
-                kill(process)
+        """SIGKILL Spark's JVM. Raises: AssertionError when there is none."""
+        jvms = [process for process in self.tree() if name(process).startswith("java")]
+        assert jvms, f"no JVM runs\n{self.log_tail()}"
+        for process in jvms:
+            kill(process)
 
     def workers(self) -> list[psutil.Process]:
         """Return the Python worker processes that run tasks."""
         return [process for process in self.tree() if "pyspark.daemon" in command(process)]
 
     def kill_a_worker(self) -> bool:
-        """SIGKILL one busy Python worker; return whether there was one."""
-        busy = [process for process in self.workers() if parent_is(process, "pyspark.daemon")]
-        if not busy:
-            return False
-        kill(max(busy, key=cpu_s))
-        return True
+        """SIGKILL a Python worker in the middle of a slice; return whether there was one. Spark loses its task."""
+        for path in self.state.glob("*.run/*/activity/slice-*"):
+            worker = self._worker(int(path.name.rpartition("-")[2]))
+            if worker is not None and path.exists():  # it was stopped at its work, and does not come to its end
+                kill(worker)
+                return True
+            if worker is not None:
+                worker.resume()
+        return False
+
+    def lost_tasks(self) -> int:
+        """Return how many tasks Spark lost, of those that its log tells of: at level INFO, all."""
+        return sum(path.read_text(errors="replace").count(" Lost task ") for path in self.state.glob("*.spark.log"))
+
+    def _worker(self, pid: int) -> psutil.Process | None:
+        """Return the worker *pid* of this run, stopped, None where it has ended."""
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if "pyspark.daemon" in command(process):
+                process.suspend()
+                return process
+        return None
 
     def log(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable
 from contextlib import redirect_stdout
@@ -107,9 +108,10 @@ def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_are_pu
 ) -> None:
     written: set[int] = set()
     options = aside(tmp_path, dead_letter_max=100_000, max_step_rows=2000)
+    spark = {"spark.log.level": "INFO"}  # it tells of every task that it loses
     with (
         psycopg.connect(database, autocommit=True) as connection,
-        feed_of(tmp_path, database, **options) as feed,
+        Feed(tmp_path, database, ["items"], format_="parquet", options=options, spark=spark) as feed,
     ):
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, day date)")
 
@@ -122,16 +124,32 @@ def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_are_pu
             )
             written.update(range(first, first + count))
 
+        rounds = itertools.count(1)
+
+        def more_are_put_aside(than: int) -> bool:
+            """Every step has bad rows among its rows, so that each kill comes in the way of some."""
+            write(next(rounds) * 1000, 900)
+            return len(letters(tmp_path)) > than
+
+        def worker_is_killed() -> bool:
+            write(next(rounds) * 1000, 900)
+            return feed.kill_a_worker()
+
         write(1, 900)
         feed.start()
         feed.until(
             "the end of the scan, before which versions may be passed over", lambda: bool(last_resolved(feed.files))
         )
-        for round_ in range(1, 13):
-            write(round_ * 1000, 900)
-            if round_ in (4, 8):
-                feed.until("a busy worker", feed.kill_a_worker)
+        of_the_scan = len(letters(tmp_path))
+        for _ in range(2):
+            seen, lost = len(letters(tmp_path)), feed.lost_tasks()
+            feed.until("bad rows of the log", lambda seen=seen: more_are_put_aside(seen))  # type: ignore[misc]
+            feed.until("a worker at work", worker_is_killed)
+            feed.until("the loss of its task", lambda lost=lost: feed.lost_tasks() > lost)  # type: ignore[misc]
+        seen = len(letters(tmp_path))
+        feed.until("bad rows after the last worker", lambda: more_are_put_aside(seen))
         feed.kill_driver()
+        assert len(letters(tmp_path)) > of_the_scan > 0
         feed.once(kept_spark)
     there = {row["n"] for row in delivered(feed)}
     put_aside = {letter["row"]["n"] for letter in letters(tmp_path)}

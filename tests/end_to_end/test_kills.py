@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
 from cdc_testing.files import last_resolved
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+
+from cdc_core.progress import ProgressStore, store_url
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +32,14 @@ def own_server() -> Iterator[EmbeddedPostgres]:
 
 def files(feed: Feed) -> int:
     return sum(1 for _ in feed.files.rglob("*.ndjson"))
+
+
+def scanned(feed: Feed) -> int:
+    """Return how much of the initial scan is saved."""
+    with closing(ProgressStore(store_url(feed.state))) as store:
+        progress = store.load("test")
+    scan = None if progress is None else progress.token["scan"]
+    return 0 if scan is None else int(scan["done"])
 
 
 @pytest.fixture
@@ -51,9 +63,12 @@ def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(
             feed.start()
             target = files(feed) + chance.randint(1, 12)
             feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
+            feed.until("a step that is saved", lambda: scanned(feed) > 0)
             feed.kill_driver()
     finish(feed, database)
-    assert "initial scan begins at" in feed.log()
+    begins = [tuple(map(int, found)) for found in re.findall(r"scan begins at (\d+) of (\d+)", feed.log())]
+    assert begins[0][0] == 0
+    assert any(0 < done < total for done, total in begins[1:]), begins
 
 
 def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(
@@ -75,12 +90,15 @@ def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(
 def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tmp_path: Path, finish: Finish) -> None:
     chance = random.Random(3)
     open_bank(database, filler=20_000)
-    with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
+    spark = {"spark.log.level": "INFO"}  # it tells of every task that it loses
+    with Feed(tmp_path, database, TABLES, options=SMALL_STEPS, spark=spark) as feed, Bank(database):
         feed.start()
         for _ in range(3):
             target = files(feed) + chance.randint(1, 10)
             feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
-            feed.until("a worker to kill", feed.kill_a_worker)
+            lost = feed.lost_tasks()
+            feed.until("a worker at work", feed.kill_a_worker)
+            feed.until("the loss of its task", lambda lost=lost: feed.lost_tasks() > lost)  # type: ignore[misc]
         target = files(feed) + 5
         feed.until("files after the last kill", lambda: files(feed) >= target)
         feed.stop()
