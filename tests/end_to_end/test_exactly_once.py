@@ -18,6 +18,7 @@ def test_files_in_a_directory(database: str, workers_find_the_tests: None, tmp_p
     report = Ordeal(tmp_path, database, f"file://{tmp_path}/files", seed=2, spark=False).play(4)
     assert report.faults == [], report
     assert report.read == report.versions > 1000
+    assert report.repeated_steps > 0, report
 
 
 def test_files_in_a_store_that_is_killed_too(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
@@ -25,3 +26,5 @@ def test_files_in_a_store_that_is_killed_too(database: str, workers_find_the_tes
         report = Ordeal(tmp_path, database, store.uri("kills"), store=store, seed=1, spark=False).play(4)
     assert report.faults == [], report
     assert report.kills == {"process": 2, "store": 2}
+    assert report.read == report.versions > 1000
+    assert report.repeated_steps > 0, report

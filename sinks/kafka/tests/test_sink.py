@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cdc_sink_kafka.partitions import Partitions
 from cdc_sink_kafka.sink import KafkaSink
 from confluent_kafka.admin import AdminClient
 
@@ -72,10 +73,23 @@ def test_a_deleted_row_can_be_a_tombstone(
 
 
 def test_many_topics_are_asked_for_in_one_go(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Any]], topic_prefix: str
+    open_sink: Callable[..., KafkaSink],
+    received: Callable[..., list[Any]],
+    topic_prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    asked: list[str | None] = []
+    ask = Partitions._ask
+
+    def counted(partitions: Partitions, topic: str | None) -> dict[str, list[int]]:
+        asked.append(topic)
+        return ask(partitions, topic)
+
     tables = tuple(TableName("shop", "public", f"t{number}") for number in range(20))
-    open_sink({"topic_partitions": "2"}, tables=tables).emit_resolved(Timestamp(1))
+    sink = open_sink({"topic_partitions": "2"}, tables=tables)
+    monkeypatch.setattr(Partitions, "_ask", counted)
+    sink.emit_resolved(Timestamp(1))
+    assert asked == [None]
     assert all(len(received(f"{topic_prefix}t{number}")) == 2 for number in range(20))
 
 
