@@ -46,7 +46,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What a run came to. `failures` is empty when all was well; `log_path` says what happened, event by event."""
+    """What a run came to. `failures` is empty when all was well; `log_path` says what happened, event by event.
+
+    `broke` names what is a mistake in the program that ran rather than in what it did: it finds no bug.
+    """
 
     script: Script
     log_path: Path
@@ -54,6 +57,10 @@ class Outcome:
     marks: int = 0
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
+    broke: list[str] = field(default_factory=list)
+
+
+_BROKEN = re.compile(r"\b(?:TypeError|AttributeError|NameError|UnboundLocalError|ImportError)\b.{0,200}")
 
 
 def run_script(
@@ -84,7 +91,9 @@ def run_script(
                 outcome.failures.append(str(error))
             except Exception as error:  # whatever it is, it has a seed, and others are still to be played
                 log.exception("the run broke")
-                outcome.failures.append(_shown(f"{type(error).__name__}: {error}"))
+                outcome.broke.append(_shown(f"{type(error).__name__}: {error}"))
+        outcome.broke += _BROKEN.findall(outcome.log_path.read_text())
+        outcome.failures += outcome.broke
         for failure in outcome.failures:
             log.error("FAILURE %s", failure)
     outcome.seconds = time.monotonic() - started

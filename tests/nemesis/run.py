@@ -91,7 +91,9 @@ def _search(
             break
         tried += 1
         outcome = rig.play(script, bug=bug)
-        if outcome.failures:
+        if outcome.broke:
+            print(f"{bug:28} broke with seed {script.seed}: {outcome.broke[0][:200]}", flush=True)
+        elif outcome.failures:
             return tried, outcome
     return tried, None
 
