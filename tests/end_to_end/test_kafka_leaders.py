@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 TOPICS = [*(table.partition(".")[2] for table in TABLES), "hot"]
 OPTIONS = {"topic_partitions": 3, "topic_replication_factor": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
 KILLS = 2
-REFUSALS = 2
+REFUSALS = 1
 """How often, after each kill, the brokers refuse rows for a while with an error that is worth another attempt."""
 PATIENCE_S = 0.5
 SOME_ROWS = 2000
@@ -116,8 +116,10 @@ def ordeal(
                     moves += cluster.leader(*place) is not leader
                     for _ in range(REFUSALS):
                         demand_replicas(servers, 3)
+                        refused_from = clock(uri)
                         target = bank.transactions + 30
                         feed.until("rows that are refused", lambda target=target: bank.transactions >= target)  # type: ignore[misc]
+                        assert follower.cut() < refused_from, "rows without enough replicas were taken"
                         demand_replicas(servers, 2)
                         reach(feed, follower, clock(uri))
                     leader.start()

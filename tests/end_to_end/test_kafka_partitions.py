@@ -85,6 +85,8 @@ def scene(
                 reach_now()
                 broker.change_configs(*QUOTA, "--add-config", "producer_byte_rate=5000")
                 feed.until("the broker to slow the feed down", lambda: probe.throttled() > SLOW_S)
+                rows = follower.read() + 10
+                feed.until("rows in spite of that", lambda: follower.read() >= rows)
             broker.change_configs(*QUOTA, "--delete-config", "producer_byte_rate")
             reach_now()
 
