@@ -30,11 +30,13 @@ class Secrecy:
         """`repr` and `str` of job, sink, context and options show no secret: they end up in logs and Spark's pages."""
         rig.watch(ORDERS)
         for options in secret_options:
-            refused = failure_of(lambda: rig.job(parameters=_filled(options)).open_sink().close())  # noqa: B023
+            sinks: list[Sink] = []
+            refused = failure_of(lambda: sinks.append(rig.job(parameters=_filled(options)).open_sink()))  # noqa: B023
             assert refused is None, (
                 f"no sink opens with the secrets in {sorted(options)}; let the fixture secret_options"
                 f" give what one needs beside them: {refused}"
             )
+            failure_of(sinks[0].close)
         for job in jobs(rig, rig.uri, secret_options):
             with contextlib.suppress(CdcError):
                 sink = job.open_sink()
