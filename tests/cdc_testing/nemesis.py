@@ -60,7 +60,10 @@ class Outcome:
     broke: list[str] = field(default_factory=list)
 
 
-_BROKEN = re.compile(r"\b(?:TypeError|AttributeError|NameError|UnboundLocalError|ImportError)\b.{0,200}")
+_BROKEN = re.compile(
+    r"\b(?:TypeError|AttributeError|NameError|UnboundLocalError|ImportError)\b.{0,200}"
+    r"|Failed when Python .{0,60}: Traceback"  # of what no part of the engine has caught
+)
 
 
 def run_script(
@@ -92,8 +95,9 @@ def run_script(
             except Exception as error:  # whatever it is, it has a seed, and others are still to be played
                 log.exception("the run broke")
                 outcome.broke.append(_shown(f"{type(error).__name__}: {error}"))
-        outcome.broke += _BROKEN.findall(outcome.log_path.read_text())
-        outcome.failures += outcome.broke
+                outcome.failures += outcome.broke
+        if outcome.failures:
+            outcome.broke += sorted(set(_BROKEN.findall(outcome.log_path.read_text())))
         for failure in outcome.failures:
             log.error("FAILURE %s", failure)
     outcome.seconds = time.monotonic() - started
