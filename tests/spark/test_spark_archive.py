@@ -29,7 +29,7 @@ def test_a_jvm_that_is_given_the_archive_uses_it(kept_spark: KeptSpark) -> None:
         pytest.skip("there was no archive when the tests began: make spark-archive")
     kept_spark.session()
     assert SparkContext._gateway is not None
-    assert str(path) in Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
+    assert str(path.resolve()) in Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
 
 
 def test_without_an_archive_the_jvm_starts_as_ever(options: Path) -> None:
