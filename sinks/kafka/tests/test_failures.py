@@ -73,6 +73,33 @@ def test_a_compacted_topic_refuses_resolved_marks_in_one_sentence(
     )
 
 
+class Speechless:
+    """A client whose fatal error got lost between C and Python."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
+    def flush(self, timeout: float) -> int:
+        raise SystemError("<built-in method flush> returned NULL without setting an exception")
+
+
+def test_a_client_that_fails_without_a_reason_is_worth_another_attempt() -> None:
+    options = KafkaOptions()
+    properties = client_properties("kafka://127.0.0.1:1", options, changefeed="f")
+    outbox = Outbox({**properties, **producer_properties(options)}, stall_s=5, log=ClientLog())
+    outbox._producer = Speechless(outbox.producer)  # type: ignore[assignment]
+    outbox.send("orders", [{"key": b"k", "value": b"v"}])
+    with pytest.raises(RetryableSinkError, match="the client failed and has lost its reason"):
+        outbox.flush()
+    outbox.close()
+
+
 def test_a_closed_outbox_leaves_no_client_behind(kafka_broker: Any) -> None:
     options = KafkaOptions()
     properties = client_properties(f"kafka://{kafka_broker.bootstrap_servers}", options, changefeed="f")

@@ -132,13 +132,16 @@ class Outbox:
         """Call a method of the client and keep the fatal error that this may raise.
 
         confluent-kafka raises it as a KafkaException, but before Python 3.12 as a bare KafkaError, which is no
-        exception at all, so that no `except` with a class catches it.
+        exception at all, so that no `except` with a class catches it. Now and then it is lost on its way, and Python
+        makes a SystemError of that.
         """
         try:
             getattr(self._producer, method)(*arguments)
         except:  # noqa: E722
             raised = sys.exc_info()[1]
             error = raised.args[0] if isinstance(raised, KafkaException) else raised
+            if isinstance(error, SystemError):
+                error = KafkaError(KafkaError._FATAL, "the client failed and has lost its reason")
             if not isinstance(error, KafkaError):
                 raise
             self._reports.keep(Failure.of_client(error))
