@@ -101,7 +101,7 @@ class Client:
             async with self._connections.lease() as line:
                 try:
                     async with asyncio.timeout(self._timeout_s) as limit:
-                        extensions = {"trace": self._trace(line, limit)}
+                        extensions = {} if line.known.is_set() else {"trace": self._trace(line, limit)}
                         attempt = httpcore2.Request(
                             b"POST", self._url, headers=headers, content=request.body, extensions=extensions
                         )

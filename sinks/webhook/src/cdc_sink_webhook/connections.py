@@ -69,7 +69,7 @@ class Connections:
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[Line]:
-        """Yield a line to make one request by, which must have its `trace`."""
+        """Yield a line to make one request by, which must have its `trace` unless all is `known`."""
         line = await self._join()
         try:
             yield line
