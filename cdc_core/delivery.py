@@ -51,6 +51,9 @@ class Delivery:
         self._accused: RowBatch | None = None
         """The row that the encoder has named last as one that it cannot encode."""
         self._trusts_encoder = True
+        self._suspect: RowBatch | None = None
+        """The row that the sink has guessed last to be one that is refused."""
+        self._trusts_guesses = True
         self._forget()
 
     def begin(self, slice_: SliceInfo) -> None:
@@ -102,6 +105,8 @@ class Delivery:
                 todo.extendleft(reversed(self._narrow_refusal(error)))
             else:
                 if rows is None:
+                    if len(self._given) == 1 and self._given[0] is self._suspect:  # it was none; see below
+                        self._trusts_guesses = False
                     self._forget()
                 else:
                     self._take(rows)
@@ -123,14 +128,36 @@ class Delivery:
         """Return the rows that the sink forgot, in parts with a flush after each; none when only a bad one is left."""
         self._require_refusing(error)
         may_be_waiting = bool(self._waiting)  # then the sink may mean one of those, which it has been given as well
+        guess = self._guess(error)
         suspects = self._taken_back()
         count = sum(map(len, suspects))
         if not count and not may_be_waiting:
             raise self._broken("RefusedRowsError is about rows since the last flush, and there was none") from error
         if count != 1 or may_be_waiting:
-            return [step for part in _parts(suspects, _REFUSED_PARTS) for step in (*part, None)]
+            return [step for part in self._parts(suspects, guess) for step in (*part, None)]
         self._bad_rows.put_aside(BadRow(row=suspects[0], stage=SINK, reason=str(error)))
         return []
+
+    def _guess(self, error: RefusedRowsError) -> int | None:
+        """Return the place, among the rows that will be taken back, of the one that *error* guesses."""
+        count, aside = sum(map(len, self._given)), self._named | self._waiting
+        row = error.row
+        if row is None or not 0 <= row < count or row in aside or not self._trusts_guesses:
+            return None
+        return row - sum(other < row for other in aside)
+
+    def _parts(self, suspects: Sequence[RowBatch], guess: int | None) -> Iterator[list[RowBatch]]:
+        """Yield the rows of *suspects* in order, in parts of about one size; or *guess* alone, others in halves.
+
+        No part but that has more than half of the rows, so that many bad ones cost no more with a guess.
+        """
+        if guess is None:
+            yield from _parts(suspects, _REFUSED_PARTS)
+            return
+        (self._suspect,) = _cut(suspects, guess, guess + 1)
+        yield from _parts(_cut(suspects, 0, guess), 2)
+        yield [self._suspect]
+        yield from _parts(_cut(suspects, guess + 1, sum(map(len, suspects))), 2)
 
     def _put_named_aside(self, error: PartialWriteError) -> None:
         """Put the rows aside that *error* lists, and later rows of their keys if these must wait."""
@@ -243,6 +270,17 @@ def _parts(batches: Sequence[RowBatch], parts: int) -> Iterator[list[RowBatch]]:
                 part, room = [], size
     if part:
         yield part
+
+
+def _cut(batches: Sequence[RowBatch], start: int, stop: int) -> list[RowBatch]:
+    """Return the rows of *batches* from number *start* to *stop*, which is not among them."""
+    found, offset = [], 0
+    for rows in batches:
+        first, last = max(start - offset, 0), min(stop - offset, len(rows))
+        if first < last:
+            found.append(rows.slice(first, last - first))
+        offset += len(rows)
+    return found
 
 
 def _halves(rows: RowBatch) -> list[RowBatch]:

@@ -115,7 +115,14 @@ class RefusedRowsError(CdcError):
     Raised by `emit` or `flush`. Of the rows since the last flush none counts as delivered, though some may be; the sink
     has forgotten them all and is ready for more. The engine gives them again in smaller parts, flushing each, until the
     bad rows are alone. Never for trouble that may heal: that is a RetryableSinkError.
+
+    `row` is a row that is probably one of them, counted as in a PartialWriteError; None when there is no guess. It is
+    given alone first, which spares most of the search, and does no harm when it is wrong.
     """
+
+    def __init__(self, message: str, *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class PartialWriteError(CdcError):

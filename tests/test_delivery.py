@@ -83,9 +83,10 @@ class PickySink(Sink):
     def flush(self) -> Flushed:
         self.flushes += 1
         bad = [(index, n) for index, n in self.buffer if n in self.bad]
-        if bad and self.how == "refuse in flush":
+        if bad and self.how.startswith("refuse in flush"):
+            guesses = {"refuse in flush, guess": bad[-1][0], "refuse in flush, guess wrongly": self.buffer[0][0]}
             self.buffer, self.count = [], 0
-            raise RefusedRowsError(f"refused, {len(bad)} among them")
+            raise RefusedRowsError(f"refused, {len(bad)} among them", row=guesses.get(self.how))
         self.delivered += [n for _, n in self.buffer if n not in self.bad]
         messages = len(self.buffer) - len(bad)
         self.buffer, self.count = [], 0
@@ -95,6 +96,7 @@ class PickySink(Sink):
 
 
 HOW = ["encode", "encode and name", "name in emit", "name in flush", "refuse in emit", "refuse in flush"]
+HOW += ["refuse in flush, guess", "refuse in flush, guess wrongly"]
 
 
 class Aside(BadRows):

@@ -12,13 +12,14 @@ import random
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
+import psutil
 import psycopg
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_sink_cloudstorage.options import CloudStorageOptions
@@ -207,13 +208,33 @@ class Ordeal:
             feed.until("a worker to kill", feed.kill_a_worker)
         elif what == "jvm":
             feed.until("it runs", lambda: _runs(feed.log()))  # while it is set up, what is unknown ends it
-            feed.kill_jvm()
+            with self._in_a_step(feed):
+                feed.kill_jvm()
         else:
-            if what == "group":
-                for process in feed.tree():
-                    kill(process)
+            with self._in_a_step(feed):
+                if what == "group":
+                    for process in feed.tree():
+                        kill(process)
+                else:
+                    kill(feed.tree()[0])
             feed.kill_driver()
             self._start()
+
+    @contextmanager
+    def _in_a_step(self, feed: Feed) -> Iterator[None]:
+        """Most often stop a worker in the middle of a slice for the block, so that the kill in it breaks off a step."""
+        stopped: list[psutil.Process] = []
+
+        def stop() -> bool:
+            stopped.extend(filter(None, [feed.stop_a_worker()]))
+            return bool(stopped)
+
+        if self._chance.random() < 0.7:
+            feed.until("a slice", stop)
+        yield
+        for worker in stopped:
+            with suppress(psutil.NoSuchProcess):
+                worker.resume()
 
     def _judge(self) -> None:
         with psycopg.connect(self._source) as connection:

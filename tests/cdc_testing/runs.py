@@ -209,14 +209,20 @@ class Feed:
 
     def kill_a_worker(self) -> bool:
         """SIGKILL a Python worker in the middle of a slice; return whether there was one. Spark loses its task."""
+        worker = self.stop_a_worker()
+        if worker is not None:
+            kill(worker)
+        return worker is not None
+
+    def stop_a_worker(self) -> psutil.Process | None:
+        """SIGSTOP a Python worker in the middle of a slice and return it, None when there is none."""
         for path in self.state.glob("*.run/*/activity/slice-*"):
             worker = self._worker(int(path.name.rpartition("-")[2]))
             if worker is not None and path.exists():  # it was stopped at its work, and does not come to its end
-                kill(worker)
-                return True
+                return worker
             if worker is not None:
                 worker.resume()
-        return False
+        return None
 
     def lost_tasks(self) -> int:
         """Return how many tasks Spark lost, of those that its log tells of: at level INFO, all."""

@@ -195,6 +195,9 @@ class Outbox:
         self._raise_failed()
         if not self._reports:
             return
+        explained = self._explain(self._reports.cause())
+        if explained is not None:  # which needs no account of what else fails
+            self._fail(explained)
         self._guarded("flush", _LAST_REPORTS_S)  # the others fail too: let the account be full
         cause = self._reports.cause()
         what = f"{max(1, self._reports.total)} messages were not delivered to Kafka"

@@ -102,8 +102,8 @@ class KafkaSink(Sink):
         batch = self.context.encoder.encode(payload, topic=self.topic(rows.schema.name))
         headers = self._headers.of(rows, batch)
         sizes = None if headers is None else sizes_of(headers)
-        watched = self._sizes.watch(rows, batch, sizes)
         first, self._given = self._given, self._given + len(rows)
+        watched = self._sizes.watch(rows, batch, sizes, first=first)
         if watched.unsendable:
             batch, headers = _without(batch, headers, watched.unsendable)
             sizes = None if headers is None else sizes_of(headers)

@@ -37,6 +37,8 @@ class _Suspects:
     table: TableName
     encoded: pa.Array
     keys: pa.StructArray
+    numbers: npt.NDArray[np.int64]
+    """Of the rows, counted since the last flush."""
     nbytes: npt.NDArray[np.int64]
 
 
@@ -69,10 +71,12 @@ class Sizes:
         smallest = min([*limits, _DEFAULT_BATCH if wanted is None else wanted])
         return {"batch.size": max(1, smallest)}
 
-    def watch(self, rows: RowBatch, batch: MessageBatch, headers: npt.NDArray[np.int64] | None = None) -> Watched:
+    def watch(
+        self, rows: RowBatch, batch: MessageBatch, headers: npt.NDArray[np.int64] | None = None, *, first: int = 0
+    ) -> Watched:
         """Return what *batch* weighs; its large messages are remembered until `forget`.
 
-        *headers* are the bytes of each message's headers.
+        *headers* are the bytes of each message's headers, *first* is the number of the first row since the last flush.
         """
         nbytes = _lengths(batch.value) + _lengths(batch.key)
         total = int(nbytes.sum())
@@ -91,7 +95,12 @@ class Sizes:
             taken = pa.array(places)
             self._suspects.append(
                 _Suspects(
-                    batch.topic, rows.schema.name, batch.key.take(taken), rows.column("key").take(taken), whole[places]
+                    batch.topic,
+                    rows.schema.name,
+                    batch.key.take(taken),
+                    rows.column("key").take(taken),
+                    first + places,
+                    whole[places],
                 )
             )
         return Watched(nbytes=total, unsendable=unsendable)
@@ -113,15 +122,16 @@ class Sizes:
                 f"topic '{failure.topic}' refused a batch of several messages for its size ({shown}): the step is"
                 " repeated with one message in a batch"
             )
-        row = suspect or f"a message with the key {_text(failure.key)} is too large"
+        number, row = suspect or (None, f"a message with the key {_text(failure.key)} is too large")
         return RefusedRowsError(
             f"{row}, more than topic '{failure.topic}' takes ({shown}): raise max.message.bytes of the topic, or"
-            " compress messages by Compression in kafka_sink_config"
+            " compress messages by Compression in kafka_sink_config",
+            row=number,
         )
 
-    def _suspect(self, failure: Failure) -> str | None:
-        """Return the row that *failure* is about, by its key, else the largest."""
-        found: tuple[int, str] | None = None
+    def _suspect(self, failure: Failure) -> tuple[int, str] | None:
+        """Return the row that *failure* is about, by its key, else the largest: its number, and what to say of it."""
+        found: tuple[int, int, str] | None = None
         for suspects in self._suspects:
             if suspects.topic != failure.topic:
                 continue
@@ -132,8 +142,9 @@ class Sizes:
             for place in places:
                 nbytes = int(suspects.nbytes[place])
                 if found is None or nbytes > found[0]:
-                    found = nbytes, _row(suspects.table, shown_key(suspects.keys[place]), nbytes)
-        return None if found is None else found[1]
+                    shown = _row(suspects.table, shown_key(suspects.keys[place]), nbytes)
+                    found = nbytes, int(suspects.numbers[place]), shown
+        return None if found is None else found[1:]
 
 
 _DEFAULT_BATCH = 1_000_000
