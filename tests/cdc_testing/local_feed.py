@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -63,6 +64,16 @@ class LocalFeed:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+
+    def freeze(self, condition: Callable[[], bool]) -> bool:
+        """Stop the process where it is and return True, if *condition* holds then; else let it go on."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if condition():
+            return True
+        self.process.send_signal(signal.SIGCONT)
+        return False
 
     def stop(self) -> None:
         assert self.process is not None

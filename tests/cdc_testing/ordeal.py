@@ -50,6 +50,8 @@ OPTIONS: Mapping[str, object] = {
     "retry_backoff": "100ms",
     "max_retry_backoff": "1s",
 }
+_IN_A_STEP = 0.7
+"""Share of the kills that are made to break off a step."""
 _STARTING_LIMIT_S = 9.0
 _LIMIT_S = 600.0
 
@@ -138,7 +140,8 @@ class Ordeal:
                 feed.until("another step", self._moves(), limit_s=_LIMIT_S)
                 feed.stop()
             feed.once()
-            self.report.repeated_steps = feed.log().count("is repeated")
+            logs = [feed.log(), *(path.read_text(errors="replace") for path in feed.state.glob("*.spark.log"))]
+            self.report.repeated_steps = sum(log.count("is repeated") for log in logs)
         self._judge()
         self.report.seconds = time.monotonic() - started
         return self.report
@@ -202,6 +205,8 @@ class Ordeal:
     def _kill_feed(self, what: str) -> None:
         feed = self._feed
         if isinstance(feed, LocalFeed):
+            if self._chance.random() < _IN_A_STEP:
+                feed.until("a step", lambda: feed.freeze(self._has_begun_a_step))
             feed.kill()
             self._start()
         elif what == "worker":
@@ -229,12 +234,17 @@ class Ordeal:
             stopped.extend(filter(None, [feed.stop_a_worker()]))
             return bool(stopped)
 
-        if self._chance.random() < 0.7:
+        if self._chance.random() < _IN_A_STEP:
             feed.until("a slice", stop)
         yield
         for worker in stopped:
             with suppress(psutil.NoSuchProcess):
                 worker.resume()
+
+    def _has_begun_a_step(self) -> bool:
+        """Whether a step of the log is planned that is not saved."""
+        plan = self._progress.load_plan("test")
+        return plan is not None and plan.get("start") == self._token()
 
     def _judge(self) -> None:
         with psycopg.connect(self._source) as connection:
