@@ -3,7 +3,7 @@
 Public is what this module exports. Importing it imports neither pyspark nor any plugin or client library.
 """
 
-from cdc_core.changefeed import Changefeed
+from cdc_core.config.changefeed import Changefeed
 from cdc_core.decoder import DecodedRow, Decoder
 from cdc_core.encoder import Encoder, EncoderContext, EnvelopeOptions, FileBody
 from cdc_core.errors import (
@@ -34,8 +34,8 @@ from cdc_core.sink import Covered, Flushed, Sink, SinkContext, SliceInfo
 from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
 from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_core.span import Span
-from cdc_core.stages import repeating
 from cdc_core.stored_history import StoredFile, StoredHistory
+from cdc_core.telemetry.stages import repeating
 from cdc_core.timestamp import Timestamp
 
 __all__ = [

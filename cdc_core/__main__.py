@@ -2,6 +2,6 @@
 
 import sys
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 sys.exit(main())

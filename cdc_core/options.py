@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeVar
 
-from cdc_core.definitions import place_of
+from cdc_core.config.definitions import place_of
 from cdc_core.errors import OptionError
 from cdc_core.masking import is_secret_name, masked_uri, secret_texts, uri_secrets
 

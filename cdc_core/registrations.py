@@ -58,7 +58,7 @@ class SinkRegistration(Registration):
     envelope options that the sink always switches on, such as key_in_value where there is no other place for the key.
     `envelopes` are those whose messages it can take, all when None: a file has no place for a tombstone. `reader` is
     "module:Class" of its `SinkReader`, with which the conformance kit and audits see what a consumer sees. `history` is
-    "module:Class" of its `StoredHistory`, with which `cdc_core.reading` reads every row exactly once. `secret_path`:
+    "module:Class" of its `StoredHistory`, with which `ChangeReader` reads every row exactly once. `secret_path`:
     whoever knows the path of the URI may use the place, as is usual with webhooks; so nothing shows path or user.
     """
 

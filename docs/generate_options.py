@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from cdc_core.changefeed import ChangefeedOptions
-from cdc_core.loading import load_class
+from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.options import OptionDoc, describe
-from cdc_core.plugin_host import Listing, PluginHost
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import Listing, PluginHost
 
 ROOT = Path(__file__).resolve().parents[1]
 _TABLE = re.compile(r"(<!-- options: begin -->\n).*?(<!-- options: end -->)", re.DOTALL)

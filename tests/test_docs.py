@@ -38,13 +38,13 @@ from cdc_core import (
     errors,
     hookimpl,
 )
-from cdc_core.changefeed import Changefeed
-from cdc_core.cli import cdc
-from cdc_core.interpolation import interpolate
-from cdc_core.job import Job
-from cdc_core.plugin_host import GROUP, PluginHost
-from cdc_core.plugin_loading import PluginSource
-from cdc_core.resolve import resolve
+from cdc_core.cli.main import cdc
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.interpolation import interpolate
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
+from cdc_core.plugins.host import GROUP, PluginHost
+from cdc_core.plugins.loading import PluginSource
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/*/README.md")])

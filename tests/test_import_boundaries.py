@@ -21,14 +21,15 @@ def test_plugin_modules_only_describe() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["cdc_core", "cdc_core.cli", "cdc_core.job", "cdc_core.plugin_host", "cdc_core.progress"]
+    "module",
+    ["cdc_core", "cdc_core.cli.main", "cdc_core.config.resolved", "cdc_core.plugins.host", "cdc_core.store.progress"],
 )
 def test_importing_the_core_loads_nothing_heavy(module: str) -> None:
     assert loaded_by(f"import {module}") & set(HEAVY) == set()
 
 
 def test_loading_every_plugin_loads_nothing_heavy() -> None:
-    found = loaded_by("from cdc_core.plugin_host import PluginHost; PluginHost.load()")
+    found = loaded_by("from cdc_core.plugins.host import PluginHost; PluginHost.load()")
     assert found & set(HEAVY) == set()
 
 
@@ -40,16 +41,20 @@ def test_the_values_of_the_core_load_no_database_or_terminal_library() -> None:
     ("place", "text", "complaint"),
     [
         (
-            "cdc_core/job.py",
+            "cdc_core/config/resolved.py",
             "def f():\n    import cdc_sink_x.sink\n",
-            "cdc_core/job.py:2 imports the plugin package cdc_sink_x",
+            "cdc_core/config/resolved.py:2 imports the plugin package cdc_sink_x",
         ),
         (
-            "cdc_core/job.py",
+            "cdc_core/config/resolved.py",
             "from pyspark.sql import Row\n",
-            "cdc_core/job.py:1 imports pyspark; only cdc_core/spark may",
+            "cdc_core/config/resolved.py:1 imports pyspark; only cdc_core/spark may",
         ),
-        ("cdc_core/job.py", "import cdc_core.spark.runner\n", "cdc_core/job.py:1 imports cdc_core.spark.runner"),
+        (
+            "cdc_core/config/resolved.py",
+            "import cdc_core.spark.runner\n",
+            "cdc_core/config/resolved.py:1 imports cdc_core.spark.runner",
+        ),
         ("cdc_core/spark/a.py", "import cdc_sink_x\n", "cdc_core/spark/a.py:1 imports the plugin package cdc_sink_x"),
     ],
 )
@@ -71,7 +76,7 @@ def test_the_checker_allows_what_is_allowed(tmp_path: Path) -> None:
         tmp_path,
         {
             "cdc_core/spark/a.py": "import pyspark\nimport cdc_core.spark.b",
-            "cdc_core/job.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyspark\n",
+            "cdc_core/config/resolved.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyspark\n",
             "sinks/x/src/cdc_sink_x/plugin.py": "import os\nimport pluggy\nfrom cdc_core import hookimpl",
         },
     )

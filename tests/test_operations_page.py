@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cdc_core import Timestamp
-from cdc_core.cli import main
-from cdc_core.progress import ProgressStore, store_url
-from cdc_core.status import Status, status_line
+from cdc_core.cli.main import main
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.telemetry.status import Status, status_line
 
 PAGE = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
 MOMENT = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)

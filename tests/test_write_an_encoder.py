@@ -12,7 +12,7 @@ from cdc_conformance.new_plugin import Names, create
 from cdc_testing.pages import Page
 
 from cdc_core import Encoder, EncoderRegistration, FileBody, Kind
-from cdc_core.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.options import describe
 
 PAGE = Page("write-an-encoder.md")

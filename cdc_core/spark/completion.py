@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
-from cdc_core.job import Job
+from cdc_core.config.resolved import Job
 from cdc_core.masking import mask
-from cdc_core.progress import Progress, ProgressStore
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.spark.reasons import described
+from cdc_core.store.progress import Progress, ProgressStore
 
 __all__ = ["drop_history", "scan_delivered", "was_complete"]
 

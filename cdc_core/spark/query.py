@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cdc_core.engine.attempt_config import OPTION, RunConfig
 from cdc_core.errors import CdcError, RetryableError, from_wire
-from cdc_core.spark.config import OPTION, RunConfig
 
 __all__ = ["failure_of", "start_query", "warm_up"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.errors import PySparkException
 
+from cdc_core.config.resolved import Job
 from cdc_core.errors import CdcError, RetryableRangefeedError, RetryableSinkError
-from cdc_core.job import Job
 
 __all__ = ["described", "owner_of"]
 

@@ -18,7 +18,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc_core.checking import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.config.resolved import Job
+from cdc_core.engine.attempt_config import RunConfig
+from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.engine.dead_letter_log import DeadLetterLog
+from cdc_core.engine.fencing import RunLock, StopFlag, await_idle
+from cdc_core.engine.pausing import Pausing
+from cdc_core.engine.resolved_marks import emit_last_mark
+from cdc_core.engine.starting import start_token
+from cdc_core.engine.watching import Watch
 from cdc_core.errors import (
     CdcError,
     ConfigError,
@@ -27,24 +35,16 @@ from cdc_core.errors import (
     RetryableError,
     TerminalError,
 )
-from cdc_core.job import Job
 from cdc_core.masking import mask
-from cdc_core.progress import Progress, ProgressStore
 from cdc_core.rangefeed import Rangefeed, Token
-from cdc_core.spark.activity import activity_directory
 from cdc_core.spark.completion import drop_history, scan_delivered, was_complete
-from cdc_core.spark.config import RunConfig
-from cdc_core.spark.control import RunLock, StopFlag, await_idle
-from cdc_core.spark.dead_letter_log import DeadLetterLog
 from cdc_core.spark.log_file import keep_newest
-from cdc_core.spark.marks import emit_last_mark
-from cdc_core.spark.pausing import Pausing
 from cdc_core.spark.query import failure_of, start_query, warm_up
 from cdc_core.spark.reasons import described, owner_of
 from cdc_core.spark.session import close_session, end_jvm, is_alive, is_local, open_session, require_java
-from cdc_core.spark.starting import start_token
-from cdc_core.spark.watching import Watch
-from cdc_core.status import Status
+from cdc_core.store.progress import Progress, ProgressStore
+from cdc_core.telemetry.activity import activity_directory
+from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["run"]

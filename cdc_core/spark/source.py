@@ -16,17 +16,17 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from cdc_core.engine.aggregator import read_slice
+from cdc_core.engine.attempt_config import MaskedError, RunConfig
+from cdc_core.engine.fencing import StopFlag
+from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
+from cdc_core.engine.plans import Plans
+from cdc_core.engine.worker_cache import Kept
 from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Rangefeed, Slice, StepLimit, Token
 from cdc_core.sink import SliceInfo
-from cdc_core.spark.activity import PLANNER, at_stages
-from cdc_core.spark.aggregator import read_slice
-from cdc_core.spark.config import MaskedError, RunConfig
-from cdc_core.spark.control import StopFlag
-from cdc_core.spark.kept import Kept
-from cdc_core.spark.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
-from cdc_core.spark.plans import Plans
-from cdc_core.stages import SOURCE
+from cdc_core.telemetry.activity import PLANNER, at_stages
+from cdc_core.telemetry.stages import SOURCE
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["RangefeedSource"]

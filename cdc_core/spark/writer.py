@@ -15,15 +15,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from cdc_core.putting_aside import bad_rows_of
+from cdc_core.delivery.bad_rows import bad_rows_of
+from cdc_core.engine.aggregator import ReaderDiedError, write_slice
+from cdc_core.engine.attempt_config import MaskedError, RunConfig
+from cdc_core.engine.coordinator import Coordinator
+from cdc_core.engine.reports import SliceReport, joined_failures
+from cdc_core.engine.worker_cache import Kept
 from cdc_core.sink import Sink
-from cdc_core.spark.activity import COORDINATOR, SLICE, at_stages
-from cdc_core.spark.aggregator import ReaderDiedError, write_slice
-from cdc_core.spark.config import MaskedError, RunConfig
-from cdc_core.spark.coordinator import Coordinator
-from cdc_core.spark.kept import Kept
-from cdc_core.spark.reports import SliceReport, joined_failures
-from cdc_core.stages import SINK, STORE
+from cdc_core.telemetry.activity import COORDINATOR, SLICE, at_stages
+from cdc_core.telemetry.stages import SINK, STORE
 
 __all__ = ["ChangefeedSink"]
 

@@ -39,14 +39,14 @@ from cdc_core import (
     TableName,
     Timestamp,
 )
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
+from cdc_core.delivery.bad_rows import PutAside
+from cdc_core.delivery.row_json import key_json
 from cdc_core.encoder import joined_values
-from cdc_core.job import Job
-from cdc_core.plugin_host import PluginHost
-from cdc_core.putting_aside import PutAside
-from cdc_core.resolve import resolve
-from cdc_core.row_json import key_json
-from cdc_core.spark.aggregator import write_slice
-from cdc_core.spark.packing import BEGIN, END, note, pack
+from cdc_core.engine.aggregator import write_slice
+from cdc_core.engine.packing import BEGIN, END, note, pack
+from cdc_core.plugins.host import PluginHost
 
 __all__ = ["run"]
 

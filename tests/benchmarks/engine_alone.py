@@ -33,11 +33,11 @@ from cdc_core import (
     Timestamp,
     Token,
 )
-from cdc_core.changefeed import ChangefeedOptions
-from cdc_core.job import Component, Job
+from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.resolved import Component, Job
 from cdc_core.options import option
-from cdc_core.progress import ProgressStore, store_url
-from cdc_core.status import Status
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.telemetry.status import Status
 
 __all__ = ["BATCH_ROWS", "DiscardingSink", "NoOptions", "ReadyOptions", "ReadyRangefeed"]
 

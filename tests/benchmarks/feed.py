@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.processes import Usage, watched
 from benchmarks.workload import TABLE
 
-from cdc_core.progress import Progress, ProgressStore, store_url
+from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 __all__ = ["NAME", "Arrival", "Command", "Feed", "FeedRun"]
 

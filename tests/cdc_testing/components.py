@@ -9,8 +9,8 @@ from typing import Any
 
 from cdc_core import EncoderRegistration, RangefeedRegistration, SinkRegistration, hookimpl
 from cdc_core.options import option
-from cdc_core.plugin_host import PluginHost
-from cdc_core.plugin_loading import PluginSource
+from cdc_core.plugins.host import PluginHost
+from cdc_core.plugins.loading import PluginSource
 
 __all__ = ["encoder", "host", "plugin", "rangefeed", "sink", "source_of"]
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from cdc_testing.scripted import read_journal
 
-from cdc_core.changefeed import ChangefeedOptions
-from cdc_core.job import Component, Job
+from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.resolved import Component, Job
 from cdc_core.options import Duration
-from cdc_core.progress import ProgressStore, store_url
-from cdc_core.status import Status
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.telemetry.status import Status
 
 __all__ = ["Journal", "counter_job", "eventually", "main"]
 

@@ -17,20 +17,21 @@ import pyarrow as pa
 import sqlalchemy as sa
 from cdc_testing.scripted import Script
 
+from cdc_core.config.resolved import Job
+from cdc_core.engine import coordinator
+from cdc_core.engine.aggregator import read_slice as honest_read
+from cdc_core.engine.aggregator import write_slice as honest_write
+from cdc_core.engine.attempt_config import MaskedError
+from cdc_core.engine.packing import BEGIN, END
+from cdc_core.engine.reports import SliceReport, mark_from_json
+from cdc_core.engine.reports import complete_step as honest_completion
 from cdc_core.frontier import Frontier
-from cdc_core.job import Job
-from cdc_core.progress import ProgressStore
 from cdc_core.rangefeed import Mark, Rangefeed, Slice, Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
 from cdc_core.span import Span
-from cdc_core.spark import coordinator, runner, source, writer
-from cdc_core.spark.aggregator import read_slice as honest_read
-from cdc_core.spark.aggregator import write_slice as honest_write
-from cdc_core.spark.config import MaskedError
-from cdc_core.spark.packing import BEGIN, END
-from cdc_core.spark.reports import SliceReport, mark_from_json
-from cdc_core.spark.reports import complete_step as honest_completion
+from cdc_core.spark import runner, source, writer
+from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["BUGS", "Bug", "installed"]

@@ -16,7 +16,7 @@ from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, StepLimit, Timestamp, Token
-from cdc_core.progress import Progress
+from cdc_core.store.progress import Progress
 
 __all__ = ["Change", "Feed", "feed_of"]
 

@@ -12,8 +12,8 @@ __all__ = ["ROOT", "core_violations", "imported_by", "plugin_violations"]
 ROOT = Path(__file__).resolve().parents[2]
 _PYSPARK_HOME = "cdc_core/spark"
 _ENGINE_DOORS = {
-    ("cdc_core/cli_run.py", "cdc_core.spark.runner.run"),
-    ("cdc_core/cli_replay.py", "cdc_core.spark.replay.replay"),
+    ("cdc_core/cli/run.py", "cdc_core.spark.runner.run"),
+    ("cdc_core/cli/replay.py", "cdc_core.engine.replay.replay"),
 }
 """The places of the core outside the engine that may import it, inside the functions that need it."""
 _PLUGIN_MAY_IMPORT = frozenset({"cdc_core", "pluggy"}) | sys.stdlib_module_names

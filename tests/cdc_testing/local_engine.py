@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core import Changefeed, Rangefeed, Sink, Span, Timestamp
-from cdc_core.checking import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
+from cdc_core.engine.attempt_config import MaskedError, RunConfig
+from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.errors import from_wire
 from cdc_core.frontier import Frontier
-from cdc_core.job import Job
-from cdc_core.plugin_host import PluginHost
-from cdc_core.progress import Progress, ProgressStore, store_url
-from cdc_core.resolve import resolve
-from cdc_core.spark.config import MaskedError, RunConfig
+from cdc_core.plugins.host import PluginHost
 from cdc_core.spark.source import Offset, RangefeedReader, SlicePartition
 from cdc_core.spark.writer import SinkWriter
+from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 __all__ = ["LocalEngine", "job_of"]
 

@@ -36,8 +36,8 @@ from cdc_testing.nemesis_feed import NemesisFeed, TroubleError
 from cdc_testing.nemesis_script import Script
 from cdc_testing.nemesis_watch import Watch
 
-from cdc_core.changefeed import Changefeed
-from cdc_core.plugin_host import PluginHost
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.plugins.host import PluginHost
 
 __all__ = ["Outcome", "run_script"]
 

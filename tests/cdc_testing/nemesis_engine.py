@@ -28,14 +28,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from cdc_core.job import Job
-from cdc_core.progress import ProgressStore
+from cdc_core.config.resolved import Job
+from cdc_core.engine.attempt_config import RunConfig
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.sink import Sink
-from cdc_core.spark.config import RunConfig
 from cdc_core.spark.session import is_alive
 from cdc_core.spark.source import Offset, RangefeedReader, RangefeedSource
 from cdc_core.spark.writer import ChangefeedSink, SinkWriter
+from cdc_core.store.progress import ProgressStore
 
 __all__ = ["BUG", "control_of", "nemesis_spark"]
 

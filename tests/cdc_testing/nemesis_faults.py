@@ -26,8 +26,8 @@ from cdc_core import (
     Timestamp,
     Token,
 )
-from cdc_core.progress import Progress, ProgressStore
 from cdc_core.sink import Covered
+from cdc_core.store.progress import Progress, ProgressStore
 
 __all__ = ["POINTS", "FaultyRangefeed", "FaultySink", "FaultyStore", "order", "pending", "withdraw"]
 

@@ -14,14 +14,14 @@ from typing import Any
 
 from cdc_testing.nemesis_engine import BUG, control_of
 
-from cdc_core.changefeed import Changefeed
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
 from cdc_core.frontier import Frontier
-from cdc_core.job import Job
-from cdc_core.plugin_host import PluginHost
-from cdc_core.progress import ProgressStore, store_url
+from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed import Rangefeed
-from cdc_core.resolve import resolve
-from cdc_core.status import Status
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["NemesisFeed", "TroubleError"]

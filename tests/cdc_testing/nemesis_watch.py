@@ -24,9 +24,9 @@ from cdc_testing.nemesis_consumer import NemesisConsumer
 from cdc_testing.nemesis_ledger import Ledger, Projected, RowValidator
 
 from cdc_core import Decoder, SinkReader, TableSchema, Timestamp
-from cdc_core.job import Job
-from cdc_core.loading import load_class
-from cdc_core.plugin_host import PluginHost
+from cdc_core.config.resolved import Job
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import EncoderRegistration, SinkRegistration
 
 __all__ = ["Watch"]

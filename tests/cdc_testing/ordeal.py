@@ -33,8 +33,8 @@ from cdc_testing.runs import Feed
 
 from cdc_core import SinkContext, Timestamp
 from cdc_core.options import parse_options
-from cdc_core.progress import ProgressStore, store_url
-from cdc_core.reading import ChangeReader
+from cdc_core.readback.reader import ChangeReader
+from cdc_core.store.progress import ProgressStore, store_url
 
 __all__ = ["Ordeal", "Report", "Store"]
 

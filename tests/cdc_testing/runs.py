@@ -20,7 +20,7 @@ import psutil
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.processes import command, kill, name
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 __all__ = ["Feed", "eventually"]
 

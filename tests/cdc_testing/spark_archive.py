@@ -58,8 +58,8 @@ def make() -> None:
     from cdc_testing.engine import counter_job
     from pyspark import SparkContext
 
-    from cdc_core.progress import ProgressStore, store_url
     from cdc_core.spark.runner import run
+    from cdc_core.store.progress import ProgressStore, store_url
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:

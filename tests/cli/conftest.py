@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 
-from cdc_core.plugin_host import PluginHost
+from cdc_core.plugins.host import PluginHost
 
 TOML = """
 [changefeed.orders]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_wrong_command_line_exits_with_2(capsys: pytest.CaptureFixture[str], a
 def test_every_command_has_help(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    monkeypatch.setattr("cdc_core.cli_plugins.entry_points", lambda **_: [])
+    monkeypatch.setattr("cdc_core.cli.plugins.entry_points", lambda **_: [])
     assert main([*command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Usage: ")

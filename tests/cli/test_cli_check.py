@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cdc_testing.scripted import Script
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 
 def test_check_prints_a_line_for_each_part_and_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cdc_testing.distributions import install
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 COMMAND = """
 import click
@@ -115,7 +115,7 @@ def test_a_built_in_command_cannot_be_taken_over(site: Path, capsys: pytest.Capt
 def test_the_commands_of_the_conformance_kit_say_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    monkeypatch.setattr("cdc_core.cli_commands.entry_points", lambda **_: [])
+    monkeypatch.setattr("cdc_core.cli.commands.entry_points", lambda **_: [])
     assert main([command, "sink", "shelf", "--uri", "shelf://room"]) == 2
     assert capsys.readouterr().err == (
         f"error: the command '{command}' is not installed; pip install cdc-conformance\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cdc_testing.distributions import install
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 
 def test_plugins_lists_name_kind_distribution_and_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +56,7 @@ def demo_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> N
         )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(
-        "cdc_core.cli_plugins.entry_points",
+        "cdc_core.cli.plugins.entry_points",
         lambda *, group: [found for found in entry_points(group=group) if found.name in names],
     )
 
@@ -85,7 +85,7 @@ def test_one_of_several_demos_must_be_named(
 def test_without_a_demo_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cdc_core.cli_plugins.entry_points", lambda **_: [])
+    monkeypatch.setattr("cdc_core.cli.plugins.entry_points", lambda **_: [])
     assert main(["demo"]) == 2
     assert "pip install 'cdc-rangefeed-postgres[demo]'" in capsys.readouterr().err
 

@@ -14,12 +14,12 @@ from cdc_testing.local_engine import LocalEngine
 from cdc_testing.scripted import Script
 
 from cdc_core import Timestamp
-from cdc_core.changefeed_file import read_changefeed
-from cdc_core.cli import main
-from cdc_core.plugin_host import GROUP, PluginHost
-from cdc_core.plugin_loading import PluginSource
-from cdc_core.resolve import resolve
-from cdc_core.spark.control import RunLock
+from cdc_core.cli.main import main
+from cdc_core.config.resolve import resolve
+from cdc_core.config.toml_file import read_changefeed
+from cdc_core.engine.fencing import RunLock
+from cdc_core.plugins.host import GROUP, PluginHost
+from cdc_core.plugins.loading import PluginSource
 
 TOML = """
 [changefeed.orders]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cdc_core.cli import main
-from cdc_core.progress import ProgressStore, store_url
+from cdc_core.cli.main import main
+from cdc_core.store.progress import ProgressStore, store_url
 
 Run = Callable[..., int]
 

@@ -13,9 +13,9 @@ import pytest
 from cdc_testing.distributions import install
 
 from cdc_core import Timestamp
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 from cdc_core.errors import ConfigError, TerminalRangefeedError
-from cdc_core.status import Status
+from cdc_core.telemetry.status import Status
 
 Run = Callable[..., int]
 
@@ -180,7 +180,7 @@ def test_a_published_pipeline_runs_by_its_name(
         "1.0",
         module="cdc_t_cli_pipeline",
         source="""
-            from cdc_core.changefeed import Changefeed
+            from cdc_core.config.changefeed import Changefeed
 
             orders = Changefeed(
                 name="orders", source="paper://x", tables=["t"], sink="shelf://x", options={"control": "/x"}

@@ -22,12 +22,12 @@ from cdc_testing.local_engine import LocalEngine
 from cdc_testing.runs import Feed
 
 from cdc_core import Changefeed, Timestamp
-from cdc_core.cli import main
-from cdc_core.plugin_host import PluginHost
-from cdc_core.progress import ProgressStore, store_url
-from cdc_core.replay import DeadLetterReader
-from cdc_core.resolve import resolve
-from cdc_core.spark.replay import replay as send_again
+from cdc_core.cli.main import main
+from cdc_core.config.resolve import resolve
+from cdc_core.delivery.replay import DeadLetterReader
+from cdc_core.engine.replay import replay as send_again
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
 
 pytestmark = pytest.mark.slow
 

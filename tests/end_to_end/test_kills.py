@@ -15,7 +15,7 @@ from cdc_testing.files import last_resolved
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
 
-from cdc_core.progress import ProgressStore, store_url
+from cdc_core.store.progress import ProgressStore, store_url
 
 pytestmark = pytest.mark.slow
 

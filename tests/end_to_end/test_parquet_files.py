@@ -30,7 +30,7 @@ from psycopg import sql
 
 from cdc_core import EncoderContext, EnvelopeOptions, Op, RowBatch, TableSchema
 from cdc_core.decoder import plain_value
-from cdc_core.reading import ChangeReader
+from cdc_core.readback.reader import ChangeReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

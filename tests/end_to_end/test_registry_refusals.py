@@ -15,7 +15,7 @@ from cdc_testing.kafka_fixtures import Kafka, ProxyFactory
 from cdc_testing.kafka_fixtures import Registry as Server
 from cdc_testing.runs import Feed
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 FORMATS = ["avro", "json"]
 FeedOf = Callable[..., Feed]

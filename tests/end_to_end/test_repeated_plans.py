@@ -13,7 +13,7 @@ from cdc_sink_cloudstorage.names import DataFile, parse_name
 from cdc_testing.local_engine import LocalEngine, job_of
 
 from cdc_core import Flushed, RetryableError, RowBatch, Sink, SliceInfo
-from cdc_core.reading import ChangeReader
+from cdc_core.readback.reader import ChangeReader
 
 OPTIONS: dict[str, Any] = {"file_size": "2KB", "max_step_bytes": "1MB", "fetch_size": "64KB"}
 

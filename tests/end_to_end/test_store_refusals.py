@@ -11,7 +11,7 @@ import pytest
 from cdc_testing.object_stores import BUCKET, S3_READER_KEY, S3_READER_SECRET, S3_SECRET, SeaweedFS
 from cdc_testing.runs import Feed
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 WRONG = "wrong+secret/word %41"
 Refused = Callable[..., str]

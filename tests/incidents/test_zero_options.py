@@ -11,9 +11,9 @@ from cdc_conformance.simulated import SimulatedDatabase
 from cdc_testing.local_engine import LocalEngine, job_of
 
 from cdc_core import ConfigError
-from cdc_core.changefeed import ChangefeedOptions
-from cdc_core.loading import load_class
-from cdc_core.plugin_host import PluginHost
+from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import PluginHost
 
 POSTGRES = "postgresql://user@localhost/db"
 SINKS = {"kafka": "kafka://localhost:9092", "webhook": "webhook-http://127.0.0.1:9/hook"}

@@ -8,7 +8,8 @@ import pytest
 from cdc_testing.engine_bugs import BUGS, installed
 from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
-from cdc_core.spark import coordinator, runner, source, writer
+from cdc_core.engine import coordinator
+from cdc_core.spark import runner, source, writer
 
 PLACES = (
     coordinator,

@@ -13,8 +13,8 @@ from cdc_testing.engine import Journal, counter_job
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
 
-from cdc_core.progress import ProgressStore, store_url
-from cdc_core.status import Status
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.telemetry.status import Status
 
 
 class Engine:

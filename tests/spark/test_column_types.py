@@ -12,8 +12,8 @@ import pytest
 from cdc_core.errors import ConfigError
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
+from cdc_core.spark.changes import _columns, _target
 from cdc_core.spark.column_types import cast, common_type, type_of
-from cdc_core.spark.reading import _columns, _target
 
 MOST = 2**63 - 1
 DECIMALS = [(None, None), (10, 2), (38, 0), (38, 30), (30, 10), (50, 5), (3, -2), (5, 2), (2, 4)]

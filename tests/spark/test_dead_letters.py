@@ -16,18 +16,18 @@ from cdc_testing.local_engine import LocalEngine
 from cdc_testing.scripted import TABLE, Script
 
 from cdc_core import Changefeed, Op, RowBatch, Timestamp
-from cdc_core.dead_letters import dead_letter_changefeed, dead_letter_table, row_of
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
+from cdc_core.delivery.dead_letters import dead_letter_changefeed, dead_letter_table, row_of
+from cdc_core.delivery.replay import DeadLetterReader, Replay
+from cdc_core.engine.attempt_config import RunConfig
+from cdc_core.engine.dead_letter_log import DeadLetterLog
+from cdc_core.engine.fencing import RunLock
+from cdc_core.engine.replay import replay
 from cdc_core.errors import BadRowError, ConfigError, RetryableSinkError, TerminalError
-from cdc_core.job import Job
-from cdc_core.plugin_host import PluginHost
-from cdc_core.progress import DeadLetter
-from cdc_core.replay import DeadLetterReader, Replay
-from cdc_core.resolve import resolve
+from cdc_core.plugins.host import PluginHost
 from cdc_core.spark import runner, writer
-from cdc_core.spark.config import RunConfig
-from cdc_core.spark.control import RunLock
-from cdc_core.spark.dead_letter_log import DeadLetterLog
-from cdc_core.spark.replay import replay
+from cdc_core.store.progress import DeadLetter
 
 TABLE_NAME = TABLE.name.full
 TOTAL = 400
@@ -503,7 +503,7 @@ def test_the_sink_of_the_dead_letters_is_opened_for_the_first_bad_row_and_kept(
 
 @pytest.mark.parametrize("place", ["files", "files/dead", ""])
 def test_dead_letters_among_the_files_of_the_sink_are_refused(place: str, rig: Rig, tmp_path: Path) -> None:
-    from cdc_core.checking import check_dead_letters
+    from cdc_core.engine.checks import check_dead_letters
 
     job = resolve(
         Changefeed(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_core.errors import FencedError, RetryableError, TerminalError, TerminalSinkError
-from cdc_core.status import Status
+from cdc_core.telemetry.status import Status
 
 if TYPE_CHECKING:
     Engine = Any
@@ -25,7 +25,7 @@ POISON = "TerminalSinkError row 7 of table counter is refused: mend it"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits looks often."""
-    monkeypatch.setattr("cdc_core.spark.pausing._POLL_S", 0.05)
+    monkeypatch.setattr("cdc_core.engine.pausing._POLL_S", 0.05)
 
 
 @dataclass

@@ -7,7 +7,7 @@ import re
 import signal
 from typing import TYPE_CHECKING, Any
 
-from cdc_core.status import Status, status_line
+from cdc_core.telemetry.status import Status, status_line
 
 if TYPE_CHECKING:
     Engine = Any

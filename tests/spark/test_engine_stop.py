@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_core.spark import runner
-from cdc_core.status import Status
+from cdc_core.telemetry.status import Status
 
 if TYPE_CHECKING:
     Engine = Any

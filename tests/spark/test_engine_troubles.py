@@ -11,6 +11,8 @@ import pytest
 from cdc_testing.scripted import CounterRangefeed
 from pyspark import SparkContext
 
+from cdc_core.engine import fencing
+from cdc_core.engine.fencing import at_work
 from cdc_core.errors import (
     ConfigError,
     ContractError,
@@ -21,9 +23,7 @@ from cdc_core.errors import (
     TerminalSinkError,
 )
 from cdc_core.options import Duration
-from cdc_core.spark import control
-from cdc_core.spark.control import at_work
-from cdc_core.status import Status
+from cdc_core.telemetry.status import Status
 
 if TYPE_CHECKING:
     Engine = Any
@@ -245,7 +245,7 @@ def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: Engine
 
 
 def test_tasks_that_do_not_end_are_named_and_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_IDLE_LIMIT_S", 0.2)
+    monkeypatch.setattr(fencing, "_IDLE_LIMIT_S", 0.2)
     lock = engine.directory / "t.tasks.lock"
     task = at_work(lock, run_dir=engine.directory / "t.run" / "0")
     task.__enter__()

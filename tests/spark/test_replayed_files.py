@@ -11,13 +11,13 @@ from cdc_testing.components import plugin, rangefeed, source_of
 from cdc_testing.local_engine import LocalEngine
 
 from cdc_core import Changefeed, EncodeError, RowBatch, Timestamp
-from cdc_core.job import Job
-from cdc_core.plugin_host import GROUP, PluginHost
-from cdc_core.plugin_loading import PluginSource
-from cdc_core.reading import ChangeReader
-from cdc_core.replay import DeadLetterReader
-from cdc_core.resolve import resolve
-from cdc_core.spark.replay import replay
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
+from cdc_core.delivery.replay import DeadLetterReader
+from cdc_core.engine.replay import replay
+from cdc_core.plugins.host import GROUP, PluginHost
+from cdc_core.plugins.loading import PluginSource
+from cdc_core.readback.reader import ChangeReader
 
 BAD = (17, 57, 120)
 

@@ -13,15 +13,15 @@ from cdc_testing.engine import counter_job
 from cdc_testing.scripted import TABLE, CounterRangefeed, Script
 
 from cdc_core import Span, Timestamp
+from cdc_core.engine.attempt_config import OPTION, MaskedError, RunConfig
+from cdc_core.engine.fencing import StopFlag, is_idle
+from cdc_core.engine.packing import BEGIN, END, FAILED, ROWS, unpack
 from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
-from cdc_core.progress import Progress, ProgressStore, store_url
 from cdc_core.spark import source
-from cdc_core.spark.config import OPTION, MaskedError, RunConfig
-from cdc_core.spark.control import StopFlag, is_idle
-from cdc_core.spark.packing import BEGIN, END, FAILED, ROWS, unpack
 from cdc_core.spark.source import Offset, RangefeedReader, RangefeedSource, SlicePartition, WarmUpReader
+from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 LIMIT: Any = None  # Spark's own limit is not used: steps are limited by the changefeed's options
 

@@ -10,16 +10,16 @@ from cdc_testing.engine import Journal, counter_job
 from cdc_testing.scripted import TABLE, JournalSink, Script
 
 from cdc_core import Slice, SliceInfo, Span, Timestamp
+from cdc_core.engine.aggregator import ReaderDiedError, read_slice
+from cdc_core.engine.attempt_config import MaskedError, RunConfig
+from cdc_core.engine.fencing import is_idle
+from cdc_core.engine.packing import BEGIN, END, IDLE, note
+from cdc_core.engine.worker_cache import Kept
 from cdc_core.errors import ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
 from cdc_core.frontier import Frontier
-from cdc_core.progress import Progress, ProgressStore, store_url
 from cdc_core.spark import writer
-from cdc_core.spark.aggregator import ReaderDiedError, read_slice
-from cdc_core.spark.config import MaskedError, RunConfig
-from cdc_core.spark.control import is_idle
-from cdc_core.spark.kept import Kept
-from cdc_core.spark.packing import BEGIN, END, IDLE, note
 from cdc_core.spark.writer import ReportMessage, SinkWriter
+from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 
 @pytest.fixture(autouse=True)

@@ -24,8 +24,8 @@ from cdc_core import (
     RowBatch,
     Timestamp,
 )
-from cdc_core.plugin_host import PluginHost
-from cdc_core.resolve import resolve
+from cdc_core.config.resolve import resolve
+from cdc_core.plugins.host import PluginHost
 
 INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 TEXT = ColumnType(kind=Kind.STRING, source="text")

@@ -8,7 +8,7 @@ from cdc_conformance.promises import promises_of
 from cdc_conformance.reference.encoder import ReferenceDecoder, ReferenceEncoder
 from cdc_conformance.sabotage.encoders import SABOTEURS
 
-from cdc_core.loading import load_class
+from cdc_core.plugins.classes import load_class
 
 
 def test_every_promise_has_its_saboteur_and_every_saboteur_its_promise() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cdc_conformance.new_plugin import _MARKERS, Names, create, template_files
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = {

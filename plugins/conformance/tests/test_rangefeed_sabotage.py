@@ -8,7 +8,7 @@ from cdc_conformance.promises import promises_of
 from cdc_conformance.rangefeeds import RangefeedConformance
 from cdc_conformance.sabotage.rangefeeds import SABOTEURS
 
-from cdc_core.loading import load_class
+from cdc_core.plugins.classes import load_class
 
 
 def test_every_promise_has_a_saboteur_and_every_saboteur_a_promise() -> None:

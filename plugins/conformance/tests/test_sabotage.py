@@ -15,7 +15,7 @@ import os, signal, threading, time
 import pytest
 from cdc_conformance.promises import Conformance
 from cdc_core import SinkRegistration
-from cdc_core.loading import load_class
+from cdc_core.plugins.classes import load_class
 
 class Paper:
     """Keeps everything."""

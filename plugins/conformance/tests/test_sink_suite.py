@@ -13,7 +13,7 @@ from cdc_conformance.sinks.seen import Seen
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 
 from cdc_core import SinkContext, SinkReader, StoredMessage
-from cdc_core.loading import load_class
+from cdc_core.plugins.classes import load_class
 
 pytest_plugins = ["pytester"]
 

@@ -14,7 +14,7 @@ import pytest
 from cdc_conformance.promises import words
 from cdc_testing.distributions import install
 
-from cdc_core.cli import main
+from cdc_core.cli.main import main
 
 pytest_plugins = ["pytester"]
 

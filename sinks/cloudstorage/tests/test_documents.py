@@ -15,10 +15,10 @@ from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import AZURE_ACCOUNT, AZURE_KEY, S3_KEY, S3_SECRET, Azurite, SeaweedFS
 
-from cdc_core.changefeed import Changefeed
-from cdc_core.interpolation import interpolate
-from cdc_core.plugin_host import PluginHost
-from cdc_core.resolve import resolve
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.interpolation import interpolate
+from cdc_core.config.resolve import resolve
+from cdc_core.plugins.host import PluginHost
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cloud-storage.md").read_text()
 EXAMPLES = {

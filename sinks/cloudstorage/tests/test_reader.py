@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from cdc_core import RowBatch, SinkContext, SinkReader, StoredMessage, Timestamp
 from cdc_core.errors import ConfigError
-from cdc_core.loading import load_class
+from cdc_core.plugins.classes import load_class
 
 Context = Callable[..., SinkContext]
 

@@ -11,8 +11,8 @@ import pytest
 from cdc_sink_kafka.sink import KafkaSink
 
 from cdc_core import Encoder, Flushed, MessageBatch, RefusedRowsError, RowBatch, SliceInfo, TableSchema, Timestamp
-from cdc_core.dead_letters import BadRow
-from cdc_core.delivery import Delivery
+from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.delivery.delivery import Delivery
 
 LARGE = "y" * 5000
 

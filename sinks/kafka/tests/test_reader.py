@@ -15,7 +15,7 @@ from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Certificates,
 
 from cdc_core import RowBatch, SinkContext, SinkReader, SliceInfo, TableName, Timestamp
 from cdc_core.errors import ConfigError
-from cdc_core.loading import load_class
+from cdc_core.plugins.classes import load_class
 
 Context = Callable[..., SinkContext]
 TABLES = (TableName("shop", "public", "orders"), TableName("shop", "public", "unchanging"))

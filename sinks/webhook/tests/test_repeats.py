@@ -12,7 +12,7 @@ from cdc_testing.engine import eventually
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core import RowBatch
-from cdc_core.stages import SINK, Repeat, Stages
+from cdc_core.telemetry.stages import SINK, Repeat, Stages
 
 
 class Task(threading.Thread):

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from cdc_conformance.given import Given
-from cdc_core.cli_session import CliSession, debug_option
-from cdc_core.plugin_host import PluginHost
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.plugins.host import PluginHost
 
 __all__ = ["verify"]
 

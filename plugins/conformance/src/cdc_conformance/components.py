@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_core.errors import ConfigError, UnknownPluginError
-from cdc_core.plugin_host import PluginHost
-from cdc_core.plugin_loading import KINDS
+from cdc_core.plugins.host import PluginHost
+from cdc_core.plugins.loading import KINDS
 from cdc_core.registrations import Registration
 
 __all__ = ["SUITES", "Origin", "origin_of", "registration_of", "suite_for"]

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from cdc_core.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.errors import ConfigError, OptionError
-from cdc_core.loading import load_class
 from cdc_core.masking import has_unencoded_password, masked_uri, secret_forms, secret_texts, uri_secrets
 from cdc_core.options import describe, did_you_mean, option_names
-from cdc_core.plugin_host import PluginHost
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import RangefeedRegistration, Registration, SinkRegistration
 
 __all__ = ["UNIQUE", "Given", "Place", "one_given"]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
+from cdc_core.config.pipelines import pipeline_names
 from cdc_core.errors import ConfigError
-from cdc_core.pipelines import pipeline_names
-from cdc_core.plugin_host import PluginHost
+from cdc_core.plugins.host import PluginHost
 
 __all__ = ["Names", "create", "new_plugin", "template_files"]
 

@@ -9,11 +9,11 @@ from cdc_conformance.given import Given
 from cdc_conformance.rangefeeds.jobs import job_of
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import ORDERS
-from cdc_core.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.loading import load_class
 from cdc_core.options import option_names, parse_options
-from cdc_core.plugin_host import PluginHost
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import RangefeedRegistration, Registration, SinkRegistration
 from cdc_core.source_writer import SourceWriter, SourceWriterContext
 

@@ -19,7 +19,7 @@ from cdc_conformance.installed import FILE, GIVEN, SuiteModule, module_of, suite
 from cdc_conformance.promises import MARK, suite_of  # noqa: E402
 from cdc_conformance.reporting import Reporting  # noqa: E402
 from cdc_core.errors import ConfigError  # noqa: E402
-from cdc_core.plugin_host import PluginHost  # noqa: E402
+from cdc_core.plugins.host import PluginHost  # noqa: E402
 
 __all__ = ["REPORTING"]
 

@@ -15,12 +15,12 @@ from cdc_conformance.outcomes import Outcome, Proof, contract_of, outcome_of, to
 from cdc_conformance.people import summary_lines
 from cdc_conformance.promises import suite_of
 from cdc_conformance.report import Report
+from cdc_core.config.resolved import Job
 from cdc_core.errors import ConfigError
-from cdc_core.job import Job
-from cdc_core.loading import load_class
 from cdc_core.masking import mask, secret_forms, secret_texts, uri_secrets
 from cdc_core.options import describe
-from cdc_core.plugin_host import PluginHost
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
 __all__ = ["ATTRIBUTE", "Reporting"]

@@ -21,7 +21,7 @@ from cdc_conformance.report import Report
 from cdc_conformance.reporting import Reporting
 from cdc_core.errors import ConfigError
 from cdc_core.masking import mask, masked_uri
-from cdc_core.plugin_host import PluginHost
+from cdc_core.plugins.host import PluginHost
 
 __all__ = ["Verification"]
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from cdc_conformance.processes import command, environment
 from cdc_core import RowBatch
-from cdc_core.job import Job
+from cdc_core.config.resolved import Job
 
 __all__ = ["pairs_elsewhere", "serve"]
 

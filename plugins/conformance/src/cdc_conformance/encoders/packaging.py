@@ -21,9 +21,9 @@ from cdc_conformance.encoders.samples import Sample
 from cdc_conformance.processes import command, environment
 from cdc_conformance.rows import INT8, TEXT, table
 from cdc_core import CdcError, Decoder, Encoder, EncoderContext, OptionError
-from cdc_core.loading import load_class
 from cdc_core.options import describe
-from cdc_core.plugin_host import GROUP, PluginHost
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import GROUP, PluginHost
 
 __all__ = ["Packaging"]
 

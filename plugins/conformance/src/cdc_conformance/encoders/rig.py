@@ -28,12 +28,12 @@ from cdc_core import (
     TableSchema,
     hookimpl,
 )
-from cdc_core.changefeed import Changefeed
-from cdc_core.job import Job
-from cdc_core.loading import load_class
-from cdc_core.plugin_host import PluginHost
-from cdc_core.plugin_loading import PluginSource
-from cdc_core.resolve import resolve
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import PluginHost
+from cdc_core.plugins.loading import PluginSource
 
 __all__ = ["FLAGS", "EncoderRig", "Form", "NoOptions", "body_of", "pairs_of"]
 
@@ -87,7 +87,7 @@ _known: dict[tuple[EncoderRegistration, str, tuple[str, ...]], _Known] = {}
 
 
 class EncoderRig:
-    """Builds everything through `cdc_core.resolve`, so options are really parsed; connects to nothing by itself."""
+    """Builds everything through `resolve`, so options are really parsed; connects to nothing by itself."""
 
     def __init__(
         self, registration: EncoderRegistration, *, options: Mapping[str, Any], outputs: Iterable[str]

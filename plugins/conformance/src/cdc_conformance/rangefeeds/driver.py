@@ -17,7 +17,7 @@ import pytest
 
 from cdc_conformance.rangefeeds.changes import Change, changes_of
 from cdc_core import Frontier, Mark, Rangefeed, RowBatch, Slice, Span, StepLimit, Timestamp, Token
-from cdc_core.progress import Progress
+from cdc_core.store.progress import Progress
 
 __all__ = ["Feed", "Plan", "Reading", "Step"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cdc_conformance.processes import command, environment
 from cdc_core import Mark, RowBatch
-from cdc_core.job import Job
+from cdc_core.config.resolved import Job
 
 __all__ = ["Elsewhere"]
 

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from cdc_core import Changefeed, hookimpl
-from cdc_core.job import Job
-from cdc_core.plugin_host import PluginHost
-from cdc_core.plugin_loading import PluginSource
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
+from cdc_core.plugins.host import PluginHost
+from cdc_core.plugins.loading import PluginSource
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
-from cdc_core.resolve import resolve
 
 __all__ = ["NoOptions", "job_of"]
 

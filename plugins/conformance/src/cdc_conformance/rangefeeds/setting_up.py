@@ -13,8 +13,8 @@ from cdc_conformance.rangefeeds.resources import Resources
 from cdc_conformance.rangefeeds.suite import MakeJob, OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import ConfigError, Kind, RangefeedRegistration
-from cdc_core.loading import load_class
 from cdc_core.options import describe
+from cdc_core.plugins.classes import load_class
 
 __all__ = ["SettingUp"]
 

@@ -15,8 +15,8 @@ from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.jobs import job_of
 from cdc_conformance.workload import Workload
 from cdc_core import RangefeedRegistration, SourceWriter, SourceWriterContext, StepLimit
-from cdc_core.job import Job
-from cdc_core.loading import load_class
+from cdc_core.config.resolved import Job
+from cdc_core.plugins.classes import load_class
 
 __all__ = ["Disturbance", "MakeJob", "OpenFeed", "RangefeedSuite"]
 

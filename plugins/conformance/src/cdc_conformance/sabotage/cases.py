@@ -10,7 +10,7 @@ from typing import Any
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import promises_of, suite_of
 from cdc_core.errors import PluginLoadError
-from cdc_core.loading import load_class
+from cdc_core.plugins.classes import load_class
 from cdc_core.registrations import Registration
 
 __all__ = ["HOMES", "Case", "Kind", "Result", "chosen", "kinds", "verdict"]

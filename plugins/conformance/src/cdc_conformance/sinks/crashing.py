@@ -21,7 +21,7 @@ from typing import IO, Literal
 
 from cdc_conformance.processes import command, environment
 from cdc_core import RowBatch, Sink, SliceInfo, Timestamp
-from cdc_core.job import Job
+from cdc_core.config.resolved import Job
 
 __all__ = ["Call", "make_calls", "run_and_die"]
 

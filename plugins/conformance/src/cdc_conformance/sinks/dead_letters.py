@@ -13,8 +13,8 @@ from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.seen import rows_of
 from cdc_conformance.sinks.tables import ORDERS
 from cdc_core import CdcError, RowBatch
-from cdc_core.dead_letters import BadRow
-from cdc_core.delivery import Delivery
+from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.delivery.delivery import Delivery
 
 __all__ = ["DeadLetters"]
 

@@ -24,7 +24,7 @@ _WIDER = table("orders", {"id": INT8, "note": TEXT, "added": INT8}, version=2)
 
 
 class ExactlyOnce:
-    """Asked of sinks whose registration names a `history`; read with `cdc_core.reading`."""
+    """Asked of sinks whose registration names a `history`; read with `cdc_core.readback.reader`."""
 
     @pytest.fixture
     def recording(self, rig: SinkRig) -> Recording:

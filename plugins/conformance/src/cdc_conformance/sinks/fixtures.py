@@ -15,8 +15,8 @@ from cdc_conformance.promises import Conformance
 from cdc_conformance.sinks.recording import DirectoryStorage
 from cdc_conformance.sinks.rig import ReadBack, SinkRig
 from cdc_core import EncoderRegistration, SinkReader, SinkRegistration
-from cdc_core.loading import load_class
 from cdc_core.options import MB
+from cdc_core.plugins.classes import load_class
 
 __all__ = ["SINK_CAPABILITIES", "SinkFixtures"]
 

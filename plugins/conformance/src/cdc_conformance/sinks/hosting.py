@@ -9,8 +9,8 @@ from importlib.metadata import entry_points
 from types import SimpleNamespace
 
 from cdc_core import EncoderRegistration, RangefeedRegistration, SinkRegistration, hookimpl
-from cdc_core.plugin_host import GROUP, PluginHost
-from cdc_core.plugin_loading import PluginSource
+from cdc_core.plugins.host import GROUP, PluginHost
+from cdc_core.plugins.loading import PluginSource
 
 __all__ = ["SOURCE", "NoOptions", "host_of"]
 

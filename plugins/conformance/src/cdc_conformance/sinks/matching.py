@@ -9,8 +9,8 @@ import pytest
 
 from cdc_conformance.sinks.seen import Row, SeenMessage, rows_of
 from cdc_core import Decoder, EncoderContext, RowBatch, StoredMessage, TableSchema, Timestamp
-from cdc_core.job import Job
-from cdc_core.loading import load_class
+from cdc_core.config.resolved import Job
+from cdc_core.plugins.classes import load_class
 
 __all__ = ["Matcher"]
 

@@ -10,8 +10,8 @@ from importlib.metadata import entry_points
 from cdc_conformance.processes import command, environment
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_core.errors import ConfigError
-from cdc_core.plugin_host import GROUP, PluginHost
-from cdc_core.plugin_loading import PluginSource
+from cdc_core.plugins.host import GROUP, PluginHost
+from cdc_core.plugins.loading import PluginSource
 
 __all__ = ["Packaging"]
 
@@ -63,7 +63,7 @@ def _imported(*modules: str) -> set[str]:
 
 _CODE = """
 import sys
-import cdc_core, cdc_core.cli, cdc_core.resolve
+import cdc_core, cdc_core.cli.main, cdc_core.config.resolve
 before = set(sys.modules)
 import {modules}
 print(*{{name.partition(".")[0] for name in set(sys.modules) - before}})

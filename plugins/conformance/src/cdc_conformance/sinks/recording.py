@@ -10,7 +10,7 @@ from typing import Any
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.seen import Row
 from cdc_core import Flushed, RowBatch, Timestamp
-from cdc_core.reading import ChangeReader
+from cdc_core.readback.reader import ChangeReader
 from cdc_core.sink import Covered
 
 __all__ = ["DirectoryStorage", "Recording"]

@@ -26,9 +26,9 @@ from cdc_core import (
     TableSchema,
     Timestamp,
 )
-from cdc_core.changefeed import Changefeed
-from cdc_core.job import Job
-from cdc_core.resolve import resolve
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import Job
 
 __all__ = ["ReadBack", "SinkRig"]
 
@@ -36,7 +36,7 @@ ReadBack = Callable[[SinkContext], SinkReader]
 
 
 class SinkRig:
-    """Builds everything through `cdc_core.resolve`, so URI parameters and options are really parsed.
+    """Builds everything through `cdc_core.config.resolve`, so URI parameters and options are really parsed.
 
     Every sink that it opened is closed in the end, whatever became of it.
     """

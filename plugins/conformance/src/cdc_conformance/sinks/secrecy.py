@@ -14,7 +14,7 @@ from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_conformance.sinks.watching import failure_of
 from cdc_core import CdcError, Sink
-from cdc_core.job import Job
+from cdc_core.config.resolved import Job
 
 __all__ = ["SECRET", "Secrecy", "SecretOptions", "jobs"]
 

@@ -1,7 +1,7 @@
 """Does what arrived make up the database? Replays a directory of JSON files and compares the result with the tables.
 
 The files are read twice, as the two kinds of consumers read them. By name, in lexicographic order, repeats may come and
-order must hold. By manifest, through `cdc_core.reading`, no row may come twice, and what the rows make up, written as
+order must hold. By manifest, through `ChangeReader`, no row may come twice, and what the rows make up, written as
 JSON again, must be to the byte what the other reading makes up.
 """
 
@@ -21,7 +21,7 @@ from cdc_encoder_json.options import JsonOptions
 from cdc_sink_cloudstorage.names import DataFile, ResolvedFile, parse_name
 
 from cdc_core import ConfigError, EncoderContext, Timestamp
-from cdc_core.reading import ChangeReader
+from cdc_core.readback.reader import ChangeReader
 from cdc_rangefeed_postgres.demo.comparison import Audit, compare
 from cdc_rangefeed_postgres.demo.replay import Replay
 

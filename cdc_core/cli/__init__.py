@@ -1,0 +1,1 @@
+"""The command `cdc`: one module a command."""

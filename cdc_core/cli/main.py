@@ -1,0 +1,85 @@
+"""The command `cdc`."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from cdc_core.cli.commands import Commands
+from cdc_core.cli.plugins import demo, options, plugins
+from cdc_core.cli.replay import replay_dead_letters
+from cdc_core.cli.resume import resume
+from cdc_core.cli.run import check, run
+from cdc_core.cli.session import CliSession
+from cdc_core.errors import CdcError
+
+__all__ = ["main"]
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 all right, 1 the changefeed failed, 2 something must be changed by you, 130 interrupted.",
+)
+@click.version_option(package_name="cdc-core", prog_name="cdc")
+def cdc() -> None:
+    """Deliver every change of a database to Kafka, files or webhooks, in order and without a gap.
+
+    A changefeed stands in a TOML file:
+
+    \b
+      [changefeed.orders]
+      source = "postgresql://user:${PASSWORD}@host:5432/shop"
+      tables = ["public.orders"]
+      sink   = "file:///data/out"
+
+    \b
+      cdc check shop.toml     can it run? changes nothing
+      cdc run shop.toml       run it until Ctrl-C; the next run goes on where it ended
+    """
+
+
+for command in (run, check, resume, replay_dead_letters, plugins, options, demo):
+    cdc.add_command(command)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line *args* (default: the process's) and return the exit status.
+
+    What the user must change and what failed is one masked line on stderr; tracebacks are for `--debug`.
+    """
+    session = CliSession()
+    try:
+        status = cdc.main(args=None if args is None else list(args), obj=session, standalone_mode=False)
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except CdcError as error:
+        _report(error, session)
+        _say(f"error: {session.masked(str(error))}")
+        return error.exit_status
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        _report(error, session)
+        hint = "" if session.debug else "; --debug shows where"
+        _say(f"internal error: {session.masked(f'{type(error).__name__}: {error}')}{hint}")
+        return 1
+    return status if isinstance(status, int) else 0
+
+
+def _report(error: Exception, session: CliSession) -> None:
+    if session.debug:
+        _say(session.masked("".join(traceback.format_exception(error)).rstrip()))
+
+
+def _say(text: str) -> None:
+    click.echo(text, file=sys.stderr)

@@ -1,0 +1,118 @@
+"""`cdc plugins`, `cdc options` and `cdc demo`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import click
+
+from cdc_core.cli.commands import Commands
+from cdc_core.cli.session import debug_option
+from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.errors import ConfigError, PluginLoadError
+from cdc_core.options import OptionDoc, describe, did_you_mean
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import PluginHost
+
+__all__ = ["demo", "options", "plugins"]
+
+DEMOS = "cdc_core.demos"
+"""Entry-point group of demos: name -> function that takes the remaining arguments and returns the exit status."""
+
+
+@click.command(short_help="List the installed sources, encoders and sinks.")
+@debug_option
+@click.pass_context
+def plugins(context: click.Context) -> None:
+    """List the installed sources (rangefeeds), encoders, sinks and commands, where they come from and what is wrong."""
+    rows = [("KIND", "NAME", "SCHEMES", "DISTRIBUTION", "VERSION", "SUMMARY")]
+    for listed in PluginHost.load().listing():
+        summary = f"PROBLEM: {listed.problem}" if listed.problem else listed.summary
+        schemes = ",".join(listed.schemes) or "-"
+        rows.append((listed.kind or "-", listed.name, schemes, listed.distribution, listed.version, summary))
+    root = context.find_root().command
+    for command in root.listing() if isinstance(root, Commands) else ():
+        summary = f"PROBLEM: {command.problem}" if command.problem else command.summary
+        rows.append(("command", command.name, "-", command.distribution, command.version, summary))
+    for line in _columns(rows):
+        click.echo(line)
+
+
+@click.command(short_help="Explain the options of a source, an encoder, a sink or the changefeed.")
+@click.argument("kind", type=click.Choice(["changefeed", "source", "rangefeed", "encoder", "sink"]))
+@click.argument("name", required=False)
+@debug_option
+def options(kind: str, name: str | None) -> None:
+    """Explain the options of one component, such as `cdc options sink cloudstorage` or `cdc options changefeed`.
+
+    All of them are written into the table [changefeed.NAME.options]; those of a sink may also be parameters of its URI.
+    """
+    for line in _explained(describe(_options_class("rangefeed" if kind == "source" else kind, name))):
+        click.echo(line)
+
+
+@click.command(
+    short_help="Show a changefeed at work, without any preparation.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[NAME] [OPTIONS]...")
+@click.pass_context
+def demo(context: click.Context, arguments: Sequence[str]) -> int:
+    """Run a demo that an installed package brings; NAME may be left out when there is only one.
+
+    `cdc demo NAME --help` explains the demo's own options.
+    """
+    published = {entry_point.name: entry_point for entry_point in entry_points(group=DEMOS)}
+    named = bool(arguments) and not arguments[0].startswith("-")
+    if not named and set(arguments) & {"-h", "--help"} and len(published) != 1:
+        click.echo(context.get_help())
+        return 0
+    if not published:
+        raise ConfigError("no demo is installed; pip install 'cdc-rangefeed-postgres[demo]' 'cdc-core[spark]'")
+    if named and arguments[0] not in published:
+        raise ConfigError(f"there is no demo '{arguments[0]}'{did_you_mean(arguments[0], published)}")
+    if not named and len(published) > 1:
+        raise ConfigError(f"there are several demos, name one of them: {', '.join(sorted(published))}")
+    name = arguments[0] if named else next(iter(published))
+    return _run_demo(published[name], list(arguments[1:] if named else arguments))
+
+
+def _run_demo(entry_point: EntryPoint, arguments: list[str]) -> int:
+    try:
+        function = entry_point.load()
+    except ImportError as error:
+        dist = "" if entry_point.dist is None else f"; pip install '{entry_point.dist.name}[demo]'"
+        raise PluginLoadError(f"demo '{entry_point.name}' cannot be loaded: {error}{dist}") from error
+    return int(function(arguments))
+
+
+def _options_class(kind: str, name: str | None) -> type[Any]:
+    if kind == "changefeed":
+        return ChangefeedOptions
+    host = PluginHost.load()
+    known = sorted(listed.name for listed in host.listing() if listed.kind == kind)
+    if name is None:
+        raise ConfigError(f"name the {kind}; installed: {', '.join(known) or 'none'}")
+    registration = host.component(kind, name)
+    return load_class(registration.options, owner=f"{kind} '{name}'", install_hint=registration.install_hint)
+
+
+def _explained(rows: Sequence[OptionDoc]) -> list[str]:
+    if not rows:
+        return ["It has no options."]
+    lines: list[str] = []
+    for row in rows:
+        secret = "; secret" if row.secret else ""
+        lines.append(f"{row.name}  ({row.type}; default {row.default}{secret})")
+        lines += textwrap.wrap(row.doc, width=96, initial_indent="    ", subsequent_indent="    ")
+    return lines
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return *rows* as lines with aligned columns; the last column takes what it needs."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,76 @@
+"""What the commands of one invocation of `cdc` share: secrets to mask, logging, the console."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from cdc_core.masking import MaskingFilter, mask
+from cdc_core.telemetry.status import StatusBlock, StatusLog, StatusView
+
+__all__ = ["CliSession", "debug_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CliSession:
+    """One invocation of the command. Whatever it prints goes through `masked`."""
+
+    def __init__(self) -> None:
+        self.debug = False
+        self.console = Console(stderr=True)
+        self._secrets: frozenset[str] = frozenset()
+        self._filter = MaskingFilter()
+
+    def add_secrets(self, secrets: Iterable[str]) -> None:
+        """Show none of *secrets* from now on."""
+        self._secrets |= frozenset(secrets)
+        self._filter.add(self._secrets)
+
+    def masked(self, text: str) -> str:
+        return mask(text, self._secrets)
+
+    def start_logging(self) -> None:
+        """Send log records to the console, masked."""
+        handler = _ConsoleHandler(self.console)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.addFilter(self._filter)
+        root = logging.getLogger()
+        root.handlers[:] = [handler]
+        root.setLevel(logging.INFO)
+        logging.getLogger("py4j").setLevel(logging.ERROR)
+        if self.debug:
+            logging.getLogger("cdc_core").setLevel(logging.DEBUG)
+
+    def status_view(self) -> StatusView:
+        """Return what shows statuses: a live block on a terminal, log lines elsewhere."""
+        return StatusBlock(self.console) if self.console.is_terminal else StatusLog()
+
+
+class _ConsoleHandler(logging.Handler):
+    """Prints records on a console that may hold a live block."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(Text(self.format(record)), soft_wrap=True)
+
+
+def debug_option(command: F) -> F:
+    """Give a command the option --debug."""
+
+    def remember(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        session = context.find_object(CliSession)
+        if session is not None and value:
+            session.debug = True
+
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, callback=remember, help="Show tracebacks and detailed logs."
+    )(command)

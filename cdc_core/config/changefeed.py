@@ -1,0 +1,141 @@
+"""What a user writes: a changefeed and its options, before any plugin is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cdc_core.errors import ConfigError
+from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
+from cdc_core.options import MB, ByteSize, Duration, format_duration, option
+
+__all__ = ["Changefeed", "ChangefeedOptions"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Changefeed:
+    """One named pipeline as its user wrote it. Picklable; `repr` shows no secret.
+
+    `options` holds the options of the changefeed itself, the encoder, the sink and the source together; who owns which
+    is known once the plugins are (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration.
+    """
+
+    name: str
+    source: str
+    tables: tuple[str, ...]
+    sink: str
+    format: str = "json"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"'{self.name}' cannot name a changefeed; a name has 1 to 40 of the characters A-Z a-z 0-9 _ -"
+            )
+        if isinstance(self.tables, str):
+            raise ConfigError(f"changefeed '{self.name}': tables must be a list of table names")
+        object.__setattr__(self, "tables", tuple(self.tables))
+        if not self.tables or not all(isinstance(table, str) and table for table in self.tables):
+            raise ConfigError(
+                f"changefeed '{self.name}' watches no table; list them, such as tables = ['public.orders']"
+            )
+        twice = {table for table in self.tables if self.tables.count(table) > 1}
+        if twice:
+            raise ConfigError(f"changefeed '{self.name}' lists table '{min(twice)}' twice")
+        dead_letter = self.options.get("dead_letter")
+        for key, uri, example in (
+            ("source", self.source, "postgresql://user@host:5432/database"),
+            ("sink", self.sink, "file:///data/out"),
+            ("dead_letter", dead_letter, "file:///data/dead"),
+        ):
+            if not isinstance(uri, str):
+                continue
+            if "://" not in uri:
+                raise ConfigError(
+                    f"changefeed '{self.name}': {key} is '{masked_uri(uri)}', which is no URI such as {example}"
+                )
+            if has_unencoded_password(uri):
+                raise ConfigError(
+                    f"changefeed '{self.name}': the password in {key} must be percent-encoded: / is %2F, ? is %3F, "
+                    "# is %23, @ is %40, % is %25"
+                )
+
+    def __repr__(self) -> str:
+        options = {name: "***" if is_secret_name(name) else value for name, value in self.options.items()}
+        return (
+            f"Changefeed(name={self.name!r}, source={masked_uri(self.source)!r}, tables={self.tables!r}, "
+            f"sink={masked_uri(self.sink)!r}, format={self.format!r}, options={options!r})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangefeedOptions:
+    """The options that every changefeed has, whatever its plugins."""
+
+    envelope: Literal["wrapped", "bare", "key_only", "row", "enriched"] = option(
+        "wrapped", doc="Shape of the messages. An encoder may know only some of them."
+    )
+    updated: bool = option(False, doc="Add to each row the timestamp of the commit that wrote it.")
+    diff: bool = option(False, doc="Add the row as it was before the change.")
+    mvcc_timestamp: bool = option(
+        False, doc="Add the timestamp of the commit that wrote the row, also to rows of the initial scan."
+    )
+    key_in_value: bool = option(False, doc="Add the key to the message's value. Some sinks always do.")
+    topic_in_value: bool = option(False, doc="Add the topic to the message's value. Some sinks always do.")
+    full_table_name: bool = option(False, doc="Name topics database.schema.table instead of table.")
+    resolved: Duration | None = option(
+        None,
+        doc="Emit resolved timestamps: whenever progress is saved, or not more often than the duration says.",
+        flag=True,
+    )
+    min_checkpoint_frequency: Duration | None = option(
+        None, doc="Least time between two steps, so also between two saved positions. Without it the sink decides."
+    )
+    initial_scan: Literal["yes", "no", "only"] = option(
+        "yes", doc="Whether to emit the rows that the tables hold at the start; with 'only' the changefeed ends there."
+    )
+    max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
+    max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="About how many bytes of the source one step may hold.")
+    on_error: Literal["fail", "pause", "dead_letter"] = option(
+        "fail",
+        doc="What becomes of the changefeed when an error stays that no retry can cure: it ends; or it waits for"
+        " `cdc resume`. With 'dead_letter' a row that encoder or sink does not take is put aside and the others go on;"
+        " any other such error ends the changefeed.",
+    )
+    dead_letter: str | None = option(
+        None, doc="URI of a sink, of any kind, for rows that are put aside. Needs on_error='dead_letter'.", uri=True
+    )
+    dead_letter_max: int = option(
+        1000, doc="How many rows may be put aside within an hour before the changefeed ends all the same."
+    )
+    dead_letter_order: Literal["continue", "block_key"] = option(
+        "continue",
+        doc="What becomes of later rows of a key whose row was put aside: they are delivered, or put aside too until"
+        " `cdc replay-dead-letters` has sent all of them.",
+    )
+    retry_backoff: Duration = option(Duration(1.0), doc="Wait before a failed step is tried again; it doubles.")
+    max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is tried again.")
+
+    def __post_init__(self) -> None:
+        if self.initial_scan == "only":
+            for name in ("resolved", "diff", "mvcc_timestamp", "updated"):
+                wanted = getattr(self, name)
+                if wanted is not None and wanted is not False:
+                    raise ValueError(f"initial_scan='only' cannot be combined with '{name}': a scan has only one time")
+        if self.diff and self.envelope not in ("wrapped", "enriched"):
+            raise ValueError(f"envelope '{self.envelope}' has no place for 'diff'; use 'wrapped' or 'enriched'")
+        if (self.on_error == "dead_letter") != (self.dead_letter is not None):
+            raise ValueError("on_error='dead_letter' and the option 'dead_letter', a sink's URI, need each other")
+        for name in ("max_step_rows", "max_step_bytes", "dead_letter_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"'{name}' must be at least 1")
+        if self.max_retry_backoff < self.retry_backoff:
+            raise ValueError(
+                f"'max_retry_backoff' ({format_duration(self.max_retry_backoff)}) must not be less than "
+                f"'retry_backoff' ({format_duration(self.retry_backoff)})"
+            )

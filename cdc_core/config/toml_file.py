@@ -1,0 +1,146 @@
+"""Changefeeds from a TOML file."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.interpolation import interpolate
+from cdc_core.errors import ConfigError
+from cdc_core.options import did_you_mean
+
+__all__ = ["find_name", "read_changefeed"]
+
+_KEYS = ("source", "tables", "sink", "format", "options", "spark")
+_REQUIRED = ("source", "tables", "sink")
+_AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+
+def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str, str] | None = None) -> Changefeed:
+    """Return the changefeed called *name* in the file at *path*; without *name*, the only one there.
+
+    References in the other changefeeds of the file are not followed. Raises: ConfigError naming file and place.
+    """
+    tables = _read(path)
+    name = _chosen(path, name, tables)
+    return _changefeed(path, name, tables[name], os.environ if environ is None else environ)
+
+
+def find_name(path: Path, name: str | None = None) -> str:
+    """Return the name that `read_changefeed` would go by, without a look at the changefeed. Raises: ConfigError."""
+    return _chosen(path, name, _read(path))
+
+
+def _chosen(path: Path, name: str | None, tables: Mapping[str, Any]) -> str:
+    if name is None:
+        if len(tables) > 1:
+            raise ConfigError(f"{path} has several changefeeds; name the one to use: {', '.join(sorted(tables))}")
+        return next(iter(tables))
+    if name not in tables:
+        raise ConfigError(f"{path} has no changefeed '{name}'{did_you_mean(name, tables)}")
+    return name
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the tables of the changefeeds in the file, by name."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(_syntax_error(path, str(error))) from error
+    for key in document:
+        if key != "changefeed":
+            raise ConfigError(f"{path} has '{key}', which is not known; its tables are named [changefeed.NAME]")
+    tables = document.get("changefeed")
+    if not isinstance(tables, dict) or not tables:
+        raise ConfigError(f"{path} has no changefeed; begin one with [changefeed.NAME]")
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: [changefeed] lacks a name; write [changefeed.NAME] above '{name}'")
+    return tables
+
+
+def _syntax_error(path: Path, message: str) -> str:
+    found = _AT_LINE.search(message)
+    if found is None:
+        return f"{path}: {message}"
+    return f"{path}, line {found[1]}, column {found[2]}: {message[: found.start()]}"
+
+
+def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[str, str]) -> Changefeed:
+    place = f"{path}: changefeed '{name}'"
+    for key in table:
+        if key not in _KEYS:
+            raise ConfigError(f"{place} has no key '{key}'{_key_hint(key)}")
+    for key in _REQUIRED:
+        if key not in table:
+            raise ConfigError(f"{place} lacks '{key}'")
+    for key, kind in (("source", str), ("sink", str), ("format", str), ("options", dict), ("spark", dict)):
+        if not isinstance(table.get(key, kind()), kind):
+            raise ConfigError(f"{place}: '{key}' must be {'a text in quotes' if kind is str else 'a table'}")
+    if not isinstance(table["tables"], list) or not all(isinstance(entry, str) for entry in table["tables"]):
+        raise ConfigError(f"{place}: 'tables' must be a list of table names, such as ['public.orders']")
+    values = {
+        key: interpolate(value, place=f"{place}, {key}", directory=path.absolute().parent, environ=environ)
+        for key, value in table.items()
+    }
+    try:
+        return Changefeed(
+            name=name,
+            source=values["source"],
+            tables=tuple(values["tables"]),
+            sink=values["sink"],
+            format=values.get("format", "json"),
+            options=_plain(values.get("options", {})),
+            spark=_spark(place, values.get("spark", {})),
+        )
+    except ConfigError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _key_hint(key: str) -> str:
+    hint = did_you_mean(key, _KEYS)
+    if "did you mean" in hint:
+        return hint
+    return f"{hint}; options stand in a table of their own, [changefeed.NAME.options]"
+
+
+def _plain(value: Any) -> Any:
+    """Return *value* with TOML's dates and times as text, so that it is JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return value.isoformat() if isinstance(value, date | datetime | time) else value
+
+
+def _spark(place: str, table: dict[str, Any]) -> dict[str, str]:
+    """Return Spark's configuration, flat: TOML reads a bare `spark.x.y = 1` as tables within tables."""
+    flat = _flat(table)
+    for key in flat:
+        if key != "master" and not key.startswith("spark."):
+            raise ConfigError(f"{place}, spark: '{key}' is neither 'master' nor a configuration key 'spark.…'")
+    return flat
+
+
+def _flat(table: dict[str, Any]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": text for inner, text in _flat(value).items()}
+        else:
+            flat[key] = _text(value)
+    return flat
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""From row batches to a flushed sink: delivery, bad rows, dead letters and their replay."""

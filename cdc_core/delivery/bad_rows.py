@@ -1,0 +1,152 @@
+"""What becomes of bad rows: they end the changefeed, or they are put aside as dead letters."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from cdc_core.config.resolved import Job
+from cdc_core.delivery.blocked_keys import BlockedKeys
+from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_batch
+from cdc_core.delivery.delivery import BadRows, Delivery
+from cdc_core.errors import BadRowError, TerminalError
+from cdc_core.masking import mask
+from cdc_core.rows import RowBatch
+from cdc_core.sink import Sink, SliceInfo
+from cdc_core.store.progress import DeadLetter
+from cdc_core.telemetry.stages import ENCODE, SINK
+
+__all__ = ["PutAside", "SliceBadRows", "StopAtBadRow", "bad_rows_of", "too_many"]
+
+_BATCH_BYTES = 4 * 1024 * 1024
+"""Dead letters are handed to their sink whenever their rows take this much memory, and at the end."""
+
+
+class SliceBadRows(BadRows):
+    """What `write_slice` tells of its slice; the slice's bad rows are durable when `flush` has returned."""
+
+    owners: Mapping[str, str]
+    """How messages name the encoder and the sink, by stage."""
+
+    @abstractmethod
+    def begin(self, slice_: SliceInfo, blocked: Sequence[Sequence[str]]) -> None:
+        """Take note that the rows which follow belong to *slice_*, and that rows of the keys *blocked* must wait."""
+
+    @abstractmethod
+    def flush(self) -> tuple[DeadLetter, ...]:
+        """Return the rows that were put aside, durable."""
+
+
+class StopAtBadRow(SliceBadRows):
+    """on_error = 'fail' or 'pause': the first bad row ends the slice."""
+
+    def __init__(self, owners: Mapping[str, str]) -> None:
+        self.owners = owners
+
+    def begin(self, slice_: SliceInfo, blocked: Sequence[Sequence[str]]) -> None:
+        pass
+
+    def put_aside(self, bad: BadRow) -> None:
+        raise BadRowError(
+            f"{bad} is not taken by {self.owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; change the row or"
+            " what refuses it, or set on_error='dead_letter' to have such rows put aside and the others delivered"
+        )
+
+    def blocked(self, rows: RowBatch) -> Sequence[int]:  # noqa: ARG002
+        return ()
+
+    def flush(self) -> tuple[DeadLetter, ...]:
+        return ()
+
+
+class PutAside(SliceBadRows):
+    """on_error = 'dead_letter': bad rows go to the sink that *open_sink* returns, which is called for the first one.
+
+    More of them in one slice than dead_letter_max end the slice, so that a sink that takes nothing at all is not given
+    everything a row at a time.
+    """
+
+    def __init__(self, job: Job, *, open_sink: Callable[[], Sink]) -> None:
+        assert job.dead_letter is not None
+        self.owners = _owners(job)
+        self._job = job
+        self._dead_letter = job.dead_letter
+        self._secrets = job.secrets()
+        self._block_key = job.options.dead_letter_order == "block_key"
+        self._open_sink = open_sink
+        self._slice: SliceInfo | None = None
+        self._blocked = BlockedKeys()
+        self._delivery: Delivery | None = None
+        self._collected: list[BadRow] = []
+        self._bytes = 0
+        self._letters: list[DeadLetter] = []
+
+    def begin(self, slice_: SliceInfo, blocked: Sequence[Sequence[str]]) -> None:
+        self._slice = slice_
+        self._blocked = BlockedKeys(blocked)
+
+    def put_aside(self, bad: BadRow) -> None:
+        # A slice of a batch would keep the whole batch in memory.
+        row = RowBatch(schema=bad.row.schema, batch=bad.row.batch.take(pa.array([0])))
+        bad = BadRow(row=row, stage=bad.stage, reason=mask(bad.reason, self._secrets))
+        letter = DeadLetter(table=bad.table, key=bad.key, updated=bad.updated, stage=bad.stage, error=bad.shown_reason)
+        self._letters.append(letter)
+        limit = self._job.options.dead_letter_max
+        if len(self._letters) > limit:
+            raise too_many(self._job.name, f"more than {limit} rows of one slice would be put aside", letter)
+        if self._block_key and bad.stage != BLOCKED:
+            self._blocked.add(letter.table, letter.key)
+        self._collected.append(bad)
+        self._bytes += row.nbytes
+        if self._bytes >= _BATCH_BYTES:
+            self._hand_over()
+
+    def blocked(self, rows: RowBatch) -> Sequence[int]:
+        return self._blocked.find(rows)
+
+    def flush(self) -> tuple[DeadLetter, ...]:
+        if self._letters:
+            self._hand_over().flush()
+        return tuple(self._letters)
+
+    def _hand_over(self) -> Delivery:
+        if self._delivery is None:
+            assert self._slice is not None
+            owners = _owners(self._dead_letter)
+            self._delivery = Delivery(self._open_sink(), _Undeliverable(owners), owner=owners[SINK])
+            self._delivery.begin(self._slice)
+        if self._collected:
+            self._delivery.emit(dead_letter_batch(self._job.name, self._collected))
+        self._collected, self._bytes = [], 0
+        return self._delivery
+
+
+class _Undeliverable(StopAtBadRow):
+    """Of the dead letters themselves: there is nowhere else to put them."""
+
+    def put_aside(self, bad: BadRow) -> None:
+        letter = bad.row.column("after")[0]
+        raise BadRowError(
+            f"the row of table {letter['table']} with key {letter['key']}, updated {letter['updated']}, was to be put"
+            f" aside ({letter['error']}), but {self.owners[bad.stage]} of the dead letters does not take it either:"
+            f" {bad.shown_reason}; choose another dead_letter"
+        )
+
+
+def bad_rows_of(job: Job, *, open_sink: Callable[[], Sink]) -> SliceBadRows:
+    """Return what *job* does about bad rows of a slice; *open_sink* opens the sink of its dead letters."""
+    return StopAtBadRow(_owners(job)) if job.dead_letter is None else PutAside(job, open_sink=open_sink)
+
+
+def too_many(changefeed: str, what: str, last: DeadLetter) -> TerminalError:
+    """Return the error that ends *changefeed* when more rows are bad than dead_letter_max says."""
+    return TerminalError(
+        f"changefeed '{changefeed}': {what}; the last one is of table {last.table} with key {last.key}, updated"
+        f" {last.updated}, stage {last.stage}: {last.error}; mend what refuses the rows, or raise dead_letter_max"
+    )
+
+
+def _owners(job: Job) -> Mapping[str, str]:
+    return {ENCODE: job.encoder.owner, SINK: job.sink.owner}

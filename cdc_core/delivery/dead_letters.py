@@ -1,0 +1,155 @@
+"""Dead letters: rows that encoder or sink did not take, put aside in a sink of their own.
+
+A dead letter is a row of a table that no database has (`dead_letter_table`), so that any sink takes it. It is there for
+people, who read what was wrong with which row, and for `cdc replay-dead-letters`, which sends the row again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.delivery.row_json import key_json, row_json
+from cdc_core.rows import TIMESTAMP_TYPE, Op, RowBatch
+from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
+from cdc_core.timestamp import Timestamp
+
+__all__ = [
+    "BLOCKED",
+    "BadRow",
+    "dead_letter_batch",
+    "dead_letter_changefeed",
+    "dead_letter_schema",
+    "dead_letter_table",
+    "row_of",
+]
+
+BLOCKED = "blocked"
+"""Stage of a row that waits for an earlier row of its key; of others it is ENCODE or SINK, what did not take them."""
+
+_MOST_ERROR_CHARACTERS = 4000
+_UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_PAYLOAD = "payload"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRow:
+    """A row that is not delivered: a batch of one row, the stage, and why."""
+
+    row: RowBatch
+    stage: str
+    reason: str
+
+    @property
+    def table(self) -> str:
+        """Full name of its table."""
+        return self.row.schema.name.full
+
+    @property
+    def key(self) -> str:
+        """Its key, as `key_json`."""
+        return key_json(self.row.schema, self.row.column("key")[0])
+
+    @property
+    def updated(self) -> Timestamp:
+        return Timestamp(**self.row.column("updated")[0].as_py())
+
+    @property
+    def shown_reason(self) -> str:
+        """The reason in one line, cut where it is very long. Holds no control characters: stores refuse NUL."""
+        text = _UNPRINTED.sub("\N{REPLACEMENT CHARACTER}", " ".join(self.reason.split()))
+        return text if len(text) <= _MOST_ERROR_CHARACTERS else text[: _MOST_ERROR_CHARACTERS - 1] + "…"
+
+    def __str__(self) -> str:
+        row = self.row
+        return f"the row of table {row.schema.name} with key {row.shown_key(0)}, updated {self.updated}"
+
+
+def dead_letter_table(changefeed: str) -> TableName:
+    """Return the table that dead letters of *changefeed* are rows of, for the sink that takes them."""
+    return TableName(database="cdc", schema="dead_letters", table=f"{changefeed}_dead_letters")
+
+
+def dead_letter_changefeed(changefeed: Changefeed, uri: str) -> Changefeed:
+    """Return what brings dead letters of *changefeed* to the sink at *uri*, of which only encoder and sink are used."""
+    return Changefeed(name=changefeed.name, source=changefeed.source, tables=changefeed.tables, sink=uri, format="json")
+
+
+def dead_letter_schema(changefeed: str) -> TableSchema:
+    """Return the columns of `dead_letter_table`.
+
+    `row` is the row for people; `payload` is the row exactly, as base64 of a zlib-compressed Arrow IPC stream.
+    """
+    text, json, number = (
+        ColumnType(kind=Kind.STRING, source="text"),
+        ColumnType(kind=Kind.JSON, source="json"),
+        ColumnType(kind=Kind.INT, source="integer", bits=32),
+    )
+    columns = {
+        "changefeed": text,
+        "table": text,
+        "key": json,
+        "updated": text,
+        "op": text,
+        "stage": text,
+        "error": text,
+        "row": json,
+        "schema_version": number,
+        _PAYLOAD: text,
+    }
+    return TableSchema(
+        name=dead_letter_table(changefeed),
+        version=1,
+        columns=tuple(Column(name=name, type=type_) for name, type_ in columns.items()),
+        primary_key=("table", "key", "updated"),
+    )
+
+
+def dead_letter_batch(changefeed: str, rows: Sequence[BadRow]) -> RowBatch:
+    """Return *rows* as dead letters, rows of `dead_letter_schema`. The same rows give the same letters."""
+    schema = dead_letter_schema(changefeed)
+    letters = [_letter(changefeed, row) for row in rows]
+    columns = {column.name: pa.array([letter[column.name] for letter in letters]) for column in schema.columns}
+    after = [columns[field.name].cast(field.type) for field in schema.after_type]
+    return RowBatch.of(
+        schema,
+        op=pa.array([Op.INSERT] * len(rows), pa.uint8()),
+        updated=pa.concat_arrays([row.row.column("updated") for row in rows]).cast(TIMESTAMP_TYPE),
+        key=RowBatch.struct(schema.key_type, [columns[name] for name in schema.primary_key]),
+        after=RowBatch.struct(schema.after_type, after),
+    )
+
+
+def row_of(letter: Mapping[str, Any]) -> RowBatch:
+    """Return the row, a batch of one, that a dead letter was made of. Raises: ValueError for what is no dead letter."""
+    try:
+        return RowBatch.from_ipc(zlib.decompress(base64.b64decode(letter[_PAYLOAD], validate=True)))
+    except (KeyError, TypeError, binascii.Error, zlib.error, pa.ArrowException) as error:
+        raise ValueError(f"no dead letter: {error}") from error
+
+
+def _letter(changefeed: str, bad: BadRow) -> dict[str, Any]:
+    row = bad.row
+    image = row.column("after")[0]
+    if not image.is_valid and row.has_before:
+        image = row.column("before")[0]
+    return {
+        "changefeed": changefeed,
+        "table": bad.table,
+        "key": bad.key,
+        "updated": str(bad.updated),
+        "op": Op(row.column("op")[0].as_py()).name.lower(),
+        "stage": bad.stage,
+        "error": bad.shown_reason,
+        "row": row_json(row.schema, image),
+        "schema_version": row.schema.version,
+        _PAYLOAD: base64.b64encode(zlib.compress(row.to_ipc())).decode(),
+    }

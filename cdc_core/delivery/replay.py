@@ -1,0 +1,174 @@
+"""Sending rows again from the dead letters: finding them where they were put, and delivering them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+import pyarrow as pa
+
+from cdc_core.config.resolved import Job
+from cdc_core.decoder import Decoder
+from cdc_core.delivery.blocked_keys import BlockedKeys
+from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_schema, row_of
+from cdc_core.delivery.delivery import BadRows, Delivery
+from cdc_core.errors import ConfigError
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.host import PluginHost
+from cdc_core.registrations import EncoderRegistration, SinkRegistration
+from cdc_core.rows import RowBatch
+from cdc_core.sink import Flushed, Sink, SliceInfo
+from cdc_core.sink_reader import SinkReader, StoredMessage
+from cdc_core.store.progress import DeadLetter
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["DeadLetterReader", "Replay", "WaitingRow", "send_again"]
+
+Identity = tuple[str, str, Timestamp]
+
+_BATCH_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRow:
+    """A row that was put aside, with its entries in the progress store: several when that happened more than once."""
+
+    row: RowBatch
+    letters: tuple[DeadLetter, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What became of rows that were sent again: `sent` are durable at the sink, `kept` were refused or must wait."""
+
+    sent: tuple[WaitingRow, ...]
+    kept: tuple[BadRow, ...]
+    flushed: Flushed
+
+
+class DeadLetterReader:
+    """Finds rows in the dead letters of *job*, through the reader that their sink has registered.
+
+    Raises: ConfigError when it has none; OptionError, PluginLoadError.
+    """
+
+    def __init__(self, job: Job, host: PluginHost) -> None:
+        assert job.dead_letter is not None
+        self._name = job.name
+        self._job = job.dead_letter
+        self._schema = dead_letter_schema(job.name)
+        self._place = self._job.shown_destination
+        sink, encoder = (host.component("sink", self._job.sink.name), host.component("encoder", self._job.encoder.name))
+        reader = sink.reader if isinstance(sink, SinkRegistration) else ""
+        decoder = encoder.decoder if isinstance(encoder, EncoderRegistration) else ""
+        for component, target in ((self._job.sink, reader), (self._job.encoder, decoder)):
+            if not target:
+                raise ConfigError(
+                    f"changefeed '{job.name}': its dead letters cannot be read back, because {component.owner} comes"
+                    " without a reader; choose another dead_letter, such as file:///data/dead"
+                )
+        self._reader = load_class(reader, owner=f"the reader of {self._job.sink.owner}", base=SinkReader)
+        self._decoder = load_class(decoder, owner=f"the decoder of {self._job.encoder.owner}", base=Decoder)
+
+    def find(self, letters: Sequence[DeadLetter]) -> list[WaitingRow]:
+        """Return the rows of *letters* that are there, each once. Raises: ConfigError; what the reader does.
+
+        Several rows of a key may have one `updated`. No more of them are returned than *letters* know, the last ones:
+        others were put aside by a step that did not count, and came again with other content.
+        """
+        wanted: dict[Identity, list[DeadLetter]] = {}
+        for letter in letters:
+            wanted.setdefault((letter.table, letter.key, letter.updated), []).append(letter)
+        found: dict[Identity, dict[bytes, RowBatch]] = {}
+        for row in self._rows():
+            bad = BadRow(row=row, stage="", reason="")
+            identity = bad.table, bad.key, bad.updated
+            if identity in wanted:
+                same = found.setdefault(identity, {})
+                content = row.to_ipc().to_pybytes()
+                same.pop(content, None)
+                same[content] = row
+        return [row for identity, same in found.items() for row in _waiting(list(same.values()), wanted[identity])]
+
+    def _rows(self) -> Iterator[RowBatch]:
+        decoder: Decoder = self._decoder(self._job.encoder_context())
+        with closing(self._job.open_sink()) as sink:
+            topic = sink.topic(self._schema.name)
+        with closing(self._reader(self._job.sink_context())) as reader:
+            for message in reader.read():
+                if message.topic == topic and message.value is not None:
+                    try:
+                        yield from map(row_of, self._letters(decoder, message))
+                    except ValueError as error:
+                        raise ConfigError(
+                            f"changefeed '{self._name}': topic '{topic}' at {self._place} holds something else than its"
+                            f" dead letters ({error}); move that away"
+                        ) from error
+
+    def _letters(self, decoder: Decoder, message: StoredMessage) -> Iterator[Mapping[str, object]]:
+        assert message.value is not None
+        if self._job.output == "files":
+            decoded = decoder.file(self._schema, message.value)
+        else:
+            decoded = [decoder.message(self._schema, message.key, message.value)]
+        return (letter.after or {} for letter in decoded)
+
+
+def send_again(sink: Sink, rows: Iterable[WaitingRow], *, job: Job, slice_: SliceInfo) -> Replay:
+    """Give *rows* to *sink* as *slice_*, those of a key in the order of `updated`; durable on return.
+
+    With dead_letter_order = 'block_key', rows of a key behind one that is refused again are kept as well. Raises: what
+    the sink does, about anything but rows.
+    """
+    ordered = sorted(rows, key=lambda each: (each.letters[0].table, each.letters[0].updated))
+    kept = _Kept(block_key=job.options.dead_letter_order == "block_key")
+    delivery = Delivery(sink, kept, owner=job.sink.owner)
+    delivery.begin(slice_)
+    for batch in _batches([each.row for each in ordered]):
+        delivery.emit(batch)
+    flushed = delivery.flush()
+    stay = {(bad.table, bad.key, bad.updated) for bad in kept.rows}
+    first = [each.letters[0] for each in ordered]
+    sent = [
+        each
+        for each, letter in zip(ordered, first, strict=True)
+        if (letter.table, letter.key, letter.updated) not in stay
+    ]
+    return Replay(sent=tuple(sent), kept=tuple(kept.rows), flushed=flushed)
+
+
+def _waiting(rows: Sequence[RowBatch], letters: Sequence[DeadLetter]) -> Iterator[WaitingRow]:
+    """Yield the last of *rows*, as many as there are *letters*, in order; all letters are dealt out to them."""
+    rows = rows[-len(letters) :]
+    for index, row in enumerate(rows):
+        last = index == len(rows) - 1
+        yield WaitingRow(row=row, letters=tuple(letters[index:] if last else letters[index : index + 1]))
+
+
+class _Kept(BadRows):
+    """Rows that stay in the dead letters."""
+
+    def __init__(self, *, block_key: bool) -> None:
+        self.rows: list[BadRow] = []
+        self._block_key = block_key
+        self._keys = BlockedKeys()
+
+    def put_aside(self, bad: BadRow) -> None:
+        self.rows.append(bad)
+        if self._block_key and bad.stage != BLOCKED:
+            self._keys.add(bad.table, bad.key)
+
+    def blocked(self, rows: RowBatch) -> Sequence[int]:
+        return self._keys.find(rows)
+
+
+def _batches(rows: Sequence[RowBatch]) -> Iterator[RowBatch]:
+    """Yield *rows*, of one row each, as batches: neighbours of one version of a table together."""
+    for schema, group in groupby(rows, key=attrgetter("schema")):
+        for _, same in groupby(group, key=lambda row: row.batch.schema):
+            batches = [row.batch for row in same]
+            for start in range(0, len(batches), _BATCH_ROWS):
+                yield RowBatch(schema=schema, batch=pa.concat_batches(batches[start : start + _BATCH_ROWS]))

@@ -1,0 +1,136 @@
+"""What the processes of one run are told: the job, where progress is kept, where the run starts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc_core.config.resolved import Job
+from cdc_core.engine.fencing import at_work
+from cdc_core.errors import CdcError, PartialWriteError, RetryableError, to_wire
+from cdc_core.masking import MaskingFilter, mask
+from cdc_core.rangefeed import Token
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["OPTION", "MaskedError", "RunConfig"]
+
+OPTION = "cdc.secret.run"
+"""Name of the data source option that carries a RunConfig. Spark redacts options whose name holds 'secret'."""
+
+
+class MaskedError(RuntimeError):
+    """An error on its way out of one of our processes: its text is masked and `cdc_core.errors.from_wire` reads it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """One attempt to run a changefeed. `job` carries the epoch of the attempt and the URL of the progress store.
+
+    `state_dir` belongs to the changefeed (locks), `run_dir` to this attempt (stop flag, Spark's scratch). With
+    `warm_up` the processes only load what they will need.
+    """
+
+    job: Job
+    state_dir: Path
+    run_dir: Path
+    start: Token
+    parallelism: int
+    warm_up: bool = False
+
+    def to_option(self) -> str:
+        return json.dumps(
+            {
+                "job": self.job.to_json(),
+                "state_dir": str(self.state_dir),
+                "run_dir": str(self.run_dir),
+                "start": self.start,
+                "parallelism": self.parallelism,
+                "warm_up": self.warm_up,
+            }
+        )
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> RunConfig:
+        value = json.loads(options[OPTION])
+        return cls(
+            job=Job.from_json(value["job"]),
+            state_dir=Path(value["state_dir"]),
+            run_dir=Path(value["run_dir"]),
+            start=value["start"],
+            parallelism=value["parallelism"],
+            warm_up=value["warm_up"],
+        )
+
+    def load(self) -> None:
+        """Load what a worker may need in this process. Connects to nothing."""
+        self.job.open_rangefeed(parallelism=self.parallelism).close()
+        self.job.open_sink().close()
+        if self.job.dead_letter is not None:
+            self.job.dead_letter.open_sink().close()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What no other attempt has, in any store: a worker may serve feeds of one name one after another."""
+        return self.job.feed_id, self.job.epoch
+
+    @property
+    def tasks_lock(self) -> Path:
+        return self.state_dir / f"{self.job.name}.tasks.lock"
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Hold the tasks' lock while a task of this attempt works. Raises: RetryableError when a newer run began."""
+        return at_work(self.tasks_lock, run_dir=self.run_dir)
+
+    def open_store(self) -> ProgressStore:
+        return ProgressStore(self.job.state)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Let errors leave this process only masked, and in the form that the driver recognises.
+
+        Wrapped around every call that Spark makes into our code: whatever is raised ends word for word in Spark's log.
+        Raises: MaskedError. An error of no kind of ours is one that a retry may cure, other than in a warm-up.
+        """
+        self._log_masked()
+        try:
+            yield
+        except MaskedError:
+            raise
+        except CdcError as error:
+            masked = _masked(error, self.secrets)
+            raise MaskedError(f"{masked} {to_wire(masked)}") from None
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            text = mask("".join(traceback.format_exception(error)).rstrip(), self.secrets)
+            if not self.warm_up:
+                reason = mask(f"{type(error).__name__}: {error}", self.secrets).strip().splitlines()[0]
+                text += f"\n{to_wire(RetryableError(reason))}"
+            raise MaskedError(text) from None
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        return self.job.secrets()
+
+    def _log_masked(self) -> None:
+        root = logging.getLogger()
+        if not root.handlers:
+            stream = logging.StreamHandler(sys.stderr)
+            stream.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+            root.addHandler(stream)
+            root.setLevel(logging.INFO)
+        for handler in root.handlers:
+            handler.filters = [MaskingFilter(self.secrets)]
+
+
+def _masked(error: CdcError, secrets: frozenset[str]) -> CdcError:
+    error.args = tuple(mask(str(argument), secrets) for argument in error.args)
+    if isinstance(error, PartialWriteError):
+        error.failures = tuple((index, mask(reason, secrets)) for index, reason in error.failures)
+    return error

@@ -1,0 +1,186 @@
+"""The coordinator's turn after each step.
+
+The order is the at-least-once rule and never changes: every slice has flushed and reported, then progress is saved
+together with the index of the rows that were put aside, then resolved is emitted, then the source may release history.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from cdc_core.delivery.bad_rows import too_many
+from cdc_core.engine.reports import SliceReport, complete_step
+from cdc_core.engine.resolved_marks import emit_mark
+from cdc_core.errors import ContractError, RetryableError
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.sink import Sink
+from cdc_core.store.progress import DeadLetter, Progress, ProgressStore
+from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage
+
+__all__ = ["Coordinator"]
+
+log = logging.getLogger(__name__)
+
+_BUDGET_PERIOD = timedelta(hours=1)
+_GAUGES_SAVED_S = 10.0
+"""What the source said after a step is saved with the next one, and at once when it was not saved for so long."""
+
+
+class Coordinator:
+    """Folds the reports of each step into the saved progress of one run.
+
+    Lives in Spark's commit process. Spark ends one that was idle for a minute, so that a run has several instances, one
+    after another: what has to outlive a step is in the store. *resolved_interval_s* is the least distance between two
+    emitted resolved timestamps, None for none at all. *open_sink* and *open_rangefeed* are called when first needed.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        epoch: int,
+        store: ProgressStore,
+        open_sink: Callable[[], Sink],
+        open_rangefeed: Callable[[], Rangefeed],
+        resolved_interval_s: float | None,
+        dead_letter_max: int = 0,
+    ) -> None:
+        self._name = name
+        self._epoch = epoch
+        self._store = store
+        self._open_sink = open_sink
+        self._open_rangefeed = open_rangefeed
+        self._resolved_interval_s = resolved_interval_s
+        self._dead_letter_max = dead_letter_max
+        self._sink: Sink | None = None
+        self._rangefeed: Rangefeed | None = None
+        self._gauges_saved_at = float("-inf")
+        self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
+        progress = store.load(name)
+        if progress is None:
+            raise ContractError(f"engine: changefeed '{name}' runs without saved progress")
+        self._progress = progress
+        self._emitted = progress.emitted
+
+    def step_done(self, reports: Sequence[SliceReport | None], *, stages: Stages | None = None) -> None:
+        """Make a finished step count. *stages* are those of this turn.
+
+        Raises: ContractError and saves nothing when a slice has not reported; FencedError when another run took over;
+        whatever the sink raises for a resolved mark. After an exception the run must start again from the store.
+        """
+        step = complete_step(reports)
+        self._fold(step)
+        delivered = [entry for report in step for entry in report.flushed.delivered]
+        unrecorded = delivered and self._resolved_interval_s is None
+        letters = [letter for report in step for letter in report.dead_letters]
+        self._store.save(
+            self._name,
+            self._epoch,
+            self._progress,
+            delivered=None if unrecorded else delivered,
+            dead_letters=letters,
+        )
+        if letters:
+            self._keep_budget(letters[-1])
+        with stage(SINK):
+            self._emit_resolved()
+        with stage(SOURCE):
+            self._release()
+        self._save_gauges()
+        if stages is not None:
+            self._add_seconds(stages.seconds)
+
+    def close(self) -> None:
+        for component in (self._sink, self._rangefeed):
+            if component is not None:
+                component.close()
+
+    def _fold(self, step: Sequence[SliceReport]) -> None:
+        progress = self._progress
+        frontier, latest = progress.frontier, progress.latest
+        marks = [mark for report in step for mark in report.marks]
+        for mark in marks:
+            if mark.resolved and mark.timestamp < (reached := frontier.of(mark.span)):
+                raise ContractError(
+                    f"rangefeed broke its contract: span {mark.span} resolved at {mark.timestamp}, below {reached}"
+                    " which an earlier step had reached"
+                )
+        for mark in marks:
+            if mark.resolved:
+                frontier.forward(mark.span, mark.timestamp)
+            latest = max(latest, mark.timestamp)
+        counters = dict(progress.counters)
+        for name, amount in (
+            ("steps", 1),
+            ("rows", sum(report.rows for report in step)),
+            ("messages", sum(report.flushed.messages for report in step)),
+            ("bytes", sum(report.flushed.bytes for report in step)),
+            ("files", sum(report.flushed.files for report in step)),
+            ("dead_letters", sum(len(report.dead_letters) for report in step)),
+        ):
+            counters[name] = counters.get(name, 0) + amount
+        for report in step:
+            self._add_seconds(report.stages)
+        for name, seconds in self._seconds.items():
+            counters[f"seconds.{name}"] = round(counters.get(f"seconds.{name}", 0.0) + seconds, 6)
+            self._seconds[name] = 0.0
+        self._progress = Progress(token=step[0].end, frontier=frontier, latest=latest, counters=counters)
+
+    def _add_seconds(self, seconds: Mapping[str, float]) -> None:
+        """Let the next step that is saved count *seconds* by stage: its own, and those of the turn before it."""
+        for name in self._seconds:
+            self._seconds[name] += seconds.get(name, 0.0)
+
+    def _keep_budget(self, last: DeadLetter) -> None:
+        """Raises: TerminalError when more rows than dead_letter_max were put aside within the last hour.
+
+        They are durable and their step is saved: a run after this one goes on behind them, until the next bad row.
+        """
+        count = self._store.count_dead_letters(self._name, since=datetime.now(UTC) - _BUDGET_PERIOD)
+        if count > self._dead_letter_max:
+            what = f"{count} rows were put aside within an hour, dead_letter_max is {self._dead_letter_max}"
+            raise too_many(self._name, what, last)
+
+    def _emit_resolved(self) -> None:
+        high_water = self._progress.frontier.high_water
+        if self._resolved_interval_s is None or high_water <= self._emitted:
+            return
+        if self._emitted and (high_water.wall - self._emitted.wall) / 1e9 < self._resolved_interval_s:
+            return
+        if self._sink is None:
+            self._sink = self._open_sink()
+        emit_mark(
+            self._sink,
+            self._store,
+            name=self._name,
+            epoch=self._epoch,
+            mark=high_water,
+            latest=self._progress.latest,
+            interval_s=self._resolved_interval_s,
+        )
+        self._emitted = high_water
+
+    def _release(self) -> None:
+        if self._rangefeed is None:
+            self._rangefeed = self._open_rangefeed()
+        counters = dict(self._progress.counters)
+        try:
+            self._rangefeed.release(self._progress.token)
+            counters.update({f"source.{name}": value for name, value in self._rangefeed.metrics().items()})
+            counters.pop("releases_failed", None)
+        except RetryableError as error:
+            # History kept longer than needed is harmless, and the next step's release covers this one.
+            for name in ("release_failures", "releases_failed"):  # in all, and in a row
+                counters[name] = counters.get(name, 0) + 1
+            log.warning("source did not release its history, next step tries again: %s", error)
+        self._progress = replace(self._progress, counters=counters)
+
+    def _save_gauges(self) -> None:
+        now = time.monotonic()
+        if now - self._gauges_saved_at >= _GAUGES_SAVED_S:
+            self._store.save_counters(self._name, self._epoch, self._progress.counters)
+            self._gauges_saved_at = now

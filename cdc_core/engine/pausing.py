@@ -1,0 +1,116 @@
+"""A changefeed that is paused: how that is saved and told, and the wait for `cdc resume`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from cdc_core.errors import FencedError, RetryableError, TerminalError
+from cdc_core.store.progress import Pause, ProgressStore
+from cdc_core.telemetry.status import shown_moment
+
+__all__ = ["Pausing"]
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 1.0
+
+
+class Pausing:
+    """Pauses the changefeed *name*. *command* is what its user types to let it go on.
+
+    A pause is in the progress store and outlives the run: the next one waits likewise. It raises no epoch, and neither
+    does going on; a run that waits notices when another one has begun. *say* shows changes of the status, *stop* ends
+    every wait.
+    """
+
+    def __init__(
+        self, name: str, store: ProgressStore, *, command: str, say: Callable[..., None], stop: threading.Event
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._command = command
+        self._say = say
+        self._stop = stop
+        self._known: Pause | None = None
+        self._complained = False
+
+    def pause(self, epoch: int, reason: str, *, patient: bool) -> None:
+        """Return when the changefeed is paused in the store; without *patience* also when that is out of reach.
+
+        Or when told to stop: then the next run meets the error again. Raises: FencedError.
+        """
+        pause = Pause(reason=reason, since=datetime.now(UTC))
+        while True:
+            try:
+                self._store.pause(self._name, epoch, reason)
+            except RetryableError as error:
+                self._show(pause)
+                self._complain("changefeed '%s' waits, but is not paused for the next run: %s", error)
+                if patient and not self._stop.wait(_POLL_S):
+                    continue
+            else:
+                self._complained = False
+                self._show(pause)
+            return
+
+    def wait(self, epoch: int) -> bool:
+        """Return True as soon as the changefeed is not paused, at once when it never was; False when told to stop.
+
+        Raises: FencedError when another run than *epoch* has begun meanwhile.
+        """
+        while True:
+            try:
+                pause = self._look(epoch)
+            except RetryableError as error:
+                if self._known is None:
+                    raise
+                self._complain("changefeed '%s' cannot be resumed for now: %s", error)
+                pause = self._known
+            else:
+                self._complained = False
+            if pause is None:
+                if self._known is not None:
+                    self._known = None
+                    self._say(waiting_for=None, paused_since=None, resume_command=None)
+                    log.info("changefeed '%s' is resumed", self._name)
+                return not self._stop.is_set()
+            self._show(pause)
+            if self._stop.wait(_POLL_S):
+                return False
+
+    def refuse(self, epoch: int) -> None:
+        """Return when the changefeed is not paused. Raises: TerminalError otherwise; FencedError as `wait` does."""
+        pause = self._look(epoch)
+        if pause is not None:
+            raise TerminalError(f"{self._sentence(pause)}; `{self._command}` lets it go on")
+
+    def _show(self, pause: Pause) -> None:
+        if self._known is None:
+            log.warning(
+                "%s. It delivers nothing, and its source keeps for it what it has not read; `%s` lets it go on",
+                self._sentence(pause),
+                self._command,
+            )
+        self._known = pause
+        self._say(phase="paused", waiting_for=pause.reason, paused_since=pause.since, resume_command=self._command)
+
+    def _complain(self, message: str, error: RetryableError) -> None:
+        """Log that the store is out of reach, once for as long as it is."""
+        if not self._complained:
+            log.warning(message, self._name, error)
+        self._complained = True
+
+    def _look(self, epoch: int) -> Pause | None:
+        feed = self._store.find(self._name)
+        if feed is None or feed.epoch != epoch:
+            raise FencedError(
+                f"another run of changefeed '{self._name}' began while this one was paused, or it was removed; this run"
+                f" (epoch {epoch}) stops"
+            )
+        return feed.paused
+
+    def _sentence(self, pause: Pause) -> str:
+        return f"changefeed '{self._name}' is paused since {shown_moment(pause.since)}: {pause.reason}"

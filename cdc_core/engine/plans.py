@@ -1,0 +1,181 @@
+"""Saved plans: what a step holds, written down before anything of it runs, so that another run can repeat it.
+
+A step that broke off has left files, or requests with an idempotency key, under names made of (epoch, step, slice). A
+run that plans the same changes anew would cut them in another place and give them other names: every row again. A run
+that repeats the plan first makes the same names with the same content, so that hardly anybody notices the crash.
+
+A plan is repeated only when its slices are the same in every detail. With other slices (more parallelism, another
+limit, a table whose shape changed) a name would get other rows than it had, and whoever follows the destination and
+leaves out names that he knows would miss rows. Then the changes are planned anew, under names of the new run, which
+costs repeats and loses nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.metadata import distributions
+from typing import Any, Self
+
+from cdc_core.config.resolved import Component, Job
+from cdc_core.masking import mask, masked_uri
+from cdc_core.rangefeed import Rangefeed, Slice, Token
+from cdc_core.store.progress import ProgressStore
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Plan", "Plans"]
+
+log = logging.getLogger(__name__)
+
+_MOST_REPEATS = 20
+"""A plan that was repeated so often and never finished may be what keeps it from finishing."""
+_DECIDES_NOTHING = (
+    "resolved",
+    "min_checkpoint_frequency",
+    "initial_scan",
+    "on_error",
+    "dead_letter_max",
+    "retry_backoff",
+    "max_retry_backoff",
+)
+"""Options of the changefeed that do not decide what is in a slice, and what of it arrives under which name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one step holds. `epoch` is that of the run that planned it; `slices` and `setting` are digests."""
+
+    epoch: int
+    step: int
+    start: Token
+    end: Token
+    after: Timestamp
+    slices: str
+    setting: str
+    repeats: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "after": str(self.after)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Raises: ValueError, TypeError and KeyError when *value* is of another version."""
+        return cls(**{**value, "after": Timestamp.parse(value["after"])})
+
+
+class Plans:
+    """The plans of one run, and the one that an earlier run has left. Lives in the planner's process.
+
+    Nothing is saved for a source that never repeats a step.
+    """
+
+    def __init__(self, job: Job, rangefeed: Rangefeed, store: ProgressStore) -> None:
+        self._job = job
+        self._rangefeed = rangefeed
+        self._store = store
+        self._setting = ""
+
+    def repeat(self, start: Token, *, after: Timestamp, blocked: Sequence[Any]) -> tuple[Plan, Sequence[Slice]] | None:
+        """Return the plan that an earlier run saved for the step after *start*, with its slices; None to plan anew.
+
+        Once a run, before its first step. Raises: FencedError; what the rangefeed raises.
+        """
+        if not self._rangefeed.repeats_steps:
+            return None
+        plan = self._saved()
+        if plan is None or (plan.start, plan.after) != (start, after) or plan.epoch == self._job.epoch:
+            return None
+        if plan.repeats >= _MOST_REPEATS or plan.setting != self._own_setting():
+            log.info(
+                "step %d of run %d is planned anew, as something that decides on it changed", plan.step, plan.epoch
+            )
+            return None
+        slices = self._rangefeed.repeat(start, plan.end, after=after)
+        if slices is None or _digest(slices, blocked) != plan.slices:
+            log.info("step %d of run %d is planned anew, as its slices would not be the same", plan.step, plan.epoch)
+            return None
+        self._save(replace(plan, repeats=plan.repeats + 1))
+        log.info("step %d of run %d is repeated", plan.step, plan.epoch)
+        return plan, slices
+
+    def save(
+        self,
+        step: int,
+        *,
+        start: Token,
+        end: Token,
+        after: Timestamp,
+        slices: Sequence[Slice],
+        blocked: Sequence[Any],
+    ) -> None:
+        """Make the plan durable, before any slice of it runs. Raises: FencedError.
+
+        Steps of the initial scan are left out: a new run reads its chunks in a new snapshot.
+        """
+        feed = self._rangefeed
+        if not feed.repeats_steps or any(feed.scan_progress(token) is not None for token in (start, end)):
+            return
+        self._save(
+            Plan(
+                epoch=self._job.epoch,
+                step=step,
+                start=start,
+                end=end,
+                after=after,
+                slices=_digest(slices, blocked),
+                setting=self._own_setting(),
+            )
+        )
+
+    def _save(self, plan: Plan) -> None:
+        self._store.save_plan(self._job.name, self._job.epoch, plan.to_json())
+
+    def _saved(self) -> Plan | None:
+        value = self._store.load_plan(self._job.name)
+        try:
+            return None if value is None else Plan.from_json(value)
+        except (ValueError, TypeError, KeyError):  # of another version of this code
+            return None
+
+    def _own_setting(self) -> str:
+        self._setting = self._setting or _setting(self._job)
+        return self._setting
+
+
+def _digest(slices: Sequence[Slice], blocked: Sequence[Any]) -> str:
+    """Return a digest of the slices in every detail: a repr that hides something, or shows an address, never agrees."""
+    return hashlib.sha256(repr((list(slices), sorted(map(repr, blocked)))).encode()).hexdigest()
+
+
+def _setting(job: Job) -> str:
+    """Return a digest of all that decides what slices hold besides themselves: options, plugins, versions."""
+    options = {name: value for name, value in asdict(job.options).items() if name not in _DECIDES_NOTHING}
+    setting = {
+        "tables": [name.full for name in job.table_names],
+        "source": masked_uri(job.source),
+        "destination": job.shown_destination,
+        "dead_letter": masked_uri(options.pop("dead_letter") or ""),
+        "options": options,
+        "components": [_component(each) for each in (job.rangefeed, job.encoder, job.sink)],
+        "envelope": asdict(job.envelope()),
+        "installed": _installed(),
+    }
+    # Not a digest of secrets: from one in the store a weak password could be guessed.
+    text = mask(json.dumps(setting, sort_keys=True, default=repr), job.secrets())
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _component(component: Component) -> list[Any]:
+    return [component.target, component.options, dict(component.values)]
+
+
+@cache
+def _installed() -> list[str]:
+    """Return Python's version and those of all distributions: any of them may decide on a byte of a file."""
+    found = {f"{distribution.name} {distribution.version}" for distribution in distributions()}
+    return [sys.version, *sorted(found)]

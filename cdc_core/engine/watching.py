@@ -1,0 +1,158 @@
+"""What the status of a run says while its query runs: how far it is, where its time goes, what it waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cdc_core.config.resolved import Job
+from cdc_core.masking import mask
+from cdc_core.options import format_duration
+from cdc_core.rangefeed import ScanProgress
+from cdc_core.store.progress import Progress
+from cdc_core.telemetry.activity import SLICE, Activities, Activity
+from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE
+
+__all__ = ["Watch"]
+
+_WINDOW_S = 10.0
+"""Rates and shares are those of about this long, or of two steps if they are made further apart."""
+_STUCK_S = 3.0
+"""A task that has not passed to another stage for this long is told of."""
+_QUIET_S = 3.0
+"""After this long without rows and with a step that had none the changefeed waits for changes."""
+_SILENT_S = 10.0
+"""After this long without any step as well, if no task can be at work unseen. A query takes some seconds to begin."""
+_BUSY_S = 1.0
+"""Steps without rows take less than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    moment: float
+    rows: int
+    steps: int
+    seconds: Mapping[str, float]
+
+
+class Watch:
+    """Looks at one attempt of a run, a few times a second, and says what of the status changes.
+
+    Tasks on the driver's host are seen at their work in *run_dir*; *local* says that there are no others.
+    *count_dead_letters* is asked when rows were put aside.
+    """
+
+    def __init__(self, job: Job, run_dir: Path, *, local: bool, count_dead_letters: Callable[[], int]) -> None:
+        self._owners = {
+            SOURCE: job.rangefeed.owner,
+            ENCODE: job.encoder.owner,
+            SINK: job.sink.owner,
+            STORE: "the progress store",
+        }
+        self._secrets = job.secrets()
+        frequency_s = job.min_checkpoint_frequency_s
+        every = f" (a step every {format_duration(frequency_s)}: min_checkpoint_frequency)"
+        self._window_s = max(_WINDOW_S, 2 * frequency_s)
+        self._every = every if frequency_s >= _QUIET_S else ""
+        self._activities = Activities(run_dir)
+        self._local = local
+        self._count_dead_letters = count_dead_letters
+        self._put_aside: float | None = None
+        self._dead_letters = 0
+        self._samples: list[_Sample] = []
+        self._quiet_since = time.monotonic()
+        self._empty_step = False
+        self._busy = False
+
+    def look(self, progress: Progress, scan: ScanProgress | None) -> dict[str, Any]:
+        """Return what the status says of *progress* and of the tasks at work."""
+        now = time.monotonic()
+        counters = progress.counters
+        self._note(now, counters)
+        tasks = self._look_at_tasks()
+        put_aside = counters.get("dead_letters", 0)
+        if put_aside != self._put_aside:
+            self._put_aside, self._dead_letters = put_aside, self._count_dead_letters()
+        high_water = progress.frontier.high_water
+        return {
+            "rows": int(counters.get("rows", 0)),
+            "rows_per_s": self._rows_per_s(),
+            "bytes": int(counters.get("bytes", 0)),
+            "files": int(counters.get("files", 0)),
+            "high_water": high_water,
+            "behind_s": max(0.0, time.time() - high_water.wall / 1e9) if high_water else None,
+            "scan": scan,
+            "dead_letters": self._dead_letters,
+            "releases_failed": int(counters.get("releases_failed", 0)),
+            "shares": self._shares(tasks),
+            **self._waiting(now, tasks, scanning=scan is not None),
+        }
+
+    def look_at_tasks(self) -> dict[str, Any]:
+        """Return what the status says of the tasks at work alone."""
+        return self._stuck(self._look_at_tasks())
+
+    def _note(self, now: float, counters: Mapping[str, float]) -> None:
+        sample = _Sample(
+            moment=now,
+            rows=int(counters.get("rows", 0)),
+            steps=int(counters.get("steps", 0)),
+            seconds={stage: counters.get(f"seconds.{stage}", 0.0) for stage in (SOURCE, ENCODE, SINK)},
+        )
+        if self._samples:
+            before = self._samples[-1]
+            if sample.rows != before.rows:
+                self._quiet_since, self._empty_step = now, False
+            elif sample.steps != before.steps:
+                self._empty_step = True
+        self._samples = [each for each in self._samples if now - each.moment <= self._window_s] + [sample]
+
+    def _rows_per_s(self) -> float:
+        first, last = self._samples[0], self._samples[-1]
+        elapsed = last.moment - first.moment
+        return (last.rows - first.rows) / elapsed if elapsed else 0.0
+
+    def _look_at_tasks(self) -> Sequence[Activity]:
+        tasks = self._activities.look()
+        self._busy = any(task.role == SLICE and sum(task.seconds.values()) + task.for_s >= _BUSY_S for task in tasks)
+        return tasks
+
+    def _shares(self, tasks: Sequence[Activity]) -> dict[str, float]:
+        """Return which part of their time slices spend at each stage: those that ended lately, else those at work."""
+        first, last = self._samples[0], self._samples[-1]
+        if last.rows > first.rows:
+            seconds = {stage: last.seconds[stage] - first.seconds[stage] for stage in last.seconds}
+        elif self._busy:
+            seconds = dict.fromkeys(last.seconds, 0.0)
+            for task in tasks:
+                if task.role == SLICE:
+                    for stage in seconds:
+                        seconds[stage] += task.seconds[stage] + (task.for_s if task.stage == stage else 0.0)
+        else:
+            return {}
+        total = sum(seconds.values())
+        return {stage: spent / total for stage, spent in seconds.items()} if total > 0 else {}
+
+    def _waiting(self, now: float, tasks: Sequence[Activity], *, scanning: bool) -> dict[str, Any]:
+        stuck = self._stuck(tasks)
+        if self._busy or scanning:
+            self._quiet_since = now  # what it did then is not saved yet when it ends
+        quiet_s = now - self._quiet_since
+        quiet = quiet_s >= _QUIET_S if self._empty_step else self._local and quiet_s >= _SILENT_S
+        if stuck["waiting_on"] is None and quiet:
+            return {**stuck, "waiting_on": f"changes{self._every}"}
+        return stuck
+
+    def _stuck(self, tasks: Sequence[Activity]) -> dict[str, Any]:
+        stuck = [task for task in tasks if task.for_s >= _STUCK_S]
+        task = max(stuck, key=lambda task: (task.repeat is not None, task.for_s), default=None)
+        repeat = None if task is None else task.repeat
+        return {
+            "waiting_on": None if task is None else self._owners[task.stage],
+            "waiting_on_s": None if task is None else task.for_s,
+            "waiting_for": None if repeat is None else mask(repeat.reason, self._secrets),
+            "next_attempt_s": None if repeat is None else max(0.0, repeat.next_at - time.time()),
+        }

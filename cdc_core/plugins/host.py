@@ -1,0 +1,202 @@
+"""The plugin host: which sources, encoders and sinks are installed, and which of them can be used."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import cast
+
+import pluggy
+
+from cdc_core import hookspecs
+from cdc_core.errors import ConfigError, PluginConflictError, PluginLoadError, UnknownPluginError
+from cdc_core.plugins.loading import Loaded, PluginSource, load_plugin
+from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
+
+__all__ = ["GROUP", "Listing", "PluginHost"]
+
+GROUP = "cdc_core.plugins"
+"""The entry-point group that plugins are published under."""
+
+_OURS = {
+    "encoder": {name: f"cdc-encoder-{name}" for name in ("avro", "csv", "json", "parquet")},
+    "sink": {
+        **dict.fromkeys(("kafka", "confluent-cloud", "azure-event-hub"), "cdc-sink-kafka"),
+        **dict.fromkeys(("cloudstorage", "file", "s3", "gs", "azure", "memory"), "cdc-sink-cloudstorage"),
+        **dict.fromkeys(("webhook", "webhook-http", "webhook-https"), "cdc-sink-webhook"),
+    },
+    "rangefeed": dict.fromkeys(("postgres", "postgresql"), "cdc-rangefeed-postgres"),
+}
+"""By kind, the names and schemes that a well-known distribution brings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One component for people. A plugin that registers nothing is listed with an empty `kind` and its own name."""
+
+    kind: str
+    name: str
+    schemes: tuple[str, ...]
+    distribution: str
+    version: str
+    summary: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    kind: str
+    registration: Registration
+    plugin: Loaded
+
+    @property
+    def name(self) -> str:
+        return self.registration.name
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        if isinstance(self.registration, RangefeedRegistration | SinkRegistration):
+            return self.registration.schemes
+        return ()
+
+
+class PluginHost:
+    """The components that some plugins register. A value: it changes nothing global, and a test may build its own.
+
+    Plugins are loaded one by one. One that cannot be used is listed with its problem and stops no other; only using its
+    name is an error. So is using a name or URI scheme that two plugins claim. Components themselves stay unloaded.
+    """
+
+    def __init__(self, sources: Iterable[PluginSource] = ()) -> None:
+        manager = pluggy.PluginManager(hookspecs.PROJECT)
+        manager.add_hookspecs(hookspecs)
+        self._plugins = [load_plugin(manager, source) for source in sources]
+        self._entries = [
+            _Entry(kind, registration, plugin)
+            for plugin in self._plugins
+            for kind, registration in plugin.registrations
+        ]
+
+    @classmethod
+    def load(cls) -> PluginHost:
+        """Return a host with all installed plugins, ordered by distribution."""
+        found = [PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP)]
+        return cls(sorted(found, key=lambda source: (source.distribution, source.name)))
+
+    def rangefeed_for(self, uri: str) -> RangefeedRegistration:
+        """Return the source that *uri* selects. Raises: UnknownPluginError, PluginLoadError, PluginConflictError."""
+        return cast(RangefeedRegistration, self._by_scheme("rangefeed", uri))
+
+    def sink_for(self, uri: str) -> SinkRegistration:
+        """Return the sink that *uri* selects. Raises: UnknownPluginError, PluginLoadError, PluginConflictError."""
+        return cast(SinkRegistration, self._by_scheme("sink", uri))
+
+    def encoder(self, name: str) -> EncoderRegistration:
+        """Return the encoder called *name*. Raises: UnknownPluginError, PluginLoadError, PluginConflictError."""
+        return cast(EncoderRegistration, self.component("encoder", name))
+
+    def component(self, kind: str, name: str) -> Registration:
+        """Return the component of *kind* called *name*. Raises: as above."""
+        return self._usable(kind, f"{kind} '{name}'", name, [entry for entry in self._of(kind) if entry.name == name])
+
+    def encoders(self) -> list[EncoderRegistration]:
+        """Return the encoders that can be used, by name."""
+        usable = [entry.registration for entry in self._of("encoder") if not self._problem(entry)]
+        return sorted((cast(EncoderRegistration, encoder) for encoder in usable), key=lambda encoder: encoder.name)
+
+    def listing(self) -> list[Listing]:
+        """Return every component with where it comes from and what is wrong with it, and every plugin without any."""
+        rows = [
+            _listing(entry.plugin, entry.kind, entry.registration, entry.schemes, self._problem(entry))
+            for entry in self._entries
+        ]
+        rows += [_listing(plugin, "", None, (), plugin.problem) for plugin in self._plugins if not plugin.registrations]
+        return sorted(rows, key=lambda row: (row.kind == "", row.kind, row.name, row.distribution))
+
+    def _of(self, kind: str) -> list[_Entry]:
+        return [entry for entry in self._entries if entry.kind == kind]
+
+    def _by_scheme(self, kind: str, uri: str) -> Registration:
+        scheme = uri.partition("://")[0].lower()
+        claims = [entry for entry in self._of(kind) if scheme in entry.schemes]
+        return self._usable(kind, f"{kind} for URIs that begin with '{scheme}://'", scheme, claims)
+
+    def _usable(self, kind: str, wanted: str, word: str, claims: list[_Entry]) -> Registration:
+        """Return the one registration in *claims* if it can be used, else raise what says why not."""
+        if not claims:
+            raise self._unknown(kind, wanted, word)
+        entry = claims[0]
+        source = entry.plugin.source
+        if len(claims) > 1:
+            raise PluginConflictError(_conflict(wanted, claims))
+        if entry.plugin.problem:
+            raise PluginLoadError(f"{wanted} of {source.origin} cannot be used: {entry.plugin.problem}")
+        namesakes = [other for other in self._of(kind) if other.name == entry.name]
+        if len(namesakes) > 1:
+            raise PluginConflictError(_conflict(f"{kind} '{entry.name}'", namesakes))
+        return entry.registration
+
+    def _problem(self, entry: _Entry) -> str:
+        """Say what is wrong with a component: its plugin's problem, or what else claims its name or a scheme of it."""
+        if entry.plugin.problem:
+            return entry.plugin.problem
+        same_kind = self._of(entry.kind)
+        shared: list[tuple[str, Callable[[_Entry], bool]]] = [
+            (f"the name '{entry.name}'", lambda other: other.name == entry.name)
+        ]
+        shared += [
+            (f"the scheme '{scheme}'", lambda other, scheme=scheme: scheme in other.schemes)  # type: ignore[misc]
+            for scheme in entry.schemes
+        ]
+        for what, claims in shared:
+            others = [other.plugin.source.origin for other in same_kind if other is not entry and claims(other)]
+            if others:
+                return f"{', '.join(others)} claims {what} too"
+        return ""
+
+    def _unknown(self, kind: str, wanted: str, word: str) -> ConfigError:
+        """Return the error for a name or scheme that nothing registers."""
+        package = _OURS[kind].get(word, "")
+        for plugin in self._plugins:  # one that failed early could not say what it brings
+            if plugin.problem and plugin.source.distribution == package:
+                return PluginLoadError(f"{wanted} of {plugin.source.origin} cannot be used: {plugin.problem}")
+        known = sorted({known for entry in self._of(kind) for known in (entry.name, *entry.schemes)})
+        words = known if kind == "encoder" else sorted({scheme for entry in self._of(kind) for scheme in entry.schemes})
+        close = difflib.get_close_matches(word, known, n=1) or difflib.get_close_matches(word, _OURS[kind], n=1)
+        parts = [f"there is no {wanted}"]
+        if not package and close:
+            parts.append(f"did you mean '{close[0]}'?")
+            package = "" if close[0] in known else _OURS[kind][close[0]]
+        parts.append(f"installed: {', '.join(words)}" if words else f"no {kind} is installed")
+        if package:
+            parts.append(f"pip install {package}")
+        elif not close:
+            parts.append(f"install the package that registers it, by custom cdc-{kind}-{word}")
+        failed = [plugin.source.origin for plugin in self._plugins if plugin.problem and not plugin.registrations]
+        if failed:
+            parts.append(f"could not be loaded: {', '.join(failed)} (see 'cdc plugins')")
+        return UnknownPluginError("; ".join(parts))
+
+
+def _conflict(wanted: str, claims: list[_Entry]) -> str:
+    origins = sorted({entry.plugin.source.origin for entry in claims})
+    if len(origins) == 1:
+        return f"{wanted} is registered twice by {origins[0]}"
+    names = " or ".join(sorted({entry.plugin.source.distribution for entry in claims}))
+    return f"{wanted} is claimed by both {' and '.join(origins)}; uninstall one of them: pip uninstall {names}"
+
+
+def _listing(
+    plugin: Loaded, kind: str, registration: Registration | None, schemes: tuple[str, ...], problem: str
+) -> Listing:
+    return Listing(
+        kind=kind,
+        name=plugin.source.name if registration is None else registration.name,
+        schemes=schemes,
+        distribution=plugin.source.distribution,
+        version=plugin.source.version,
+        summary="" if registration is None else registration.summary,
+        problem=problem or ("" if registration else "registers nothing"),
+    )

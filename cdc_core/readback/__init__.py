@@ -1,0 +1,1 @@
+"""Readers of what a changefeed delivered to files."""

@@ -1,0 +1,393 @@
+"""The progress store: how far each changefeed has come, durably, and which run may say so."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.config.definitions import require_same_source, same_destination
+from cdc_core.errors import ConfigError, FencedError, RetryableError
+from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
+from cdc_core.rangefeed import Token
+from cdc_core.store.tables import (
+    CHANGEFEEDS,
+    DEAD_LETTERS,
+    DELIVERED,
+    open_engine,
+    prepare,
+    sqlite_file,
+    store_url,
+)
+from cdc_core.store.values import (
+    DeadLetter,
+    Delivered,
+    FeedRow,
+    Pause,
+    Progress,
+    Waiting,
+    dead_letter,
+    dead_letter_values,
+    dump,
+    feed_row,
+    frontier_of,
+    moment_of,
+    moment_text,
+    now_text,
+    timestamp_of,
+)
+from cdc_core.timestamp import Timestamp
+
+__all__ = [
+    "DeadLetter",
+    "Delivered",
+    "FeedRow",
+    "Pause",
+    "Progress",
+    "ProgressStore",
+    "Waiting",
+    "sqlite_file",
+    "store_url",
+]
+
+_SENT_KEPT = timedelta(days=1)
+"""How long a row that was put aside is counted at least, also when it was sent again. The budget asks for an hour."""
+
+
+class ProgressStore:
+    """Progress of changefeeds in a SQL database. Picklable; safe with several processes and after a fork.
+
+    Every method is one transaction, durable on return. Nothing is opened before the first call, which creates what is
+    missing.
+
+    Raises, everywhere: RetryableError when the database cannot be reached or is busy for too long; ConfigError when it
+    was written by a newer version.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._engine: sa.Engine | None = None
+        self._pid = 0
+
+    def __repr__(self) -> str:
+        return f"ProgressStore({self._shown!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"url": self.url}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ProgressStore.__init__(self, state["url"])
+
+    def open(self) -> None:
+        """Return when the store works. Raises: ConfigError when it cannot be created, reached or used."""
+        try:
+            with self._transaction():
+                pass
+        except RetryableError as error:
+            raise ConfigError(str(error)) from error
+
+    def register(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
+        """Make the changefeed known, or find it again, and return it. *definition* is `Job.definition`.
+
+        With another sink than before, the first record there tells that earlier rows are missing from it. Raises:
+        ConfigError when the name belongs to a changefeed that has begun with another source or other tables.
+        """
+        try:
+            return self._registered(name, definition)
+        except RetryableError as error:
+            if not isinstance(error.__cause__, sa.exc.IntegrityError):
+                raise
+        return self._registered(name, definition)  # another process was faster
+
+    def begin_run(self, name: str) -> int:
+        """Return the epoch of a new run, greater than any before it. From now on runs with a smaller one are fenced."""
+        with self._transaction() as connection:
+            raised = connection.execute(
+                _update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
+            ).one_or_none()
+        if raised is None:
+            raise ConfigError(f"changefeed '{name}' is not registered in the progress store {self._shown}")
+        return int(raised.epoch)
+
+    def load(self, name: str) -> Progress | None:
+        """Return what was saved last, or None when nothing was."""
+        with self._transaction(reading=True) as connection:
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+        if row is None or row.token is None:
+            return None
+        return Progress(
+            token=json.loads(row.token),
+            frontier=frontier_of(row.frontier),
+            latest=timestamp_of(row.latest),
+            counters={} if row.counters is None else json.loads(row.counters),
+            saved_at=moment_of(row.saved_at),
+            emitted=timestamp_of(row.emitted),
+        )
+
+    def save(
+        self,
+        name: str,
+        epoch: int,
+        progress: Progress,
+        *,
+        delivered: Sequence[Delivered] | None = (),
+        dead_letters: Sequence[DeadLetter] = (),
+    ) -> None:
+        """Make *progress* the changefeed's, together with what its last step delivered and put aside.
+
+        *delivered* is None for a step that delivered what no record will tell of. Raises: FencedError, and changes
+        nothing, unless *epoch* is the newest.
+        """
+        now = now_text()
+        values = {
+            "token": dump(progress.token),
+            "frontier": dump(progress.frontier.to_json()),
+            "latest": str(progress.latest),
+            "counters": dump(progress.counters),
+            "saved_at": now,
+        }
+        with self._fenced(name, epoch, **values) as connection:
+            _keep_delivered(connection, name, delivered)
+            if dead_letters:
+                connection.execute(
+                    sa.insert(DEAD_LETTERS), [dead_letter_values(name, letter, now) for letter in dead_letters]
+                )
+
+    def save_counters(self, name: str, epoch: int, counters: Mapping[str, float]) -> None:
+        """Make *counters* those that `load` returns, and leave the rest. Raises: FencedError."""
+        self._write(name, epoch, counters=dump(counters))
+
+    def emitted(self, name: str, epoch: int, mark: Timestamp) -> None:
+        """Remember *mark* as the last that was emitted to this sink, for whom it matters when. Raises: FencedError."""
+        self._write(name, epoch, emitted=str(mark))
+
+    def deliver_marks(self, name: str, epoch: int, mark: Timestamp) -> list[Waiting]:
+        """Give what was delivered and has no mark yet the mark *mark*; return what is still to be recorded, by mark.
+
+        The last of them is *mark*, also when nothing was delivered; none at all when *mark* is recorded already. An
+        entry keeps the mark that it was given first, in later runs too, until `recorded`. Raises: FencedError.
+        """
+        mine = DELIVERED.c.name == name
+        with self._fenced(name, epoch) as connection:
+            last = sa.select(CHANGEFEEDS.c.recorded, CHANGEFEEDS.c.unrecorded).where(CHANGEFEEDS.c.name == name)
+            row = connection.execute(last).one()
+            previous = None if row.recorded is None else Timestamp.parse(row.recorded)
+            if previous is not None and mark <= previous:
+                return []
+            connection.execute(sa.update(DELIVERED).where(mine, DELIVERED.c.mark.is_(None)).values(mark=str(mark)))
+            rows = connection.execute(sa.select(DELIVERED).where(mine).order_by(DELIVERED.c.id)).all()
+        found: dict[Timestamp, list[Delivered]] = {mark: []}
+        for entry in rows:
+            found.setdefault(Timestamp.parse(entry.mark), []).append(json.loads(entry.entry))
+        gaps = [Timestamp.parse(text) for text in (row.unrecorded or "").split()]
+        waiting = []
+        for each, delivered in sorted(found.items()):
+            known = None if previous is None or any(previous <= gap < each for gap in gaps) else previous
+            waiting.append(Waiting(mark=each, previous=known, delivered=tuple(delivered)))
+            previous = each
+        return waiting
+
+    def recorded(self, name: str, epoch: int, mark: Timestamp) -> None:
+        """Forget what was delivered with a mark: consumers can learn of all up to *mark*. Raises: FencedError."""
+        with self._fenced(name, epoch, recorded=str(mark), unrecorded=None) as connection:
+            connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name, DELIVERED.c.mark.is_not(None)))
+
+    def save_plan(self, name: str, epoch: int, plan: Mapping[str, Any]) -> None:
+        """Remember *plan*, JSON of the engine's, in place of the one before. Raises: FencedError."""
+        self._write(name, epoch, plan=dump(plan))
+
+    def load_plan(self, name: str) -> Mapping[str, Any] | None:
+        """Return the plan that was saved last, None when none was."""
+        text = self._value(name, CHANGEFEEDS.c.plan)
+        return None if text is None else dict(json.loads(text))
+
+    def pause(self, name: str, epoch: int, reason: str) -> None:
+        """Remember that the changefeed waits to be resumed, and why. Raises: FencedError."""
+        self._write(name, epoch, paused=dump({"reason": reason, "since": now_text()}))
+
+    def resume(self, name: str) -> bool:
+        """Let the changefeed go on; return whether it was paused."""
+        with self._transaction() as connection:
+            paused = CHANGEFEEDS.c.paused.is_not(None)
+            return bool(connection.execute(_update(name).where(paused).values(paused=None)).rowcount)
+
+    def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return the rows that were put aside and not yet sent again, in the order in which they were put aside."""
+        with self._transaction(reading=True) as connection:
+            waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
+            return [dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
+
+    def blocked_keys(self, name: str) -> list[tuple[str, str]]:
+        """Return table and key, each pair once, of the rows that were put aside and not yet sent again."""
+        keys = sa.select(DEAD_LETTERS.c.table_name, DEAD_LETTERS.c.key).distinct()
+        waiting = keys.where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
+        with self._transaction(reading=True) as connection:
+            return [(row.table_name, row.key) for row in connection.execute(waiting)]
+
+    def count_dead_letters(self, name: str, *, since: datetime) -> int:
+        """Return how many rows were put aside at *since* or later, those too that were sent again."""
+        counted = sa.select(sa.func.count()).where(
+            DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.put_aside_at >= moment_text(since)
+        )
+        with self._transaction(reading=True) as connection:
+            return int(connection.execute(counted).scalar_one())
+
+    def replayed(
+        self, name: str, epoch: int, numbers: Sequence[int], *, delivered: Sequence[Delivered] | None = ()
+    ) -> None:
+        """Remember that the rows with these numbers were sent again, and what was delivered thereby, as `save` does.
+
+        What was sent again and was put aside more than a day ago is forgotten. Raises: FencedError.
+        """
+        mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.id == sa.bindparam("number")
+        with self._fenced(name, epoch) as connection:
+            _keep_delivered(connection, name, delivered)
+            if numbers:
+                sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
+                connection.execute(sent, [{"number": number} for number in numbers])
+            old = DEAD_LETTERS.c.put_aside_at < moment_text(datetime.now(UTC) - _SENT_KEPT)
+            newest = sa.select(sa.func.max(DEAD_LETTERS.c.id)).scalar_subquery()  # or SQLite used its number again
+            done = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_not(None), DEAD_LETTERS.c.id < newest
+            connection.execute(sa.delete(DEAD_LETTERS).where(*done, old))
+
+    def save_intent(self, name: str, epoch: int, token: Token) -> None:
+        """Make *token* the one that `load` returns, and leave the rest. Raises: FencedError, as `save` does."""
+        self._write(name, epoch, token=dump(token))
+
+    def find(self, name: str) -> FeedRow | None:
+        """Return what is known of the changefeed, None when nothing is."""
+        with self._transaction(reading=True) as connection:
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+        return None if row is None else feed_row(row)
+
+    def list(self) -> list[FeedRow]:
+        """Return every known changefeed, by name."""
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
+        return [feed_row(row) for row in rows]
+
+    def forget(self, name: str) -> None:
+        """Remove all that is known of the changefeed; return quietly when nothing is."""
+        with self._transaction() as connection:
+            for table in (CHANGEFEEDS, DELIVERED, DEAD_LETTERS):
+                connection.execute(sa.delete(table).where(table.c.name == name))
+
+    def close(self) -> None:
+        """Let go of connections. The store can be used again."""
+        if self._engine is not None:
+            self._engine.dispose(close=self._pid == os.getpid())
+        self._engine = None
+
+    def _registered(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
+        with self._transaction() as connection:
+            known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+            if known is None:
+                connection.execute(
+                    sa.insert(CHANGEFEEDS).values(
+                        name=name,
+                        feed_id=secrets.token_hex(6),
+                        epoch=0,
+                        definition=dump(definition),
+                        created_at=now_text(),
+                        recorded=str(Timestamp()),
+                    )
+                )
+            else:
+                before = json.loads(known.definition)
+                if known.token is not None:
+                    require_same_source(name, before, definition)
+                if not same_destination(before, definition):
+                    _turn_away(connection, name, counters=known.counters)
+                connection.execute(_update(name).values(definition=dump(definition)))
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+        return feed_row(row)
+
+    def _value(self, name: str, column: sa.Column[Any]) -> str | None:
+        with self._transaction(reading=True) as connection:
+            found = connection.execute(sa.select(column).where(CHANGEFEEDS.c.name == name)).scalar_one_or_none()
+        return None if found is None else str(found)
+
+    def _write(self, name: str, epoch: int, **values: Any) -> None:
+        with self._fenced(name, epoch, **values):
+            pass
+
+    @contextmanager
+    def _fenced(self, name: str, epoch: int, **values: Any) -> Iterator[sa.Connection]:
+        """Write *values* in a transaction that the block goes on with, unless a newer run has taken over."""
+        with self._transaction() as connection:
+            mine = _update(name).where(CHANGEFEEDS.c.epoch == epoch)
+            if not connection.execute(mine.values(epoch=epoch, **values)).rowcount:
+                raise FencedError(
+                    f"another run of changefeed '{name}' took over, or it was removed; this run (epoch {epoch}) stops "
+                    "and saves nothing"
+                )
+            yield connection
+
+    @contextmanager
+    def _transaction(self, *, reading: bool = False) -> Iterator[sa.Connection]:
+        try:
+            engine = self._opened().execution_options(cdc_reading=reading)
+            with engine.begin() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            reason = mask(str(getattr(error, "orig", None) or error), secret_forms(uri_secrets(self.url)))
+            reason = " ".join(reason.split())
+            raise RetryableError(f"progress store {self._shown} cannot be used: {reason}") from error
+
+    def _opened(self) -> sa.Engine:
+        if self._engine is None or self._pid != os.getpid():
+            self.close()  # after a fork the connections belong to the parent
+            engine = open_engine(self.url)
+            try:
+                prepare(engine, shown=self._shown)
+            except BaseException:
+                engine.dispose()
+                raise
+            self._engine, self._pid = engine, os.getpid()
+        return self._engine
+
+    @property
+    def _shown(self) -> str:
+        url = sa.make_url(self.url)
+        return str(url.database) if url.get_backend_name() == "sqlite" else masked_uri(self.url)
+
+
+def _update(name: str) -> sa.Update:
+    return sa.update(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
+
+
+def _keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered] | None) -> None:
+    """Keep what is to be recorded, or remember that there is a gap when *delivered* is None."""
+    if delivered:
+        connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": dump(entry)} for entry in delivered])
+    elif delivered is None:
+        _note_gap(connection, name)
+
+
+def _note_gap(connection: sa.Connection, name: str) -> None:
+    """Remember that something that no record tells of was delivered behind the last mark that was given.
+
+    `unrecorded` is the list of these marks: the record of the mark that follows one of them must not name it.
+    """
+    mine = CHANGEFEEDS.c.name == name
+    row = connection.execute(sa.select(CHANGEFEEDS.c.recorded, CHANGEFEEDS.c.unrecorded).where(mine)).one()
+    given = sa.select(DELIVERED.c.mark).distinct().where(DELIVERED.c.name == name, DELIVERED.c.mark.is_not(None))
+    marks = [row.recorded or str(Timestamp()), *connection.execute(given).scalars()]
+    gap = str(max(map(Timestamp.parse, marks)))
+    gaps = (row.unrecorded or "").split()
+    if gap not in gaps:
+        connection.execute(_update(name).values(unrecorded=" ".join([*gaps, gap])))
+
+
+def _turn_away(connection: sa.Connection, name: str, *, counters: str | None) -> None:
+    """Let go of what was delivered to a sink that the changefeed leaves: no record at another one may tell of it."""
+    if counters is not None and json.loads(counters):  # some step is saved
+        _note_gap(connection, name)
+    connection.execute(_update(name).values(emitted=None))
+    connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name))

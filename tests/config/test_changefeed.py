@@ -1,0 +1,102 @@
+"""What a user may write as a changefeed, and what its options forbid together."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from cdc_core.config.changefeed import Changefeed, ChangefeedOptions
+from cdc_core.errors import ConfigError, OptionError
+from cdc_core.options import parse_options
+
+
+def changefeed(**changes: Any) -> Changefeed:
+    fields: dict[str, Any] = {
+        "name": "orders",
+        "source": "postgresql://user:hunter2@host/shop",
+        "tables": ("public.orders",),
+        "sink": "s3://bucket/x?AWS_SECRET_ACCESS_KEY=topsecret",
+    }
+    return Changefeed(**(fields | changes))
+
+
+def options(**values: Any) -> ChangefeedOptions:
+    return parse_options(ChangefeedOptions, values, owner="changefeed 'orders'")
+
+
+def test_repr_shows_no_secret() -> None:
+    shown = repr(changefeed(options={"api_token": "verysecret", "updated": True}))
+    assert not any(secret in shown for secret in ("hunter2", "topsecret", "verysecret"))
+    assert "'updated': True" in shown
+
+
+def test_a_changefeed_survives_pickling() -> None:
+    assert pickle.loads(pickle.dumps(changefeed(options={"updated": True}))) == changefeed(options={"updated": True})
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 41, "a/b", "a.b"])
+def test_names_that_could_not_name_files_and_slots_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot name a changefeed; a name has 1 to 40 of the characters"):
+        changefeed(name=name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"tables": ()}, "changefeed 'orders' watches no table"),
+        ({"tables": ("",)}, "changefeed 'orders' watches no table"),
+        ({"tables": "public.orders"}, "tables must be a list"),
+        ({"tables": ("a", "b", "a")}, "lists table 'a' twice"),
+        ({"source": "host/shop"}, "source is 'host/shop', which is no URI such as postgresql://"),
+        ({"source": "postgresql://u:pa/ss@h/d"}, "the password in source must be percent-encoded: / is %2F"),
+        ({"sink": "/data/out"}, "sink is '/data/out', which is no URI such as file://"),
+    ],
+)
+def test_what_cannot_be_a_changefeed_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        changefeed(**changes)
+
+
+def test_tables_may_come_as_a_list() -> None:
+    assert changefeed(tables=["a", "b"]).tables == ("a", "b")
+
+
+def test_defaults_are_those_of_the_documentation() -> None:
+    plain = options()
+    assert (plain.envelope, plain.initial_scan, plain.resolved, plain.min_checkpoint_frequency) == (
+        "wrapped",
+        "yes",
+        None,
+        None,
+    )
+    assert (plain.max_step_rows, plain.max_step_bytes) == (4_000_000, 128 * 1024 * 1024)
+
+
+def test_resolved_is_a_flag_or_a_duration() -> None:
+    assert options(resolved=True).resolved == 0.0
+    assert options(resolved="10s").resolved == 10.0
+    assert options(resolved=False).resolved is None
+
+
+@pytest.mark.parametrize("name", ["resolved", "diff", "mvcc_timestamp", "updated"])
+def test_a_scan_only_changefeed_has_no_time_to_speak_of(name: str) -> None:
+    with pytest.raises(OptionError, match=f"initial_scan='only' cannot be combined with '{name}'"):
+        options(initial_scan="only", **{name: True})
+    assert options(initial_scan="only", **{name: False}).initial_scan == "only"
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"envelope": "bare", "diff": True}, "envelope 'bare' has no place for 'diff'"),
+        ({"max_step_rows": 0}, "'max_step_rows' must be at least 1"),
+        ({"max_step_bytes": "0B"}, "'max_step_bytes' must be at least 1"),
+        ({"max_retry_backoff": "500ms"}, r"'max_retry_backoff' \(500ms\) must not be less than 'retry_backoff' \(1s\)"),
+        ({"envelope": "wraped"}, "option 'envelope' is 'wraped': must be one of wrapped, bare"),
+        ({"initial_scan": "maybe"}, "must be one of yes, no, only"),
+        ({"updatd": True}, r"changefeed 'orders' does not know option 'updatd'; did you mean 'updated'\?"),
+    ],
+)
+def test_impossible_options_are_refused_in_a_sentence(values: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        options(**values)

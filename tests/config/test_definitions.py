@@ -1,0 +1,85 @@
+"""What makes two destinations one place: what is recorded at the one is there for readers of the other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cdc_testing.local_engine import job_of
+
+from cdc_core.config.definitions import place_of, same_destination
+from cdc_core.config.resolved import Job
+from cdc_core.engine.checks import _refuse_one_place as refuse_one_place
+from cdc_core.errors import ConfigError
+
+SOURCE = "postgresql://u@h/d"
+S3 = "s3://bucket/out?AWS_ACCESS_KEY_ID=k&AWS_SECRET_ACCESS_KEY=hush"
+AZURE = "azure-blob://container/out?AZURE_ACCOUNT_KEY=aHVzaA=="
+
+
+def job(sink: str) -> Job:
+    return job_of(SOURCE, sink, "public.t")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (f"{S3}&AWS_ENDPOINT=http://old:8333", f"{S3}&AWS_ENDPOINT=http://new:8333", False),
+        (f"{S3}&AWS_ENDPOINT=http://old:8333", S3, False),
+        (f"{S3}&AWS_ENDPOINT=http://old:8333", f"{S3}&AWS_ENDPOINT=http://old:8333/", True),
+        (f"{S3}&AWS_REGION=eu-west-1", f"{S3}&AWS_REGION=us-east-1&S3_STORAGE_CLASS=STANDARD_IA", True),
+        (S3, "s3://bucket/out/?AUTH=implicit", True),
+        (S3, "s3://bucket/other?AUTH=implicit", False),
+        (f"{AZURE}&AZURE_ACCOUNT_NAME=one", f"{AZURE}&AZURE_ACCOUNT_NAME=two", False),
+        (
+            f"{AZURE}&AZURE_ACCOUNT_NAME=one",
+            f"{AZURE}&AZURE_ACCOUNT_NAME=one&AZURE_ENVIRONMENT=AzureChinaCloud",
+            False,
+        ),
+        ("gs://b/out?GCS_ENDPOINT=http://one", "gs://b/out?GCS_ENDPOINT=http://two", False),
+        ("file:///data/out", "file:///data/out/?file_size=1MB", True),
+        ("kafka://a:9092,b:9092", "kafka://b:9092,a:9092", True),
+        ("file:///data/out", "s3://data/out", False),
+    ],
+)
+def test_another_endpoint_or_account_is_another_destination(one: str, other: str, same: bool) -> None:
+    stored = json.loads(json.dumps(job(one).definition()))
+    assert same_destination(stored, job(other).definition()) is same
+    assert same_destination(job(other).definition(), stored) is same
+
+
+def test_a_definition_that_an_older_version_stored_is_still_the_same_destination() -> None:
+    wanted = job(f"{S3}&AWS_ENDPOINT=http://old:8333").definition()
+    older = {name: value for name, value in wanted.items() if name != "place"}
+    assert same_destination(older, wanted)
+    assert not same_destination(older | {"sink": "s3://bucket/other"}, wanted)
+
+
+def test_what_a_definition_says_of_the_place_holds_no_secret() -> None:
+    given = job(f"{S3}&AWS_ENDPOINT=http%3A%2F%2Fme%3Ap%2Fw%40store%3A8333%3Ftoken%3Dhush")
+    assert given.definition()["place"] == {"aws_endpoint": "http://store:8333"}
+    assert job(f"{AZURE}&AZURE_ACCOUNT_NAME=one").definition()["place"] == {"azure_account_name": "one"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("kafka://me:pw@b:1,a:2/x/?y=1", "kafka://a:2,b:1/x"),
+        ("file:///data/out@home/", "file:///data/out@home"),
+        ("S3://Bucket/Out", "s3://Bucket/Out"),
+        ("store:8333", "store:8333"),
+        ("me:pw@store", "store"),
+    ],
+)
+def test_a_place_is_written_in_one_way(uri: str, place: str) -> None:
+    assert place_of(uri) == place
+
+
+def test_dead_letters_may_be_below_the_same_path_of_another_store() -> None:
+    at = f"{S3}&AWS_ENDPOINT=http://one"
+    for letters in (at, f"{at}&AWS_REGION=x"):
+        with pytest.raises(
+            ConfigError, match="would put its dead letters, s3://bucket/out, among the files of its sink"
+        ):
+            refuse_one_place(job(at), job(letters), [])
+    refuse_one_place(job(at), job(at.replace("one", "two")), [])

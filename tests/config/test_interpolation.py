@@ -1,0 +1,71 @@
+"""References to variables and files in texts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_core.config.interpolation import interpolate
+from cdc_core.errors import ConfigError
+
+
+def replaced(value: Any, directory: Path = Path(), **environ: str) -> Any:
+    return interpolate(value, place="shop.toml: source", directory=directory, environ=environ)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("plain", "plain"),
+        ("${A}", "one"),
+        ("x${A}y${B}z", "xoney${A}z"),
+        ("$${A}", "${A}"),
+        ("$$${A}", "$${A}"),
+        ("$A $ {A} 5$", "$A $ {A} 5$"),
+        ("}{", "}{"),
+    ],
+)
+def test_variables_are_replaced_once_and_escapes_stay(text: str, result: str) -> None:
+    assert replaced(text, A="one", B="${A}") == result
+
+
+def test_tables_and_lists_are_walked_and_other_values_stay() -> None:
+    assert replaced({"a": ["${A}", 1], "b": {"c": "${A}", "d": True}}, A="x") == {
+        "a": ["x", 1],
+        "b": {"c": "x", "d": True},
+    }
+
+
+def test_files_are_read_beside_the_configuration_without_their_last_line_end(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"pa ss\r\n")
+    assert replaced("${file:secret}", tmp_path) == "pa ss"
+    assert replaced(f"${{file:{tmp_path}/secret}}") == "pa ss"
+
+
+def test_a_missing_variable_is_named_with_its_place() -> None:
+    with pytest.raises(
+        ConfigError, match=r"shop\.toml: source needs the environment variable 'NOPE', which is not set"
+    ):
+        replaced("x${NOPE}")
+
+
+def test_a_missing_variable_in_a_table_is_named_with_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"shop\.toml: source\.pin needs the environment variable 'NOPE'"):
+        replaced({"pin": "${NOPE}"})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"needs the file '.*/nope', which cannot be read: No such file"):
+        replaced("${file:nope}", tmp_path)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="which is not UTF-8 text"):
+        replaced("${file:blob}", tmp_path)
+
+
+@pytest.mark.parametrize(("text", "complaint"), [("${A", "without its '}'"), ("${}", "without a name")])
+def test_an_incomplete_reference_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        replaced(text, A="x")

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from cdc_testing.engine import Journal, counter_job
+from cdc_testing.scripted import TABLE, Script
+
+from cdc_core import ContractError, Flushed, Mark, Span, Timestamp
+from cdc_core.engine.coordinator import Coordinator
+from cdc_core.engine.reports import SliceReport
+from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
+from cdc_core.frontier import Frontier
+from cdc_core.store.progress import Progress, ProgressStore, store_url
+
+SPAN = Span(TABLE.name.full)
+
+
+@pytest.fixture
+def store(script: Script) -> ProgressStore:
+    store = ProgressStore(store_url(script.directory))
+    store.register("t", counter_job(script.directory).definition())
+    assert store.begin_run("t") == 1
+    store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([SPAN])))
+    return store
+
+
+def coordinator(store: ProgressStore, script: Script, *, resolved_interval_s: float | None = 0.0) -> Coordinator:
+    job = counter_job(script.directory).with_run(feed_id="0" * 12, epoch=1)
+    return Coordinator(
+        name="t",
+        epoch=1,
+        store=store,
+        open_sink=job.open_sink,
+        open_rangefeed=job.open_rangefeed,
+        resolved_interval_s=resolved_interval_s,
+    )
+
+
+def step(number: int, *marks: Mark, slices: int = 2) -> Sequence[SliceReport]:
+    return [
+        SliceReport(
+            step=number,
+            index=index,
+            slices=slices,
+            end={"n": number},
+            marks=marks,
+            rows=10,
+            flushed=Flushed(messages=9, bytes=80, files=1),
+            seconds=0.1,
+        )
+        for index in range(slices)
+    ]
+
+
+def mark(wall: int, *, span: Span = SPAN, resolved: bool = True) -> Mark:
+    return Mark(span=span, timestamp=Timestamp(wall), resolved=resolved)
+
+
+def saved(store: ProgressStore) -> Progress:
+    progress = store.load("t")
+    assert progress is not None
+    return progress
+
+
+def test_a_finished_step_is_saved_then_resolved_then_released(store: ProgressStore, script: Script) -> None:
+    turn = coordinator(store, script)
+    turn.step_done(step(5, mark(5)))
+    assert saved(store).token == {"n": 5}
+    assert saved(store).frontier.high_water == Timestamp(5)
+    assert Journal(script.directory).events == [["resolved", 1, 5], ["release", 5]]
+
+
+def test_resolved_is_not_emitted_before_progress_is_saved(
+    store: ProgressStore, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = coordinator(store, script)
+    before = saved(store)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(store, "save", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        turn.step_done(step(5, mark(5)))
+    assert Journal(script.directory).events == []
+    assert saved(store) == before
+
+
+def test_history_is_not_released_before_resolved_is_emitted(store: ProgressStore, script: Script) -> None:
+    script.order("resolved", "RetryableSinkError busy")
+    with pytest.raises(RetryableSinkError):
+        coordinator(store, script).step_done(step(5, mark(5)))
+    assert saved(store).token == {"n": 5}
+    assert Journal(script.directory).events == []
+
+
+@pytest.mark.parametrize("reports", [[], [None], step(5, mark(5))[:1]], ids=["none", "one that knows nothing", "one"])
+def test_nothing_is_saved_until_all_slices_have_reported(
+    reports: list[SliceReport | None], store: ProgressStore, script: Script
+) -> None:
+    with pytest.raises(ContractError):
+        coordinator(store, script).step_done(reports)
+    assert saved(store).token == {"n": 0}
+    assert Journal(script.directory).events == []
+
+
+def test_a_fenced_run_saves_emits_and_releases_nothing(store: ProgressStore, script: Script) -> None:
+    turn = coordinator(store, script)
+    store.begin_run("t")
+    with pytest.raises(FencedError):
+        turn.step_done(step(5, mark(5)))
+    assert saved(store).token == {"n": 0}
+    assert Journal(script.directory).events == []
+
+
+def test_a_step_whose_marks_are_not_resolved_moves_only_the_latest_timestamp(
+    store: ProgressStore, script: Script
+) -> None:
+    coordinator(store, script).step_done(step(5, mark(5, resolved=False)))
+    assert saved(store).latest == Timestamp(5)
+    assert not saved(store).frontier.high_water
+    assert Journal(script.directory).events == [["release", 5]]
+
+
+def test_resolved_is_the_least_of_all_spans(store: ProgressStore, script: Script) -> None:
+    low, high = Span(SPAN.table, b"", b"m"), Span(SPAN.table, b"m", None)
+    turn = coordinator(store, script)
+    turn.step_done(step(1, mark(7, span=low), slices=1))
+    assert Journal(script.directory).resolved == []
+    turn.step_done(step(2, mark(9, span=high), slices=1))
+    assert Journal(script.directory).resolved == [7]
+
+
+def test_a_mark_below_what_was_reached_is_the_rangefeeds_fault(store: ProgressStore, script: Script) -> None:
+    turn = coordinator(store, script)
+    turn.step_done(step(5, mark(5)))
+    with pytest.raises(ContractError, match="rangefeed broke its contract"):
+        turn.step_done(step(6, mark(4)))
+    assert saved(store).token == {"n": 5}
+
+
+def test_a_span_may_lag_behind_others(store: ProgressStore, script: Script) -> None:
+    low, high = Span(SPAN.table, b"", b"m"), Span(SPAN.table, b"m", None)
+    turn = coordinator(store, script)
+    turn.step_done(step(1, mark(9, span=low), mark(4, span=high), slices=1))
+    turn.step_done(step(2, mark(9, span=low), mark(6, span=high), slices=1))
+    assert Journal(script.directory).resolved == [4, 6]
+    with pytest.raises(ContractError, match="below 6"):
+        turn.step_done(step(3, mark(5, span=high), slices=1))
+
+
+def test_resolved_marks_keep_their_distance(store: ProgressStore, script: Script) -> None:
+    turn = coordinator(store, script, resolved_interval_s=1.0)
+    for number, wall in enumerate([10, 500_000_000, 1_000_000_010, 1_900_000_000], start=1):
+        turn.step_done(step(number, mark(wall)))
+    assert Journal(script.directory).resolved == [10, 1_000_000_010]
+
+
+def test_resolved_marks_keep_their_distance_in_a_process_for_each_step(store: ProgressStore, script: Script) -> None:
+    for number, wall in enumerate([10, 500_000_000, 1_000_000_010, 1_900_000_000], start=1):
+        coordinator(store, script, resolved_interval_s=1.0).step_done(step(number, mark(wall)))
+    assert Journal(script.directory).resolved == [10, 1_000_000_010]
+
+
+def test_without_the_option_no_resolved_mark_is_emitted(store: ProgressStore, script: Script) -> None:
+    coordinator(store, script, resolved_interval_s=None).step_done(step(5, mark(5)))
+    assert Journal(script.directory).events == [["release", 5]]
+
+
+def test_the_same_resolved_timestamp_is_emitted_once(store: ProgressStore, script: Script) -> None:
+    turn = coordinator(store, script)
+    turn.step_done(step(5, mark(5)))
+    turn.step_done(step(6, mark(5)))
+    assert Journal(script.directory).resolved == [5]
+
+
+def test_a_source_that_cannot_release_now_does_not_stop_the_changefeed(store: ProgressStore, script: Script) -> None:
+    turn = coordinator(store, script)
+    script.order("release", "RetryableRangefeedError slot is active")
+    turn.step_done(step(5, mark(5)))
+    turn.step_done(step(6, mark(6)))
+    assert Journal(script.directory).released == [6]
+    assert saved(store).counters["release_failures"] == 1
+
+
+def test_a_source_that_can_never_release_stops_the_changefeed(store: ProgressStore, script: Script) -> None:
+    script.order("release", "TerminalRangefeedError slot is gone")
+    with pytest.raises(TerminalRangefeedError, match="slot is gone"):
+        coordinator(store, script).step_done(step(5, mark(5)))
+
+
+def test_counters_are_totals_over_all_runs(store: ProgressStore, script: Script) -> None:
+    coordinator(store, script).step_done(step(5, mark(5)))
+    coordinator(store, script).step_done(step(6, mark(6)))
+    counters = saved(store).counters
+    assert {name: counters[name] for name in ("steps", "rows", "messages", "bytes", "files")} == {
+        "steps": 2,
+        "rows": 40,
+        "messages": 36,
+        "bytes": 320,
+        "files": 4,
+    }
+
+
+def test_the_gauges_of_the_source_are_saved(store: ProgressStore, script: Script) -> None:
+    turn = coordinator(store, script)
+    turn.step_done(step(5, mark(5)))
+    turn.step_done(step(6, mark(6)))
+    assert saved(store).counters["source.retained"] == 7.0
+
+
+def test_the_gauges_of_the_source_are_saved_in_a_process_for_each_step(store: ProgressStore, script: Script) -> None:
+    coordinator(store, script).step_done(step(5, mark(5)))
+    assert saved(store).counters["source.retained"] == 7.0
+
+
+def test_failed_releases_are_counted_over_processes_and_in_a_row(store: ProgressStore, script: Script) -> None:
+    def failures() -> tuple[float | None, float | None]:
+        counters = saved(store).counters
+        return counters.get("release_failures"), counters.get("releases_failed")
+
+    for number in (5, 6):
+        script.order("release", "RetryableRangefeedError slot is active")
+        coordinator(store, script).step_done(step(number, mark(number)))
+    assert failures() == (2, 2)
+    coordinator(store, script).step_done(step(7, mark(7)))
+    assert failures() == (2, None)
+
+
+def test_what_a_coordinator_holds_does_not_grow_with_the_steps(store: ProgressStore, script: Script) -> None:
+    turn = coordinator(store, script)
+    turn.step_done(step(1, mark(1)))
+    names = set(saved(store).counters)
+    for number in range(2, 50):
+        turn.step_done(step(number, mark(number)))
+    assert set(saved(store).counters) == names | {"source.retained"}
+    assert len(list(saved(store).frontier)) == 1
+
+
+def test_a_run_without_saved_progress_is_refused(script: Script) -> None:
+    empty = ProgressStore(store_url(script.directory))
+    with pytest.raises(ContractError, match="without saved progress"):
+        coordinator(empty, script)

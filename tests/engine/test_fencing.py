@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cdc_testing.engine import eventually
+
+from cdc_core.engine.fencing import RunLock, StopFlag, at_work, is_idle
+from cdc_core.errors import RetryableError
+
+HOLD = """
+import sys, threading
+from pathlib import Path
+from cdc_core.engine.fencing import RunLock, at_work
+path = Path(sys.argv[2])
+if sys.argv[1] == "run":
+    lock = RunLock(path)
+    assert lock.acquire()
+else:
+    lock = at_work(path, run_dir=path.parent / "1")
+    lock.__enter__()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+Hold = Callable[[str, Path], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    """Starts a process that holds a lock until it is killed."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(what: str, path: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", HOLD, what, str(path)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        return process
+
+    yield start
+    for process in processes:
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        assert stream is not None
+        stream.close()
+
+
+def test_a_stop_is_acknowledged_only_by_the_planner(tmp_path: Path) -> None:
+    driver, planner = StopFlag(tmp_path), StopFlag(tmp_path)
+    assert not planner.requested
+    driver.request()
+    assert planner.requested
+    assert not driver.acknowledged
+    planner.acknowledge()
+    assert driver.acknowledged
+
+
+def test_only_one_process_runs_a_changefeed_from_a_state_directory(tmp_path: Path, hold: Hold) -> None:
+    path = tmp_path / "t.lock"
+    holder = hold("run", path)
+    with RunLock(path) as lock:
+        assert not lock.acquire()
+        assert lock.holder == str(holder.pid)
+
+
+def test_a_killed_driver_leaves_no_lock_behind(tmp_path: Path, hold: Hold) -> None:
+    path = tmp_path / "t.lock"
+    end(hold("run", path))
+    with RunLock(path) as lock:
+        assert lock.acquire()
+        assert lock.holder == str(os.getpid())
+
+
+def test_tasks_at_work_keep_the_next_run_waiting(tmp_path: Path, hold: Hold) -> None:
+    path = tmp_path / "t.tasks.lock"
+    assert is_idle(path)
+    workers = [hold("work", path), hold("work", path)]
+    assert not is_idle(path)
+    end(workers[0])
+    assert not is_idle(path)
+    end(workers[1])
+    eventually(lambda: is_idle(path), what="idle after both were killed", within_s=10)
+
+
+def test_asking_does_not_keep_tasks_from_work(tmp_path: Path) -> None:
+    path = tmp_path / "t.tasks.lock"
+    assert is_idle(path)
+    with at_work(path, run_dir=tmp_path / "1"):
+        assert not is_idle(path)
+    assert is_idle(path)
+
+
+def test_a_task_of_a_replaced_run_is_refused(tmp_path: Path) -> None:
+    path, runs = tmp_path / "t.tasks.lock", tmp_path / "t.run"
+    (runs / "10").mkdir(parents=True)
+    with at_work(path, run_dir=runs / "10"):
+        pass
+    with pytest.raises(RetryableError, match="run 9 has been replaced"), at_work(path, run_dir=runs / "9"):
+        pass
+    assert is_idle(path)
+
+
+def test_a_host_without_the_state_directory_has_nothing_to_hold(tmp_path: Path) -> None:
+    with at_work(tmp_path / "elsewhere" / "t.tasks.lock", run_dir=tmp_path / "elsewhere" / "1"):
+        pass
+    assert list(tmp_path.iterdir()) == []

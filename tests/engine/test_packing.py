@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+from cdc_testing.scripted import TABLE
+
+from cdc_core import Column, ColumnType, Kind, Op, RowBatch
+from cdc_core.engine import packing
+from cdc_core.engine.packing import BEGIN, END, ROWS, note, pack, unpack
+
+TEXT = Column(name="text", type=ColumnType(kind=Kind.STRING, source="text"))
+
+
+def rows(numbers: range) -> RowBatch:
+    ids = pa.array(list(numbers), pa.int64())
+    return RowBatch.of(
+        TABLE,
+        op=pa.array([Op.UPDATE] * len(ids), pa.uint8()),
+        updated=RowBatch.timestamps(ids, pa.array([0] * len(ids), pa.int32())),
+        key=RowBatch.struct(TABLE.key_type, [ids]),
+        after=RowBatch.struct(TABLE.after_type, [ids, ids]),
+    )
+
+
+def numbers(batches: list[pa.RecordBatch]) -> list[int]:
+    return [row["n"] for _, value in unpack(batches) for row in value.column("after").to_pylist()]
+
+
+def test_rows_and_notes_come_back_as_they_were() -> None:
+    packed = [note(BEGIN, {"step": 1}), *pack(rows(range(3))), note(END, {"end": "ü"})]
+    (begin, first), (middle, batch), (end, last) = unpack(packed)
+    assert (begin, first, middle, end, last) == (BEGIN, {"step": 1}, ROWS, END, {"end": "ü"})
+    assert batch == rows(range(3))
+
+
+def test_each_spark_row_is_a_record_batch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "TARGET_BYTES", 1000)
+    packed = [note(BEGIN, {}), *pack(rows(range(500))), note(END, {})]
+    assert [batch.num_rows for batch in packed] == [1] * len(packed)
+
+
+def test_a_large_batch_is_cut_into_pieces_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "TARGET_BYTES", 1000)
+    packed = list(pack(rows(range(1003))))
+    assert len(packed) > 10
+    assert max(batch.nbytes for batch in packed) < 2000 + 3000  # the schema travels with each piece
+    assert numbers(packed) == list(range(1003))
+
+
+def test_pieces_are_cut_by_size_also_where_the_last_rows_are_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "TARGET_BYTES", 10_000)
+    schema = dataclasses.replace(TABLE, columns=(*TABLE.columns, TEXT))
+    ids = pa.array(range(200), pa.int64())
+    texts = pa.array(["x" * (10 if n < 190 else 15_000) for n in range(200)])
+    skewed = RowBatch.of(
+        schema,
+        op=pa.array([Op.UPDATE] * 200, pa.uint8()),
+        updated=RowBatch.timestamps(ids, pa.array([0] * 200, pa.int32())),
+        key=RowBatch.struct(schema.key_type, [ids]),
+        after=RowBatch.struct(schema.after_type, [ids, ids, texts]),
+    )
+    packed = list(pack(skewed))
+    assert max(batch.nbytes for batch in packed) < 20_000 + 5000
+    assert numbers(packed) == list(range(200))
+
+
+def test_rows_survive_being_merged_and_split_by_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "TARGET_BYTES", 1000)
+    merged = pa.Table.from_batches(list(pack(rows(range(300))))).combine_chunks()
+    assert numbers(merged.to_batches()) == list(range(300))
+    assert numbers(merged.to_batches(max_chunksize=3)) == list(range(300))
+
+
+def test_a_batch_without_rows_packs_to_nothing() -> None:
+    assert list(pack(rows(range(0)))) == []
+
+
+def test_a_piece_of_a_batch_packs_only_itself() -> None:
+    [packed] = pack(rows(range(100_000)).slice(5, 3))
+    assert packed.nbytes < 5000
+    assert numbers([packed]) == [5, 6, 7]

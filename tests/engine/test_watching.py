@@ -1,0 +1,211 @@
+"""What the status of a run says of its counters and of the tasks that are at work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.engine import counter_job
+
+from cdc_core.engine.watching import Watch
+from cdc_core.frontier import Frontier
+from cdc_core.rangefeed import ScanProgress
+from cdc_core.store.progress import Progress
+from cdc_core.telemetry.activity import COORDINATOR, SLICE, activity_directory, at_stages
+from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE, repeating, stage
+
+
+class Clock:
+    """Time for the watch and for the tasks that it sees."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        for module in ("cdc_core.telemetry.stages", "cdc_core.telemetry.activity", "cdc_core.engine.watching"):
+            monkeypatch.setattr(f"{module}.time.monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+class Watched:
+    """A run whose counters a test moves."""
+
+    def __init__(self, run_dir: Path, clock: Clock, *, local: bool = True, frequency_s: float = 0.0) -> None:
+        self.run_dir = run_dir
+        self.clock = clock
+        self.counters: dict[str, float] = {}
+        self.waiting = 0
+        self.asked = 0
+        activity_directory(run_dir).mkdir(parents=True, exist_ok=True)
+        self.watch = Watch(
+            counter_job(run_dir, min_checkpoint_frequency_s=frequency_s),
+            run_dir,
+            local=local,
+            count_dead_letters=self._count,
+        )
+
+    def _count(self) -> int:
+        self.asked += 1
+        return self.waiting
+
+    def step(self, *, rows: int, source: float = 0.0, encode: float = 0.0, sink: float = 0.0, aside: int = 0) -> None:
+        for name, amount in (
+            ("steps", 1),
+            ("rows", rows),
+            ("dead_letters", aside),
+            ("seconds.source", source),
+            ("seconds.encode", encode),
+            ("seconds.sink", sink),
+        ):
+            self.counters[name] = self.counters.get(name, 0) + amount
+
+    def look(self, *, after_s: float = 0.0, scan: ScanProgress | None = None) -> dict[str, Any]:
+        """Look every half second until *after_s* have passed; return what the last look says."""
+        for _ in range(int(after_s * 2)):
+            self.clock.now += 0.5
+            self._look(scan)
+        return self._look(scan)
+
+    def _look(self, scan: ScanProgress | None) -> dict[str, Any]:
+        return self.watch.look(Progress(token={}, frontier=Frontier(()), counters=dict(self.counters)), scan)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, clock: Clock) -> Watched:
+    return Watched(tmp_path / "3", clock)
+
+
+def test_shares_are_those_of_the_steps_of_the_last_ten_seconds(watched: Watched) -> None:
+    watched.step(rows=1000, source=100)  # of earlier runs
+    watched.look()
+    watched.step(rows=10, sink=8)
+    watched.look(after_s=8)
+    watched.step(rows=10, source=1, encode=3, sink=4)
+    assert watched.look(after_s=1)["shares"] == {"source": 1 / 16, "encode": 3 / 16, "sink": 12 / 16}
+    assert watched.look(after_s=4)["shares"] == {"source": 1 / 8, "encode": 3 / 8, "sink": 4 / 8}
+    assert watched.look(after_s=20)["shares"] == {}
+
+
+def test_shares_of_a_long_step_are_those_of_its_tasks_so_far(watched: Watched) -> None:
+    watched.look()
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look(after_s=6)
+        with stage(ENCODE):
+            watched.look()
+            assert watched.look(after_s=2)["shares"] == {"source": 0, "encode": 1 / 4, "sink": 3 / 4}
+
+
+def test_a_sink_that_is_stuck_is_named_with_how_long_it_is(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look()
+        assert watched.look(after_s=2)["waiting_on"] is None
+        stuck = watched.look(after_s=61)
+    assert (stuck["waiting_on"], stuck["waiting_on_s"]) == ("sink 'journal'", 63)
+    assert set(watched.watch.look_at_tasks().values()) == {None}
+
+
+def test_what_a_sink_repeats_by_itself_is_told_with_its_reason_and_the_next_attempt(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look()
+        with repeating("it answers 503: é" + "x" * 1000, next_attempt_s=100):
+            assert watched.look(after_s=2)["waiting_for"] is None  # it may well be over in a moment
+            said = watched.look(after_s=2)
+        quiet = watched.look()
+    assert (said["waiting_on"], said["waiting_for"][:20]) == ("sink 'journal'", "it answers 503: éxxx")
+    assert 90 < said["next_attempt_s"] <= 100
+    assert (quiet["waiting_on"], quiet["waiting_for"]) == ("sink 'journal'", None)
+
+
+def test_telling_of_a_repeat_moves_no_share(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look()
+        with stage(ENCODE):
+            watched.look(after_s=4)
+        watched.look()
+        watched.look(after_s=4)
+        with repeating("it hangs", next_attempt_s=1):
+            assert watched.look()["shares"] == {"source": 0, "encode": 1 / 2, "sink": 1 / 2}
+
+
+def test_of_tasks_that_are_stuck_one_that_says_why_is_told(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look(after_s=1)
+        with at_stages(COORDINATOR, run_dir=watched.run_dir, first=SINK), repeating("it hangs", next_attempt_s=1):
+            assert watched.look(after_s=10)["waiting_for"] == "it hangs"
+
+
+def test_what_a_call_repeated_ends_with_it(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK), repeating("it hangs", next_attempt_s=1), stage(SOURCE):
+        assert watched.look(after_s=10)["waiting_for"] is None
+
+
+def test_the_coordinator_may_be_stuck_too(watched: Watched) -> None:
+    with at_stages(COORDINATOR, run_dir=watched.run_dir, first=STORE):
+        assert watched.look(after_s=5)["waiting_on"] == "the progress store"
+        with stage(SINK):
+            assert watched.look(after_s=5)["waiting_on"] == "sink 'journal'"
+
+
+def test_without_rows_it_waits_for_changes(watched: Watched) -> None:
+    watched.look()
+    watched.step(rows=10, sink=1)
+    assert watched.look(after_s=1)["waiting_on"] is None
+    watched.step(rows=0)
+    assert watched.look(after_s=1)["waiting_on"] is None
+    assert watched.look(after_s=2)["waiting_on"] == "changes"
+    watched.step(rows=10, sink=1)
+    assert watched.look()["waiting_on"] is None
+    assert watched.look(after_s=9)["waiting_on"] is None
+    assert watched.look(after_s=1)["waiting_on"] == "changes"  # a source need not make steps without rows
+
+
+def test_a_long_step_that_just_ended_is_no_waiting_for_changes(watched: Watched) -> None:
+    watched.look(after_s=7)
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look(after_s=5)
+    assert watched.look(after_s=1)["waiting_on"] is None  # its rows are about to be saved
+    assert watched.look(after_s=10)["waiting_on"] == "changes"
+
+
+def test_steps_that_are_far_apart_are_what_changes_may_wait_for(tmp_path: Path, clock: Clock) -> None:
+    watched = Watched(tmp_path / "3", clock, frequency_s=30.0)
+    watched.step(rows=10)
+    watched.look()
+    assert watched.look(after_s=10)["waiting_on"] == "changes (a step every 30s: min_checkpoint_frequency)"
+
+
+def test_a_scan_or_a_long_step_is_no_waiting_for_changes(watched: Watched) -> None:
+    assert watched.look(after_s=5, scan=ScanProgress(done=1, total=2, unit="chunks"))["waiting_on"] is None
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+        watched.look(after_s=2)
+        with stage(ENCODE):
+            assert watched.look(after_s=2)["waiting_on"] is None
+
+
+def test_on_a_cluster_only_a_step_without_rows_says_that_there_are_none(tmp_path: Path, clock: Clock) -> None:
+    watched = Watched(tmp_path / "3", clock, local=False)
+    watched.step(rows=10)
+    assert watched.look(after_s=30)["waiting_on"] is None
+    watched.step(rows=0)
+    assert watched.look()["waiting_on"] == "changes"
+
+
+def test_releases_that_fail_are_told_until_one_succeeds(watched: Watched) -> None:
+    assert watched.look()["releases_failed"] == 0
+    watched.counters.update(release_failures=5, releases_failed=3)
+    assert watched.look()["releases_failed"] == 3
+    del watched.counters["releases_failed"]
+    assert watched.look()["releases_failed"] == 0
+
+
+def test_dead_letters_are_counted_at_the_start_and_when_there_are_more(watched: Watched) -> None:
+    watched.waiting = 2
+    assert watched.look(after_s=5)["dead_letters"] == 2
+    assert watched.asked == 1
+    watched.step(rows=10, aside=1)
+    watched.waiting = 3
+    assert watched.look(after_s=5)["dead_letters"] == 3
+    assert watched.asked == 2

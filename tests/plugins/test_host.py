@@ -1,0 +1,326 @@
+"""The plugin host: one bad plugin harms nobody but itself, and is named with what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pluggy
+import pytest
+from cdc_testing.components import encoder, host, plugin, rangefeed, sink, source_of
+from cdc_testing.distributions import install
+
+from cdc_core import hookimpl
+from cdc_core.errors import PluginConflictError, PluginLoadError, UnknownPluginError
+from cdc_core.plugins.host import PluginHost
+from cdc_core.plugins.loading import PluginSource
+
+GOOD_SINK = """
+    from cdc_core import SinkRegistration, hookimpl
+
+    @hookimpl
+    def cdc_register_sinks():
+        yield SinkRegistration(
+            name="{name}", target="nowhere:Sink", options="nowhere:Options", summary="{summary}",
+            schemes=("{name}",), output="messages",
+        )
+"""
+
+WRONG_TYPE = """
+    from cdc_core import hookimpl
+
+    @hookimpl
+    def cdc_register_sinks():
+        return 5
+"""
+
+
+def failing(error: BaseException, distribution: str = "cdc-broken") -> PluginSource:
+    def load() -> object:
+        raise error
+
+    return PluginSource(name="broken", load=load, distribution=distribution, version="0.3")
+
+
+def problems(*sources: PluginSource) -> list[str]:
+    return [listed.problem for listed in PluginHost(sources).listing() if listed.problem]
+
+
+def test_components_are_found_by_name_and_by_scheme() -> None:
+    found = host()
+    assert found.rangefeed_for("paper://desk/db").name == "paper"
+    assert found.sink_for("SHELF://room").name == "shelf"
+    assert found.encoder("json").name == "json"
+    assert [listed.kind for listed in found.listing()] == ["encoder", "rangefeed", "sink"]
+    assert {(listed.distribution, listed.version, listed.problem) for listed in found.listing()} == {
+        ("cdc-paper", "1.0", "")
+    }
+
+
+def test_hosts_share_nothing() -> None:
+    assert PluginHost().listing() == []
+    host()
+    assert PluginHost().listing() == []
+
+
+def test_a_plugin_that_fails_to_import_stops_no_other() -> None:
+    found = PluginHost([failing(ImportError("No module named 'x'")), source_of(plugin(sink()), "cdc-shelf")])
+    assert found.sink_for("shelf://x").name == "shelf"
+    broken = [listed for listed in found.listing() if listed.problem]
+    assert [(row.distribution, row.version) for row in broken] == [("cdc-broken", "0.3")]
+    assert broken[0].problem == "cannot be imported: ImportError: No module named 'x'"
+
+
+def test_a_plugin_that_tries_to_exit_stops_no_other() -> None:
+    found = PluginHost([failing(SystemExit(3)), source_of(plugin(sink()), "cdc-shelf")])
+    assert found.sink_for("shelf://x").name == "shelf"
+
+
+def test_a_misspelled_hook_is_named_with_the_right_spelling() -> None:
+    @hookimpl
+    def cdc_register_sink() -> list[Any]:
+        return []
+
+    assert problems(source_of(SimpleNamespace(cdc_register_sink=cdc_register_sink), "cdc-typo")) == [
+        "'cdc_register_sink' is no hook; did you mean 'cdc_register_sinks'?"
+    ]
+
+
+def test_a_hook_without_its_mark_is_a_problem() -> None:
+    def cdc_register_sinks() -> list[Any]:
+        return []
+
+    (problem,) = problems(source_of(SimpleNamespace(cdc_register_sinks=cdc_register_sinks), "cdc-bare"))
+    assert problem == "'cdc_register_sinks' is not marked as a hook; put @cdc_core.hookimpl above it"
+
+
+def test_a_marked_function_of_any_other_name_is_a_problem() -> None:
+    @pluggy.HookimplMarker("cdc_core")
+    def register_sinks() -> list[Any]:
+        return []
+
+    (problem,) = problems(source_of(SimpleNamespace(register_sinks=register_sinks), "cdc-odd"))
+    assert "unknown hook 'register_sinks'" in problem
+
+
+def test_a_hook_with_arguments_that_it_does_not_get_is_a_problem() -> None:
+    @hookimpl
+    def cdc_register_sinks(config: object) -> list[Any]:
+        return []
+
+    (problem,) = problems(source_of(SimpleNamespace(cdc_register_sinks=cdc_register_sinks), "cdc-args"))
+    assert "config" in problem
+
+
+@pytest.mark.parametrize(
+    ("returned", "complaint"),
+    [
+        (None, "'cdc_register_sinks' returned NoneType None, not a list of SinkRegistration"),
+        ("kafka", "'cdc_register_sinks' returned str 'kafka', not a list of SinkRegistration"),
+        ([{"name": "kafka"}], "returned dict {'name': 'kafka'}, not SinkRegistration"),
+        ([encoder()], "returned EncoderRegistration"),
+        ([sink("no good")], "which is no name of"),
+        ([sink(target="module.Class")], "target='module.Class', which is not 'module:Class'"),
+        ([sink(options="")], "options='', which is not 'module:Class'"),
+        ([sink(schemes="kafka")], "schemes='kafka', which is no tuple of URI schemes"),  # type: ignore[arg-type]
+        ([sink(schemes=())], "which is no tuple of URI schemes"),
+        ([sink(output="rows")], "output='rows', which is neither"),
+        ([sink(forced=frozenset({"keys"}))], "forced=['keys'], which are not all envelope options"),
+    ],
+)
+def test_what_is_no_good_registration_is_a_problem(returned: Any, complaint: str) -> None:
+    @hookimpl
+    def cdc_register_sinks() -> Any:
+        return returned
+
+    (problem,) = problems(source_of(SimpleNamespace(cdc_register_sinks=cdc_register_sinks), "cdc-wrong"))
+    assert complaint in problem
+
+
+def test_an_encoder_that_writes_nothing_is_a_problem() -> None:
+    (problem,) = problems(source_of(plugin(encoder(outputs=frozenset())), "cdc-mute"))
+    assert "must be 'messages', 'files' or both" in problem
+
+
+def test_a_hook_that_raises_is_a_problem() -> None:
+    @hookimpl
+    def cdc_register_sinks() -> Any:
+        yield sink()
+        raise KeyError("oops")
+
+    found = PluginHost([source_of(SimpleNamespace(cdc_register_sinks=cdc_register_sinks), "cdc-raise")])
+    with pytest.raises(
+        PluginLoadError, match=r"of cdc-raise 1\.0 cannot be used: 'cdc_register_sinks' failed: KeyError"
+    ):
+        found.sink_for("shelf://x")
+
+
+def test_using_a_component_of_a_faulty_plugin_says_why() -> None:
+    @hookimpl
+    def cdc_register_encoder() -> list[Any]:
+        return []
+
+    faulty = plugin(sink())
+    faulty.cdc_register_encoder = cdc_register_encoder
+    with pytest.raises(PluginLoadError, match=r"of cdc-half 1\.0 cannot be used: 'cdc_register_encoder' is no hook"):
+        PluginHost([source_of(faulty, "cdc-half")]).sink_for("shelf://x")
+
+
+def test_a_name_that_two_distributions_claim_names_both() -> None:
+    found = PluginHost(
+        [source_of(plugin(encoder()), "cdc-one", "1.0"), source_of(plugin(encoder(), sink()), "cdc-two", "2.0")]
+    )
+    with pytest.raises(PluginConflictError) as raised:
+        found.encoder("json")
+    assert str(raised.value) == (
+        "encoder 'json' is claimed by both cdc-one 1.0 and cdc-two 2.0; uninstall one of them: "
+        "pip uninstall cdc-one or cdc-two"
+    )
+    assert found.sink_for("shelf://x").name == "shelf"
+    assert [listed.problem for listed in found.listing() if listed.kind == "encoder"] == [
+        "cdc-two 2.0 claims the name 'json' too",
+        "cdc-one 1.0 claims the name 'json' too",
+    ]
+
+
+def test_a_scheme_that_two_distributions_claim_is_a_conflict_and_their_other_schemes_are_not() -> None:
+    one, two = sink("one", schemes=("s3", "file")), sink("two", schemes=("s3", "disk"))
+    found = PluginHost([source_of(plugin(one), "cdc-one"), source_of(plugin(two), "cdc-two")])
+    with pytest.raises(
+        PluginConflictError, match=r"begin with 's3://' is claimed by both cdc-one 1\.0 and cdc-two 1\.0"
+    ):
+        found.sink_for("s3://bucket")
+    assert found.sink_for("file:///x").name == "one"
+    assert found.sink_for("disk://x").name == "two"
+
+
+def test_one_name_in_two_kinds_is_no_conflict() -> None:
+    found = host(rangefeed("kafka", schemes=("kafka",)), sink("kafka", schemes=("kafka",)))
+    assert found.sink_for("kafka://x").name == "kafka"
+    assert found.rangefeed_for("kafka://x").name == "kafka"
+
+
+def test_a_name_that_one_distribution_registers_twice_is_a_conflict() -> None:
+    with pytest.raises(PluginConflictError, match=r"encoder 'json' is registered twice by cdc-paper 1\.0"):
+        host(encoder(), encoder()).encoder("json")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "package"),
+    [("kafka", "cdc-sink-kafka"), ("s3", "cdc-sink-cloudstorage"), ("webhook-https", "cdc-sink-webhook")],
+)
+def test_an_unknown_sink_of_ours_says_what_to_install(scheme: str, package: str) -> None:
+    with pytest.raises(UnknownPluginError) as raised:
+        host().sink_for(f"{scheme}://x")
+    assert str(raised.value) == (
+        f"there is no sink for URIs that begin with '{scheme}://'; installed: shelf; pip install {package}"
+    )
+
+
+def test_an_unknown_sink_of_a_stranger_says_how_its_package_may_be_called() -> None:
+    with pytest.raises(UnknownPluginError) as raised:
+        host().sink_for("quarry://x")
+    assert str(raised.value) == (
+        "there is no sink for URIs that begin with 'quarry://'; installed: shelf; install the package that registers "
+        "it, by custom cdc-sink-quarry"
+    )
+
+
+def test_an_unknown_source_or_encoder_of_ours_says_what_to_install() -> None:
+    with pytest.raises(UnknownPluginError, match="no rangefeed is installed; pip install cdc-rangefeed-postgres"):
+        PluginHost().rangefeed_for("postgresql://x")
+    with pytest.raises(
+        UnknownPluginError, match="there is no encoder 'avro'; installed: json; pip install cdc-encoder-avro"
+    ):
+        host().encoder("avro")
+
+
+def test_a_misspelled_name_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownPluginError, match=r"no encoder 'jsn'; did you mean 'json'\?; installed: json$"):
+        host().encoder("jsn")
+    with pytest.raises(
+        UnknownPluginError, match=r"'kafak://'; did you mean 'kafka'\?; .*; pip install cdc-sink-kafka$"
+    ):
+        host().sink_for("kafak://x")
+
+
+def test_a_wanted_plugin_that_could_not_be_imported_says_why() -> None:
+    found = PluginHost([failing(ImportError("No module named 'confluent_kafka'"), "cdc-sink-kafka")])
+    with pytest.raises(PluginLoadError, match=r"of cdc-sink-kafka 0\.3 cannot be used: .*confluent_kafka"):
+        found.sink_for("kafka://x")
+    with pytest.raises(UnknownPluginError, match=r"could not be loaded: cdc-sink-kafka 0\.3 \(see 'cdc plugins'\)"):
+        found.sink_for("other://x")
+
+
+def test_a_plugin_that_registers_nothing_is_listed() -> None:
+    (listed,) = PluginHost([source_of(SimpleNamespace(), "cdc-empty")]).listing()
+    assert (listed.kind, listed.name, listed.problem) == ("", "cdc_empty", "registers nothing")
+
+
+def test_one_module_published_by_two_distributions_is_a_conflict() -> None:
+    shared = plugin(sink())
+    found = PluginHost([source_of(shared, "cdc-one"), source_of(shared, "cdc-two")])
+    with pytest.raises(PluginConflictError, match=r"both cdc-one 1\.0 and cdc-two 1\.0"):
+        found.sink_for("shelf://x")
+
+
+def test_installed_plugins_are_found_through_their_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(
+        tmp_path,
+        "cdc-sink-shelf",
+        "4.2",
+        module="cdc_test_shelf_plugin",
+        source=GOOD_SINK.format(name="shelf", summary="A shelf"),
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    listed = [row for row in PluginHost.load().listing() if row.name == "shelf"]
+    assert [(row.distribution, row.version, row.problem) for row in listed] == [("cdc-sink-shelf", "4.2", "")]
+
+
+def test_cdc_plugins_lists_broken_distributions_and_exits_0(tmp_path: Path) -> None:
+    install(tmp_path, "cdc-broken", "0.1", module="cdc_t_broken", source="import no_such_module")
+    install(
+        tmp_path,
+        "cdc-typo",
+        "0.2",
+        module="cdc_t_typo",
+        source="""
+            from cdc_core import hookimpl
+
+            @hookimpl
+            def cdc_register_sinkz():
+                return []
+        """,
+    )
+    install(tmp_path, "cdc-wrong", "0.3", module="cdc_t_wrong", source=WRONG_TYPE)
+    install(tmp_path, "cdc-one", "1.0", module="cdc_t_one", source=GOOD_SINK.format(name="pile", summary="One"))
+    install(tmp_path, "cdc-two", "2.0", module="cdc_t_two", source=GOOD_SINK.format(name="pile", summary="Two"))
+    install(tmp_path, "cdc-good", "3.0", module="cdc_t_good", source=GOOD_SINK.format(name="well", summary="Good"))
+    done = subprocess.run(
+        [sys.executable, "-m", "cdc_core", "plugins"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = {row[3]: row for row in (line.split(maxsplit=5) for line in done.stdout.splitlines())}
+    assert rows["cdc-broken"][4:] == [
+        "0.1",
+        "PROBLEM: cannot be imported: ModuleNotFoundError: No module named 'no_such_module'",
+    ]
+    assert rows["cdc-typo"][5] == "PROBLEM: 'cdc_register_sinkz' is no hook; did you mean 'cdc_register_sinks'?"
+    assert rows["cdc-wrong"][5] == "PROBLEM: 'cdc_register_sinks' returned int 5, not a list of SinkRegistration"
+    assert rows["cdc-one"][5] == "PROBLEM: cdc-two 2.0 claims the name 'pile' too"
+    assert rows["cdc-two"][5] == "PROBLEM: cdc-one 1.0 claims the name 'pile' too"
+    assert rows["cdc-good"] == ["sink", "well", "well", "cdc-good", "3.0", "Good"]
+
+
+def test_components_stay_unloaded() -> None:
+    assert host(sink(target="no_such_module:Sink")).sink_for("shelf://x").target == "no_such_module:Sink"

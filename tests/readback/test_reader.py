@@ -1,0 +1,288 @@
+"""Reading back what a changefeed has kept in files: every row once, in any format, without the database."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_sink_cloudstorage.stored import StoredBodies
+from cdc_testing.local_engine import LocalEngine, job_of
+
+from cdc_core import Op, RowBatch, Timestamp
+from cdc_core.errors import ConfigError, HistoryLostError, OptionError, UnknownPluginError
+from cdc_core.readback.reader import ChangeReader
+
+Seen = list[tuple[int, str | None, Timestamp]]
+
+
+class Shop:
+    """A changefeed of the table `orders` into files; commits are followed up to a mark."""
+
+    def __init__(self, database: str, directory: Path) -> None:
+        self.database = database
+        self.directory = directory
+        self.uri = f"file://{directory}/files"
+        self.engine: LocalEngine | None = None
+        self.commit("CREATE TABLE orders (id bigint PRIMARY KEY, note text, price numeric(10,2))")
+        self.commit("INSERT INTO orders SELECT n, 'order ' || n, n / 4.0 FROM generate_series(1, 50) n")
+
+    def manifests(self) -> list[Path]:
+        """Return the manifests by their marks."""
+        return sorted((self.directory / "files").glob("*/*.MANIFEST.*"))
+
+    def run(
+        self,
+        *tables: str,
+        parameters: str = "",
+        format_: str = "json",
+        name: str = "t",
+        **options: Any,
+    ) -> LocalEngine:
+        """Begin a run with these options and follow up to a mark, if marks are wanted."""
+        if self.engine is not None:
+            self.engine.close()
+        job = job_of(
+            self.database,
+            self.uri + parameters,
+            "public.orders",
+            *tables,
+            format_=format_,
+            name=name,
+            options={"file_size": "1KB", **options},
+        )
+        self.engine = LocalEngine(job, self.directory / name)
+        self.engine.run()
+        while not self.engine.high_water:
+            self.engine.step()
+        return self.engine
+
+    def commit(self, *statements: str) -> None:
+        with psycopg.connect(self.database) as connection:
+            for statement in statements:
+                connection.execute(statement)
+        if self.engine is not None:
+            before = self.engine.high_water
+            while self.engine.high_water <= before:
+                self.engine.step()
+
+
+@pytest.fixture
+def shop(database: str, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(database, tmp_path)
+    yield shop
+    if shop.engine is not None:
+        shop.engine.close()
+
+
+def seen(batches: Iterator[RowBatch]) -> Seen:
+    """Return key, note and time of rows, in the order in which they come; the note of a deleted row is None."""
+    found: Seen = []
+    for rows in batches:
+        columns = (rows.column(name).to_pylist() for name in ("key", "after", "updated"))
+        for key, after, updated in zip(*columns, strict=True):
+            found.append((key["id"], None if after is None else after["note"], Timestamp(**updated)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("format_", "compression"), [("json", "none"), ("json", "zstd"), ("avro", "gzip"), ("parquet", "zstd")]
+)
+def test_marks_cut_the_rows_into_parts_that_make_up_the_whole(shop: Shop, format_: str, compression: str) -> None:
+    shop.run(format_=format_, compression=compression)
+    shop.commit("UPDATE orders SET note = 'new' WHERE id <= 20")
+    shop.commit("DELETE FROM orders WHERE id = 3", "INSERT INTO orders VALUES (51, NULL, -1)")
+    with ChangeReader(shop.uri) as reader:
+        marks = reader.marks()
+        whole = seen(reader.read())
+        parts = [
+            seen(reader.read(after=after, upto=upto)) for after, upto in zip([Timestamp(), *marks], marks, strict=False)
+        ]
+        spans = list(zip(parts, [Timestamp(), *marks], marks, strict=False))
+        assert [row for part in parts for row in part] == whole
+        assert len(whole) == len(set(whole)) == 50 + 20 + 2
+        assert all(after < updated <= upto for part, after, upto in spans for _, _, updated in part)
+        assert [note for key, note, _ in whole if key == 3] == ["order 3", "new", None]
+        (last,) = [rows for rows in reader.read(after=marks[-2]) if 51 in rows.column("key").field("id").to_pylist()]
+        index = last.column("key").field("id").to_pylist().index(51)
+        assert last.column("after")[index].as_py() == {"id": 51, "note": None, "price": "-1.00"}
+        assert Op.DELETE in last.column("op").to_pylist()
+
+
+def test_a_time_between_two_marks_means_the_earlier_one(shop: Shop) -> None:
+    shop.run()
+    shop.commit("UPDATE orders SET note = 'new' WHERE id = 1")
+    with ChangeReader(shop.uri) as reader:
+        *_, before, last = reader.marks()
+        assert reader.newest(last.prev()) == before
+        assert len(seen(reader.read(upto=last.prev()))) == 50
+        with pytest.raises(ConfigError, match=f"is resolved up to {Timestamp(5)}; the first mark is"):
+            list(reader.read(upto=Timestamp(5)))
+
+
+def test_a_place_is_listed_once_for_what_is_read_up_to_its_newest_mark(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.run()
+    listings: list[StoredBodies] = []
+    paths = StoredBodies.paths
+
+    def counted(stored: StoredBodies) -> Any:
+        listings.append(stored)
+        return paths(stored)
+
+    monkeypatch.setattr(StoredBodies, "paths", counted)
+    with ChangeReader(shop.uri) as reader:
+        assert len(seen(reader.read(upto=reader.newest()))) == 50
+        assert len(listings) == 1
+        assert len(seen(reader.read())) == 50
+        assert len(listings) == 2
+
+
+def test_files_are_read_without_the_database_and_in_another_process(shop: Shop) -> None:
+    shop.run()
+    shop.commit("ALTER TABLE orders ADD COLUMN size int", "UPDATE orders SET size = 7 WHERE id = 1")
+    with psycopg.connect(shop.database) as connection:
+        connection.execute("DROP TABLE orders")
+    reader = pickle.loads(pickle.dumps(ChangeReader(shop.uri)))
+    versions = {rows.schema.version: rows.schema for rows in reader.read(table="orders")}
+    assert [[column.name for column in versions[number].columns] for number in (1, 2)] == [
+        ["id", "note", "price"],
+        ["id", "note", "price", "size"],
+    ]
+    assert versions[2].column("price").type.source == "numeric(10,2)"
+
+
+def test_a_table_is_named_as_far_as_need_be(shop: Shop) -> None:
+    shop.run()
+    with ChangeReader(shop.uri) as reader:
+        for name in ("orders", "public.orders", None):
+            assert len(seen(reader.read(table=name))) == 50
+        mark = reader.newest()
+        for after in (Timestamp(), mark):
+            with pytest.raises(ConfigError, match=r"no file that .* reads holds rows of table 'users'"):
+                list(reader.read(table="users", after=after))
+        assert list(reader.read(table="orders", after=mark)) == []
+
+
+def test_a_table_without_new_rows_is_known_however_long_it_had_none(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_core.readback.reader._FIRST_REACH", 1)
+    with psycopg.connect(shop.database) as connection:
+        connection.execute("CREATE TABLE notes (id int PRIMARY KEY)")
+    shop.run("public.notes")
+    for number in range(8):
+        shop.commit(f"INSERT INTO notes VALUES ({number})")
+    with ChangeReader(shop.uri) as reader:
+        *_, last = marks = reader.marks()
+        assert list(reader.read(table="orders", after=last)) == []
+        file = reader.latest_file("orders", upto=last)
+        assert file is not None
+        assert file.mark == marks[0]
+        with pytest.raises(ConfigError, match="no file that"):
+            list(reader.read(table="order", after=last))
+        shop.manifests()[0].unlink()
+        assert list(reader.read(table="order", after=last)) == []  # it may have been there
+
+
+def test_rows_are_read_on_after_a_mark_and_after_no_other_time(shop: Shop) -> None:
+    shop.run()
+    shop.commit("UPDATE orders SET note = 'new' WHERE id = 1")
+    shop.commit("UPDATE orders SET note = 'newer' WHERE id = 1")
+    with ChangeReader(shop.uri) as reader:
+        first, before, last = reader.marks()
+        for after, near in (
+            (last.prev(), f"next to it are {before} and {last}"),
+            (last.next(), f"next to it is {last}"),
+            (Timestamp(5), f"next to it is {first}"),
+        ):
+            with pytest.raises(ConfigError, match=f"{after} is no resolved mark of the files at .*; {near}$"):
+                list(reader.read(after=after))
+            with pytest.raises(ConfigError, match=near):
+                list(reader.files(after=after))
+        assert list(reader.read(after=last)) == []
+        assert list(reader.read(after=last, upto=before)) == []
+        shop.manifests()[0].unlink()
+        with pytest.raises(HistoryLostError, match=f"cannot be read from {Timestamp(5)} on: .* read after"):
+            list(reader.read(after=Timestamp(5)))
+
+
+def test_a_gap_that_a_run_without_marks_has_left_is_told(shop: Shop) -> None:
+    shop.run()
+    with ChangeReader(shop.uri) as reader:
+        before = reader.newest()
+        shop.run(resolved=False)
+        shop.commit("UPDATE orders SET note = 'unrecorded' WHERE id = 1")
+        assert reader.newest() == before
+        shop.run()
+        shop.commit("UPDATE orders SET note = 'recorded' WHERE id = 1")
+        assert len(seen(reader.read(upto=before))) == 50
+        with pytest.raises(
+            HistoryLostError, match=r"cannot be read from .* on: before the mark .* no manifest here lists"
+        ):
+            list(reader.read())
+        shop.commit("UPDATE orders SET note = 'and on' WHERE id = 1")
+        *_, known, _ = reader.marks()
+        assert [note for _, note, _ in seen(reader.read(after=known))] == ["and on"]
+
+
+def test_changefeeds_that_share_a_place_are_told_apart(shop: Shop) -> None:
+    shop.run(name="one", parameters="?topic_prefix=one-")
+    shop.run(name="two", parameters="?topic_prefix=two-")
+    with pytest.raises(ConfigError, match=r"choose one of them: one\.[0-9a-f]{12}, two\.[0-9a-f]{12}"):
+        list(ChangeReader(shop.uri).read())
+    for name in ("one", "two"):
+        with ChangeReader(shop.uri, changefeed=name) as reader:
+            assert len(seen(reader.read())) == 50
+            assert {file.topic for file in reader.files()} == {f"{name}-orders"}
+
+
+def test_files_that_carry_no_time_say_which_option_is_missing(shop: Shop) -> None:
+    shop.run(updated=False)
+    with (
+        ChangeReader(shop.uri) as reader,
+        pytest.raises(HistoryLostError, match=r"cannot be decoded as json: .*updated"),
+    ):
+        list(reader.read())
+
+
+@pytest.mark.parametrize(
+    ("uri", "error", "message"),
+    [
+        ("file:///nowhere/at/all", ConfigError, "there is no manifest below file:///nowhere/at/all"),
+        ("kafka://localhost:9092", ConfigError, "sink 'kafka' keeps no history that could be read back"),
+        ("nosuch://x", UnknownPluginError, "nosuch"),
+        ("file:///x?nosuch=1", OptionError, "sink 'cloudstorage' does not know option 'nosuch'"),
+        (
+            "file:///x?file_size=1&FILE_SIZE=2",
+            OptionError,
+            r"ChangeReader\(.*\) gives 'file_size' twice, in two spellings",
+        ),
+    ],
+    ids=["empty", "no-history", "no-sink", "no-option", "twice"],
+)
+def test_a_uri_that_cannot_be_read_says_why(uri: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ChangeReader(uri).marks()
+
+
+def test_damage_is_noticed(shop: Shop) -> None:
+    shop.run()
+    file = min((shop.directory / "files").glob("2*/*.ndjson"))
+    (schema,) = (shop.directory / "files").glob("_schemas/*")
+    schema_text = schema.read_text()
+    with ChangeReader(shop.uri) as reader:
+        schema.write_text("{}")
+        with pytest.raises(HistoryLostError, match=r"the schema of .*, is damaged"):
+            list(reader.read())
+        schema.write_text(schema_text)
+        file.write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(HistoryLostError, match=f"{file.name} is not what the mark .* covers"):
+            list(reader.read())
+        file.unlink()
+        with pytest.raises(HistoryLostError, match=f"{file.name}, which the mark .* covers, is gone"):
+            list(reader.read())
