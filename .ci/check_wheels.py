@@ -1,4 +1,7 @@
-"""Build the wheel of every distribution and check that it holds exactly its package and declares what it imports."""
+"""Build the wheel of every distribution and check it.
+
+A wheel holds its package and nothing else, its metadata name the licence, and it declares what it imports.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = {"sink": "template", "encoder": "template_encoder", "rangefeed": "template_rangefeed"}
 CARRIERS = ("cdc_conformance",)
-"""Packages that carry the templates; their modules have the suffix .py.txt there."""
+"""Packages that carry the templates; there the modules of a template have the suffix .py.txt."""
+LICENSE = "Apache-2.0"
 
 
 def main() -> int:
@@ -33,7 +37,7 @@ def main() -> int:
 
 
 def check(project: Path, wheel: Path) -> Iterator[str]:
-    """Yield what is wrong with *wheel*, the build of the distribution that *project* declares."""
+    """Yield every fault of *wheel*, which was built from the distribution that *project* declares."""
     declared = tomllib.loads(project.read_text())
     (source,) = declared["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     package = project.parent / source
@@ -47,8 +51,9 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = {Path(name).name for name in archive.namelist() if ".dist-info/" in name}
+        yield from check_license(archive)
     if held - expected:
-        yield f"holds what is not its package's: {sorted(held - expected)}"
+        yield f"has files that are not in its package: {sorted(held - expected)}"
     if expected - held:
         yield f"lacks {sorted(expected - held)}"
     if f"{package.name}/py.typed" not in held:
@@ -62,8 +67,20 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
             yield f"imports {module} without declaring it ({names})"
 
 
+def check_license(wheel: zipfile.ZipFile) -> Iterator[str]:
+    """Yield what is wrong if *wheel* does not declare the licence, or does not hold the text of this repository."""
+    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    if f"License-Expression: {LICENSE}" not in wheel.read(metadata).decode().splitlines():
+        yield f"does not declare the licence {LICENSE}"
+    text = metadata.removesuffix("METADATA") + "licenses/LICENSE"
+    if text not in wheel.namelist():
+        yield "lacks the text of the licence"
+    elif wheel.read(text) != (ROOT / "LICENSE").read_bytes():
+        yield "has a LICENSE that differs from the one of the repository"
+
+
 def templates_in(package: str) -> Iterator[str]:
-    """Yield the paths that the templates' committed files have in the wheel of *package*."""
+    """Yield the path of each committed file of the templates in the wheel of *package*."""
     for kind, template in TEMPLATES.items():
         command = ["git", "ls-files", "-z"]
         listed = subprocess.run(command, cwd=ROOT / "plugins" / template, check=True, capture_output=True, text=True)
@@ -81,7 +98,7 @@ def distributions_of(project: dict[str, object]) -> Iterator[str]:
 
 
 def imports(package: Path) -> list[tuple[str, str]]:
-    """Return the third-party top-level modules that *package* imports, each with a file that does."""
+    """Return the top-level modules of third parties that *package* imports, each with one file that imports it."""
     found: dict[str, str] = {}
     for path in sorted(package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
