@@ -1,11 +1,14 @@
 """Change data capture on Spark: the contracts that plugins implement and the values that pass between them.
 
-Public is what this module exports. Importing it imports neither pyspark nor any plugin or client library.
+Everything that the author of a plugin or of an embedding program needs is exported here, and nothing else is public.
+Importing this module imports neither pyspark nor any plugin or client library.
 """
 
 from cdc_core.config.changefeed import Changefeed
-from cdc_core.decoder import DecodedRow, Decoder
-from cdc_core.encoder import Encoder, EncoderContext, EnvelopeOptions, FileBody
+from cdc_core.decoder import DecodedRow, Decoder, plain_value
+from cdc_core.destination import Destination
+from cdc_core.encoder import Encoder, EncoderContext
+from cdc_core.envelope import METADATA_MEMBER, DeleteForm, Envelope, RowPlace
 from cdc_core.errors import (
     BadRowError,
     CdcError,
@@ -14,33 +17,47 @@ from cdc_core.errors import (
     EncodeError,
     HistoryLostError,
     OptionError,
-    PartialWriteError,
+    PluginLoadError,
     RefusedRowsError,
     RetryableError,
     RetryableRangefeedError,
     RetryableSinkError,
+    RowError,
     TerminalError,
     TerminalRangefeedError,
     TerminalSinkError,
 )
+from cdc_core.file_body import FileBody, NewlineBody, joined_lines, joined_values
 from cdc_core.frontier import Frontier
 from cdc_core.hookspecs import hookimpl
+from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
 from cdc_core.messages import MessageBatch, TopicNames
-from cdc_core.rangefeed import Mark, Rangefeed, RangefeedContext, ScanProgress, Slice, StepLimit, Token
+from cdc_core.options import MB, ByteSize, Duration, did_you_mean, format_duration, option, parse_options, secret_values
+from cdc_core.rangefeed import Rangefeed, RangefeedContext, ScanProgress, Token
+from cdc_core.readback.reader import ChangeReader
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
-from cdc_core.rows import Op, RowBatch
+from cdc_core.resolved_sink import Covered, ResolvedSink
+from cdc_core.rows import Op, RowBatch, shown_key
 from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
-from cdc_core.sink import Covered, Flushed, Sink, SinkContext, SliceInfo
+from cdc_core.sink import Flushed, RefusedRow, Sink, SliceInfo
+from cdc_core.sink_context import SinkContext
 from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
+from cdc_core.slice_reader import SliceReader, SpanMark
+from cdc_core.source_history import SourceHistory
 from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_core.span import Span
-from cdc_core.stored_history import StoredFile, StoredHistory
+from cdc_core.step_planner import Slice, StepLimit, StepPlanner
+from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
 from cdc_core.telemetry.stages import repeating
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
+    "MB",
+    "METADATA_MEMBER",
     "BadRowError",
+    "ByteSize",
     "CdcError",
+    "ChangeReader",
     "Changefeed",
     "Column",
     "ColumnType",
@@ -49,30 +66,38 @@ __all__ = [
     "Covered",
     "DecodedRow",
     "Decoder",
+    "DeleteForm",
+    "Destination",
+    "Duration",
     "EncodeError",
     "Encoder",
     "EncoderContext",
     "EncoderRegistration",
     "Endpoint",
-    "EnvelopeOptions",
+    "Envelope",
     "FileBody",
+    "FileShape",
     "Flushed",
     "Frontier",
     "HistoryLostError",
     "Kind",
-    "Mark",
     "MessageBatch",
+    "NewlineBody",
     "Op",
     "OptionError",
-    "PartialWriteError",
+    "PluginLoadError",
     "Rangefeed",
     "RangefeedContext",
     "RangefeedRegistration",
+    "RefusedRow",
     "RefusedRowsError",
+    "ResolvedSink",
     "RetryableError",
     "RetryableRangefeedError",
     "RetryableSinkError",
     "RowBatch",
+    "RowError",
+    "RowPlace",
     "ScanProgress",
     "Sink",
     "SinkContext",
@@ -80,11 +105,15 @@ __all__ = [
     "SinkRegistration",
     "Slice",
     "SliceInfo",
+    "SliceReader",
+    "SourceHistory",
     "SourceTransaction",
     "SourceWriter",
     "SourceWriterContext",
     "Span",
+    "SpanMark",
     "StepLimit",
+    "StepPlanner",
     "StoredFile",
     "StoredHistory",
     "StoredMessage",
@@ -96,6 +125,19 @@ __all__ = [
     "Timestamp",
     "Token",
     "TopicNames",
+    "did_you_mean",
+    "format_duration",
     "hookimpl",
+    "joined_lines",
+    "joined_values",
+    "mask",
+    "masked_uri",
+    "option",
+    "parse_options",
+    "plain_value",
     "repeating",
+    "secret_forms",
+    "secret_values",
+    "shown_key",
+    "uri_secrets",
 ]

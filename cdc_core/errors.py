@@ -6,21 +6,22 @@
     │   ├── UnknownPluginError (LookupError)
     │   ├── PluginConflictError
     │   └── PluginLoadError
+    ├── RowError                        rows are refused for what they hold: find them, deliver all others
+    │   ├── EncodeError                 by the encoder; no row of this call was taken
+    │   └── RefusedRowsError            by the destination; no row since the last flush counts
     ├── RetryableError                  run the step again after a wait
     │   ├── RetryableRangefeedError
     │   └── RetryableSinkError
-    ├── RefusedRowsError                some of the rows since the last flush are bad: find them
-    ├── PartialWriteError               these of the rows since the last flush are bad, the others are delivered
     ├── TerminalError                   stop, a retry cannot help                    exit status 1
-    │   ├── BadRowError                 a row that encoder or sink does not take
-    │   ├── HistoryLostError            the source no longer has what was not yet read
+    │   ├── BadRowError                 a row was refused, and the user wants no dead letters
+    │   ├── HistoryLostError            the source no longer has changes that were not read
     │   ├── TerminalRangefeedError
     │   ├── TerminalSinkError
-    │   ├── EncodeError
-    │   └── FencedError                 another run of the same changefeed took over
+    │   └── FencedError                 a newer attempt of the same changefeed took over
     └── ContractError                   a plugin broke its contract; names plugin and clause
 
 In steady state an error that is none of these is retried with back-off; while a changefeed is being set up it is fatal.
+A sink that knows which rows are refused raises nothing: it lists them in `Flushed.refused`.
 
 Every error can cross a process border: `to_wire` turns it into one line of text that survives in an exception message,
 `from_wire` finds that line again. Messages are for users: one sentence that names the thing, the place and the remedy.
@@ -31,7 +32,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
@@ -43,13 +43,13 @@ __all__ = [
     "FencedError",
     "HistoryLostError",
     "OptionError",
-    "PartialWriteError",
     "PluginConflictError",
     "PluginLoadError",
     "RefusedRowsError",
     "RetryableError",
     "RetryableRangefeedError",
     "RetryableSinkError",
+    "RowError",
     "TerminalError",
     "TerminalRangefeedError",
     "TerminalSinkError",
@@ -109,15 +109,12 @@ class RetryableSinkError(RetryableError):
     """The destination is out of reach, busy, or refused for the moment."""
 
 
-class RefusedRowsError(CdcError):
-    """The destination refuses rows for what they hold, and the sink cannot tell which.
+class RowError(CdcError):
+    """Rows are refused for what they hold, and a retry cannot help. Never raised itself.
 
-    Raised by `emit` or `flush`. Of the rows since the last flush none counts as delivered, though some may be; the sink
-    has forgotten them all and is ready for more. The engine gives them again in smaller parts, flushing each, until the
-    bad rows are alone. Never for trouble that may heal: that is a RetryableSinkError.
-
-    `row` is a row that is probably one of them, counted as in a PartialWriteError; None when there is no guess. It is
-    given alone first, which spares most of the search, and does no harm when it is wrong.
+    The engine passes the rows again in smaller parts until the bad ones are alone; these end the changefeed or become
+    dead letters, as on_error says, and all others are delivered. `row` is the index of a row that is probably bad, or
+    None: it is tried alone first, which saves most of the search, and a wrong one does no harm.
     """
 
     def __init__(self, message: str, *, row: int | None = None) -> None:
@@ -125,19 +122,20 @@ class RefusedRowsError(CdcError):
         self.row = row
 
 
-class PartialWriteError(CdcError):
-    """The destination refuses the listed rows for what they hold, and takes all others.
+class EncodeError(RowError):
+    """A value has no representation in the chosen format. Names table, column and key.
 
-    Raised by `emit` or `flush`; the sink goes on being used. `failures` holds (index, reason) pairs: rows are counted
-    from 0 at `begin`, after each `flush` and after a RefusedRowsError, in the order in which they were emitted. All
-    other rows of the calls so far are as if nothing had been raised: delivered when `flush` raises it, on their way
-    when `emit` does. A row is listed once. After a `flush` that raised it the engine flushes once more, to be told what
-    became durable.
+    Leaves `Sink.emit` before the sink has taken any row of that call. `row` counts within the batch to be encoded.
     """
 
-    def __init__(self, message: str, *, failures: Sequence[tuple[int, str]] = ()) -> None:
-        super().__init__(message)
-        self.failures = tuple(failures)
+
+class RefusedRowsError(RowError):
+    """The destination refuses rows, and the sink cannot tell which: otherwise it lists them in `Flushed.refused`.
+
+    Raised by `Sink.emit` or `Sink.flush`. Of the rows since the last flush none counts as delivered, though some may
+    be; the sink has forgotten them all and is ready for more. `row` counts as `RefusedRow.index` does. Never for a
+    failure that may pass: that is a RetryableSinkError.
+    """
 
 
 class TerminalError(CdcError):
@@ -157,23 +155,11 @@ class TerminalSinkError(TerminalError):
 
 
 class BadRowError(TerminalError):
-    """The encoder or the sink does not take a row, and no dead letters are wanted. Names table, key and reason."""
-
-
-class EncodeError(TerminalError):
-    """A value has no representation in the chosen format. Names table, column and key.
-
-    `row` is the index, in the batch that was to be encoded, of a row with such a value; None when it is not known.
-    With it the bad row is found at once, without it by halves.
-    """
-
-    def __init__(self, message: str, *, row: int | None = None) -> None:
-        super().__init__(message)
-        self.row = row
+    """The encoder or the destination refuses a row, and the user wants no dead letters. Names table, key and reason."""
 
 
 class FencedError(TerminalError):
-    """A newer run of the same changefeed owns its progress; this one must stop and save nothing."""
+    """A newer attempt of the same changefeed owns its progress; this one must stop and save nothing."""
 
 
 class ContractError(CdcError):
@@ -197,8 +183,6 @@ def to_wire(error: CdcError) -> str:
     payload: dict[str, Any] = {"type": kind.__name__, "message": str(error)}
     if isinstance(error, RetryableError):
         payload["retry_after_s"] = error.retry_after_s
-    if isinstance(error, PartialWriteError):
-        payload["failures"] = list(error.failures)
     return f"<<cdc-error {base64.b64encode(json.dumps(payload).encode()).decode()}>>"
 
 
@@ -211,6 +195,4 @@ def from_wire(text: str) -> CdcError | None:
     cls = _BY_NAME[payload["type"]]
     if issubclass(cls, RetryableError):
         return cls(payload["message"], retry_after_s=payload["retry_after_s"])
-    if issubclass(cls, PartialWriteError):
-        return cls(payload["message"], failures=[(index, reason) for index, reason in payload["failures"]])
     return cls(payload["message"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from cdc_core.span import Span
 from cdc_core.timestamp import Timestamp
@@ -64,25 +65,15 @@ class Frontier:
         self._entries = _joined(entries)
         return self.high_water > before
 
-    def to_json(self) -> list[list[str | None]]:
+    def to_json(self) -> list[list[Any]]:
         """Return the frontier as JSON values, for `from_json`."""
-        return [
-            [span.table, span.start.hex(), None if span.end is None else span.end.hex(), str(timestamp)]
-            for span, timestamp in self._entries
-        ]
+        return [[*span.to_json(), str(timestamp)] for span, timestamp in self._entries]
 
     @classmethod
-    def from_json(cls, value: Iterable[Iterable[str | None]]) -> Frontier:
+    def from_json(cls, value: Iterable[Sequence[Any]]) -> Frontier:
         frontier = cls(())
-        frontier._entries = _joined(_entry(*fields) for fields in value)
+        frontier._entries = _joined((Span.from_json(span), Timestamp.parse(timestamp)) for *span, timestamp in value)
         return frontier
-
-
-def _entry(table: str | None, start: str | None, end: str | None, timestamp: str | None) -> tuple[Span, Timestamp]:
-    if table is None or start is None or timestamp is None:
-        raise ValueError("frontier entry without table, start or timestamp")
-    span = Span(table, bytes.fromhex(start), None if end is None else bytes.fromhex(end))
-    return span, Timestamp.parse(timestamp)
 
 
 def _joined(entries: Iterable[tuple[Span, Timestamp]]) -> list[tuple[Span, Timestamp]]:

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeVar
 
-from cdc_core.config.definitions import place_of
 from cdc_core.errors import OptionError
 from cdc_core.masking import is_secret_name, masked_uri, secret_texts, uri_secrets
+from cdc_core.uris import place_of
 
 __all__ = [
     "MB",

@@ -1,37 +1,61 @@
-"""What plugin hooks return: small values that name a component without loading it."""
+"""What plugin hooks return: small values that name a component, and declare what it can do, without loading it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
 
 __all__ = ["EncoderRegistration", "RangefeedRegistration", "Registration", "SinkRegistration"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A component by name.
+    """A component by name. Everything that it can do is declared here and nowhere else.
 
-    `target` and `options` are "module:Class" of the component and of its options class (see `cdc_core.options`); both
-    stay unloaded until the component is used. `summary` is one line for listings; `install_hint` says what to install
-    when loading fails, such as `pip install cdc-sink-kafka[aws]`.
+    `options` and the fields in `CLASSES` are "module:Class". They stay unloaded until the component is used, each only
+    in the processes that need it. `summary` is one line for listings; `install_hint` says what to install when loading
+    fails, such as `pip install cdc-sink-kafka[aws]`.
     """
 
+    KIND: ClassVar[str]
+    CLASSES: ClassVar[tuple[str, ...]]
+    """The fields that name classes: first those that must be given."""
+
     name: str
-    target: str
     options: str
     summary: str
     install_hint: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the registration as JSON values, for `from_json`."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        lists = {name for name, given in value.items() if isinstance(given, list)}
+        return cls(**dict(value) | {name: (tuple if name == "schemes" else frozenset)(value[name]) for name in lists})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangefeedRegistration(Registration):
     """A source. `schemes` are the URI schemes that select it.
 
-    `writer` is "module:Class" of its `SourceWriter`, through which the conformance kit changes what it reads.
+    `rangefeed`, `planner`, `reader` and `history` are its four parts (see `cdc_core.rangefeed`); without `history` the
+    source keeps all of it. `repeats_steps`: its `StepPlanner.repeat` may return slices, so that plans are saved, one
+    small write a step. `writer` is its `SourceWriter`, through which the conformance kit changes what it reads.
     """
 
+    KIND: ClassVar[str] = "rangefeed"
+    CLASSES: ClassVar[tuple[str, ...]] = ("rangefeed", "planner", "reader", "history", "writer")
+
     schemes: tuple[str, ...]
+    rangefeed: str
+    planner: str
+    reader: str
+    history: str = "cdc_core.source_history:SourceHistory"
     writer: str = ""
+    repeats_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +63,19 @@ class EncoderRegistration(Registration):
     """An encoder; `name` is what the option `format` says.
 
     `envelopes` are those it can write; `outputs` is the part of {"messages", "files"} that it can produce. `decoder` is
-    "module:Class" of its `Decoder`, with which the conformance kit and audits read what it wrote. `scans_only` marks a
-    format that has no place for deletes and resolved marks: it is refused unless initial_scan = 'only'.
+    its `Decoder`, with which the conformance kit and audits read what it wrote. `compresses`: it compresses files
+    itself, as `EncoderContext.compression` says, and the sink leaves them unchanged. `scans_only`: the format has no
+    place for deletes and resolved marks, and is refused unless initial_scan = 'only'.
     """
 
+    KIND: ClassVar[str] = "encoder"
+    CLASSES: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+
+    encoder: str
     envelopes: frozenset[str]
     outputs: frozenset[str]
     decoder: str = ""
+    compresses: bool = False
     scans_only: bool = False
 
 
@@ -53,20 +83,40 @@ class EncoderRegistration(Registration):
 class SinkRegistration(Registration):
     """A destination. `schemes` are the URI schemes that select it.
 
-    `output` is what it asks of the encoder, "messages" or "files". `min_checkpoint_frequency_s` is the least time
-    between two steps unless the user says otherwise: 0 for messages, more where a step makes a file. `forced` names
-    envelope options that the sink always switches on, such as key_in_value where there is no other place for the key.
-    `envelopes` are those whose messages it can take, all when None: a file has no place for a tombstone. `reader` is
-    "module:Class" of its `SinkReader`, with which the conformance kit and audits see what a consumer sees. `history` is
-    "module:Class" of its `StoredHistory`, with which `ChangeReader` reads every row exactly once. `secret_path`:
-    whoever knows the path of the URI may use the place, as is usual with webhooks; so nothing shows path or user.
+    `sink`, `resolved_sink` and `destination` are its three parts. `output` is what it asks of the encoder, "messages" or
+    "files". Each of these is a fact about the sink:
+
+    `refuses_rows`: it may refuse single rows. The engine then keeps the rows given since the last flush, and flushes
+    whenever they take 32 MB. `records`: `ResolvedSink.record` wants what `Flushed.delivered` has said.
+    `min_checkpoint_frequency_s`: the least time between two steps unless the user says otherwise: 0 for messages, more
+    where a step makes a file. `forced`: envelope options that are always on, such as key_in_value where the key has no
+    other place. `envelopes`: those it can take, all when None: a file has no place for a tombstone.
+    `compression_option`: the option that says how files are compressed, which an encoder may have to do. `reader` is
+    its `SinkReader`, with which the conformance kit and audits see what a consumer sees; `history` its `StoredHistory`,
+    with which `ChangeReader` reads every row exactly once. `secret_path`: whoever knows the path of the URI may use the
+    destination, as is usual with webhooks, so path and user are never shown.
     """
 
+    KIND: ClassVar[str] = "sink"
+    CLASSES: ClassVar[tuple[str, ...]] = ("sink", "resolved_sink", "destination", "reader", "history")
+
     schemes: tuple[str, ...]
+    sink: str
+    resolved_sink: str
+    destination: str
     output: str
+    refuses_rows: bool = True
+    records: bool = False
     min_checkpoint_frequency_s: float = 0.0
     forced: frozenset[str] = frozenset()
     envelopes: frozenset[str] | None = None
+    compression_option: str = ""
     reader: str = ""
     history: str = ""
     secret_path: bool = False
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return list(value) if isinstance(value, tuple) else value

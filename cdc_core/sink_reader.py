@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from cdc_core.sink import SinkContext
+from cdc_core.sink_context import SinkContext
 
 __all__ = ["Endpoint", "SinkReader", "StoredMessage"]
 
@@ -45,10 +45,10 @@ class SinkReader(ABC):
         rows and resolved marks alike. Nothing there yet is nothing to yield. May be called again.
         """
 
-    @abstractmethod
     def endpoints(self) -> Collection[Endpoint]:
-        """Return every place that must hold each resolved mark, for `context.tables`."""
+        """Return every place that must hold each resolved mark, for `context.tables`. By default each table's topic."""
+        topics = self.context.topics()
+        return {(topics.of(table), None) for table in self.context.tables}
 
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of connections. May be called twice."""
+    def close(self) -> None:  # noqa: B027 (has a default)
+        """Release connections. May be called twice."""

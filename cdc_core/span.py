@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["Span"]
 
@@ -46,3 +48,12 @@ class Span:
         if common.end is None or common.end == self.end:
             return left
         return [*left, Span(self.table, common.end, self.end)]
+
+    def to_json(self) -> list[str | None]:
+        """Return the span as JSON values, for `from_json`."""
+        return [self.table, self.start.hex(), None if self.end is None else self.end.hex()]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Span:
+        table, start, end = value
+        return cls(table, bytes.fromhex(start), None if end is None else bytes.fromhex(end))

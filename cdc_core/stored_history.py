@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_core.encoder import EnvelopeOptions
+from cdc_core.envelope import Envelope
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.timestamp import Timestamp
 
@@ -46,7 +46,7 @@ class FileShape:
 
     schema: TableSchema
     format: str
-    envelope: EnvelopeOptions
+    envelope: Envelope
     options: Mapping[str, Any]
     """The encoder's options as a user would write them, without secrets."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
@@ -15,12 +14,10 @@ from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.errors import ConfigError, PluginLoadError
 from cdc_core.options import OptionDoc, describe, did_you_mean
 from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.entry_points import DEMOS, Published, published
 from cdc_core.plugins.host import PluginHost
 
 __all__ = ["demo", "options", "plugins"]
-
-DEMOS = "cdc_core.demos"
-"""Entry-point group of demos: name -> function that takes the remaining arguments and returns the exit status."""
 
 
 @click.command(short_help="List the installed sources, encoders and sinks.")
@@ -66,27 +63,27 @@ def demo(context: click.Context, arguments: Sequence[str]) -> int:
 
     `cdc demo NAME --help` explains the demo's own options.
     """
-    published = {entry_point.name: entry_point for entry_point in entry_points(group=DEMOS)}
+    found = published(DEMOS)
     named = bool(arguments) and not arguments[0].startswith("-")
-    if not named and set(arguments) & {"-h", "--help"} and len(published) != 1:
+    if not named and set(arguments) & {"-h", "--help"} and len(found) != 1:
         click.echo(context.get_help())
         return 0
-    if not published:
-        raise ConfigError("no demo is installed; pip install 'cdc-rangefeed-postgres[demo]' 'cdc-core[spark]'")
-    if named and arguments[0] not in published:
-        raise ConfigError(f"there is no demo '{arguments[0]}'{did_you_mean(arguments[0], published)}")
-    if not named and len(published) > 1:
-        raise ConfigError(f"there are several demos, name one of them: {', '.join(sorted(published))}")
-    name = arguments[0] if named else next(iter(published))
-    return _run_demo(published[name], list(arguments[1:] if named else arguments))
+    if not found:
+        raise ConfigError("no demo is installed; install a package that publishes one, and 'cdc-core[spark]'")
+    if named and arguments[0] not in found:
+        raise ConfigError(f"there is no demo '{arguments[0]}'{did_you_mean(arguments[0], found)}")
+    if not named and len(found) > 1:
+        raise ConfigError(f"several demos are installed; name one of them: {', '.join(found)}")
+    name = arguments[0] if named else next(iter(found))
+    return _run_demo(found[name][0], list(arguments[1:] if named else arguments))
 
 
-def _run_demo(entry_point: EntryPoint, arguments: list[str]) -> int:
+def _run_demo(claim: Published, arguments: list[str]) -> int:
     try:
-        function = entry_point.load()
+        function = claim.load()
     except ImportError as error:
-        dist = "" if entry_point.dist is None else f"; pip install '{entry_point.dist.name}[demo]'"
-        raise PluginLoadError(f"demo '{entry_point.name}' cannot be loaded: {error}{dist}") from error
+        hint = f"pip install '{claim.distribution}[demo]'"
+        raise PluginLoadError(f"demo '{claim.name}' cannot be loaded: {error}; {hint}") from error
     return int(function(arguments))
 
 

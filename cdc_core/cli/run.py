@@ -12,7 +12,7 @@ from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.pipelines import pipeline, pipeline_names
 from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.toml_file import find_name, read_changefeed
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source
 from cdc_core.errors import CdcError, ConfigError
@@ -48,11 +48,11 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
     """
     changefeed, beside = find_changefeed(file, name)
     session.start_logging()
-    job = resolved(session, changefeed)
+    feed = resolved(session, changefeed)
     state_dir, url = state_of(beside, state)
     session.add_secrets(secret_forms(uri_secrets(url)))
     try:
-        from cdc_core.spark.runner import run as run_job
+        from cdc_core.spark.runner import run as run_feed
     except ImportError as error:
         if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
             raise ConfigError("running a changefeed needs Spark: pip install 'cdc-core[spark]'") from error
@@ -62,8 +62,8 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
     make_state_directory(state_dir)
     try:
         with session.status_view() as status:
-            return run_job(
-                job,
+            return run_feed(
+                feed,
                 store=store,
                 state_dir=state_dir,
                 once=once,
@@ -85,17 +85,17 @@ def check(session: CliSession, file: str, name: str | None) -> int:
     Prints a line for each part and exits with status 2 when one of them is not all right.
     """
     changefeed, _ = find_changefeed(file, name)
-    job = resolved(session, changefeed)
-    click.echo(f"changefeed '{job.name}'")
+    feed = resolved(session, changefeed)
+    click.echo(f"changefeed '{feed.name}'")
     schemas: list[TableSchema] = []
     parts: list[tuple[str, str, Callable[[], str | None]]] = [
-        ("source", f"{job.rangefeed.name} {masked_uri(job.source)}", lambda: _check_source(job, schemas)),
-        ("encoder", job.encoder.name, lambda: check_encoder(job, schemas)),
-        ("sink", f"{job.sink.name} {job.shown_destination}", lambda: check_sink(job, schemas)),
+        ("source", f"{feed.rangefeed.name} {masked_uri(feed.source)}", lambda: _check_source(feed, schemas)),
+        ("encoder", feed.encoder.name, lambda: check_encoder(feed, schemas)),
+        ("sink", f"{feed.sink.name} {feed.shown_destination}", lambda: check_sink(feed, schemas)),
     ]
-    if job.dead_letter is not None:
-        what = f"{job.dead_letter.sink.name} {job.dead_letter.shown_destination}"
-        parts.append(("dead letters", what, lambda: check_dead_letters(job, schemas)))
+    if feed.dead_letter is not None:
+        what = f"{feed.dead_letter.sink.name} {feed.dead_letter.shown_destination}"
+        parts.append(("dead letters", what, lambda: check_dead_letters(feed, schemas)))
     width = max(8, *(len(part) for part, _, _ in parts))
     status = 0
     for part, what, checked in parts:
@@ -164,18 +164,18 @@ def _resume_command(file: str, name: str | None, state: str | None) -> str:
     return join(words)
 
 
-def resolved(session: CliSession, changefeed: Changefeed) -> Job:
-    """Return *changefeed* as a job; *session* shows none of its secrets from now on. Raises: ConfigError."""
+def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
+    """Return *changefeed* as a feed; *session* shows none of its secrets from now on. Raises: ConfigError."""
     uris = (changefeed.source, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
     session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
-    job = resolve(changefeed, PluginHost.load())
-    session.add_secrets(job.secrets())
-    return job
+    feed = resolve(changefeed, PluginHost.load())
+    session.add_secrets(feed.secrets())
+    return feed
 
 
-def _check_source(job: Job, schemas: list[TableSchema]) -> str:
+def _check_source(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
     """Check the source, put what it has into *schemas* for the parts behind it, and return it as text."""
-    schemas.extend(check_source(job))
+    schemas.extend(check_source(feed))
     return "".join(
         f"\n           {schema.name}: {len(schema.columns)} columns, key {', '.join(schema.primary_key)}"
         for schema in schemas

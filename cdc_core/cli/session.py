@@ -10,8 +10,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from cdc_core.cli.status_block import StatusBlock
 from cdc_core.masking import MaskingFilter, mask
-from cdc_core.telemetry.status import StatusBlock, StatusLog, StatusView
+from cdc_core.telemetry.status import StatusLog, StatusView
 
 __all__ = ["CliSession", "debug_option"]
 

@@ -77,7 +77,7 @@ class Changefeed:
 class ChangefeedOptions:
     """The options that every changefeed has, whatever its plugins."""
 
-    envelope: Literal["wrapped", "bare", "key_only", "row", "enriched"] = option(
+    envelope: Literal["wrapped", "bare", "key_only", "row"] = option(
         "wrapped", doc="Shape of the messages. An encoder may know only some of them."
     )
     updated: bool = option(False, doc="Add to each row the timestamp of the commit that wrote it.")
@@ -127,8 +127,6 @@ class ChangefeedOptions:
                 wanted = getattr(self, name)
                 if wanted is not None and wanted is not False:
                     raise ValueError(f"initial_scan='only' cannot be combined with '{name}': a scan has only one time")
-        if self.diff and self.envelope not in ("wrapped", "enriched"):
-            raise ValueError(f"envelope '{self.envelope}' has no place for 'diff'; use 'wrapped' or 'enriched'")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("on_error='dead_letter' and the option 'dead_letter', a sink's URI, need each other")
         for name in ("max_step_rows", "max_step_bytes", "dead_letter_max"):

@@ -8,35 +8,29 @@ The value is a `Changefeed` or a function without arguments that returns one.
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
-
 from cdc_core.config.changefeed import Changefeed
-from cdc_core.errors import CdcError, ConfigError, PluginConflictError, PluginLoadError
+from cdc_core.errors import CdcError, ConfigError, PluginLoadError
 from cdc_core.options import did_you_mean
+from cdc_core.plugins.entry_points import PIPELINES, published
 
-__all__ = ["GROUP", "pipeline", "pipeline_names"]
-
-GROUP = "cdc_core.pipelines"
+__all__ = ["pipeline", "pipeline_names"]
 
 
 def pipeline_names() -> list[str]:
     """Return the names of all published pipelines, loadable or not."""
-    return sorted({entry_point.name for entry_point in entry_points(group=GROUP)})
+    return list(published(PIPELINES))
 
 
 def pipeline(name: str) -> Changefeed:
-    """Return the changefeed published as *name*. Raises: ConfigError naming the distribution that is at fault."""
-    found = list(entry_points(group=GROUP, name=name))
-    if not found:
-        raise ConfigError(f"no installed package publishes a pipeline '{name}'{did_you_mean(name, pipeline_names())}")
-    if len(found) > 1:
-        both = " and ".join(sorted(_origin(entry_point) for entry_point in found))
-        raise PluginConflictError(f"pipeline '{name}' is published by both {both}; uninstall one of them")
-    (entry_point,) = found
-    owner = f"pipeline '{name}' of {_origin(entry_point)}"
+    """Return the changefeed published as *name*. Raises: ConfigError, which names the distribution at fault."""
+    found = published(PIPELINES)
+    if name not in found:
+        raise ConfigError(f"no installed package publishes a pipeline '{name}'{did_you_mean(name, found)}")
+    claim = found[name][0]
+    owner = f"pipeline '{name}' of {claim.origin}"
     try:
-        published = entry_point.load()
-        changefeed = published() if callable(published) else published
+        value = claim.load()
+        changefeed = value() if callable(value) else value
     except CdcError:
         raise
     except Exception as error:  # a stranger's code
@@ -46,8 +40,3 @@ def pipeline(name: str) -> Changefeed:
             f"{owner} is {type(changefeed).__name__}, not a Changefeed or a function that returns one"
         )
     return changefeed
-
-
-def _origin(entry_point: EntryPoint) -> str:
-    dist = entry_point.dist
-    return "an unknown distribution" if dist is None else f"{dist.name} {dist.version}"

@@ -1,4 +1,4 @@
-"""What becomes of bad rows: they end the changefeed, or they are put aside as dead letters."""
+"""What becomes of bad rows: they end the changefeed, or they become dead letters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.blocked_keys import BlockedKeys
 from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_batch
 from cdc_core.delivery.delivery import BadRows, Delivery
@@ -18,25 +18,25 @@ from cdc_core.sink import Sink, SliceInfo
 from cdc_core.store.progress import DeadLetter
 from cdc_core.telemetry.stages import ENCODE, SINK
 
-__all__ = ["PutAside", "SliceBadRows", "StopAtBadRow", "bad_rows_of", "too_many"]
+__all__ = ["DeadLetterRows", "SliceBadRows", "StopAtBadRow", "bad_rows_of", "too_many"]
 
 _BATCH_BYTES = 4 * 1024 * 1024
-"""Dead letters are handed to their sink whenever their rows take this much memory, and at the end."""
+"""Dead letters are passed to their sink whenever their rows take this much memory, and at the end."""
 
 
 class SliceBadRows(BadRows):
-    """What `write_slice` tells of its slice; the slice's bad rows are durable when `flush` has returned."""
+    """The bad rows of one slice. They are durable when `flush` has returned."""
 
     owners: Mapping[str, str]
     """How messages name the encoder and the sink, by stage."""
 
     @abstractmethod
     def begin(self, slice_: SliceInfo, blocked: Sequence[Sequence[str]]) -> None:
-        """Take note that the rows which follow belong to *slice_*, and that rows of the keys *blocked* must wait."""
+        """Note that the rows which follow belong to *slice_*, and that rows of the keys *blocked* must wait."""
 
     @abstractmethod
     def flush(self) -> tuple[DeadLetter, ...]:
-        """Return the rows that were put aside, durable."""
+        """Return the rows that became dead letters, durable."""
 
 
 class StopAtBadRow(SliceBadRows):
@@ -48,10 +48,11 @@ class StopAtBadRow(SliceBadRows):
     def begin(self, slice_: SliceInfo, blocked: Sequence[Sequence[str]]) -> None:
         pass
 
-    def put_aside(self, bad: BadRow) -> None:
+    def add(self, bad: BadRow) -> None:
         raise BadRowError(
-            f"{bad} is not taken by {self.owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; change the row or"
-            " what refuses it, or set on_error='dead_letter' to have such rows put aside and the others delivered"
+            f"{bad} was refused by {self.owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; change the row or"
+            " what refuses it, or set on_error='dead_letter' to write such rows to the dead letters and deliver the"
+            " others"
         )
 
     def blocked(self, rows: RowBatch) -> Sequence[int]:  # noqa: ARG002
@@ -61,20 +62,20 @@ class StopAtBadRow(SliceBadRows):
         return ()
 
 
-class PutAside(SliceBadRows):
+class DeadLetterRows(SliceBadRows):
     """on_error = 'dead_letter': bad rows go to the sink that *open_sink* returns, which is called for the first one.
 
-    More of them in one slice than dead_letter_max end the slice, so that a sink that takes nothing at all is not given
+    More than dead_letter_max of them in one slice end the slice, so that a sink that refuses everything is not given
     everything a row at a time.
     """
 
-    def __init__(self, job: Job, *, open_sink: Callable[[], Sink]) -> None:
-        assert job.dead_letter is not None
-        self.owners = _owners(job)
-        self._job = job
-        self._dead_letter = job.dead_letter
-        self._secrets = job.secrets()
-        self._block_key = job.options.dead_letter_order == "block_key"
+    def __init__(self, feed: ResolvedChangefeed, *, open_sink: Callable[[], Sink]) -> None:
+        assert feed.dead_letter is not None
+        self.owners = _owners(feed)
+        self._feed = feed
+        self._dead_letter = feed.dead_letter
+        self._secrets = feed.secrets()
+        self._block_key = feed.options.dead_letter_order == "block_key"
         self._open_sink = open_sink
         self._slice: SliceInfo | None = None
         self._blocked = BlockedKeys()
@@ -87,15 +88,15 @@ class PutAside(SliceBadRows):
         self._slice = slice_
         self._blocked = BlockedKeys(blocked)
 
-    def put_aside(self, bad: BadRow) -> None:
+    def add(self, bad: BadRow) -> None:
         # A slice of a batch would keep the whole batch in memory.
         row = RowBatch(schema=bad.row.schema, batch=bad.row.batch.take(pa.array([0])))
         bad = BadRow(row=row, stage=bad.stage, reason=mask(bad.reason, self._secrets))
         letter = DeadLetter(table=bad.table, key=bad.key, updated=bad.updated, stage=bad.stage, error=bad.shown_reason)
         self._letters.append(letter)
-        limit = self._job.options.dead_letter_max
+        limit = self._feed.options.dead_letter_max
         if len(self._letters) > limit:
-            raise too_many(self._job.name, f"more than {limit} rows of one slice would be put aside", letter)
+            raise too_many(self._feed.name, f"more than {limit} rows of one slice were refused", letter)
         if self._block_key and bad.stage != BLOCKED:
             self._blocked.add(letter.table, letter.key)
         self._collected.append(bad)
@@ -114,39 +115,44 @@ class PutAside(SliceBadRows):
     def _hand_over(self) -> Delivery:
         if self._delivery is None:
             assert self._slice is not None
-            owners = _owners(self._dead_letter)
-            self._delivery = Delivery(self._open_sink(), _Undeliverable(owners), owner=owners[SINK])
+            owners, sink = _owners(self._dead_letter), self._dead_letter.sink
+            self._delivery = Delivery(
+                self._open_sink(),
+                _Undeliverable(owners),
+                owner=sink.owner,
+                refuses_rows=sink.registration.refuses_rows,
+            )
             self._delivery.begin(self._slice)
         if self._collected:
-            self._delivery.emit(dead_letter_batch(self._job.name, self._collected))
+            self._delivery.emit(dead_letter_batch(self._feed.name, self._collected))
         self._collected, self._bytes = [], 0
         return self._delivery
 
 
 class _Undeliverable(StopAtBadRow):
-    """Of the dead letters themselves: there is nowhere else to put them."""
+    """Bad rows among the dead letters themselves: there is nowhere else to write them."""
 
-    def put_aside(self, bad: BadRow) -> None:
+    def add(self, bad: BadRow) -> None:
         letter = bad.row.column("after")[0]
         raise BadRowError(
-            f"the row of table {letter['table']} with key {letter['key']}, updated {letter['updated']}, was to be put"
-            f" aside ({letter['error']}), but {self.owners[bad.stage]} of the dead letters does not take it either:"
-            f" {bad.shown_reason}; choose another dead_letter"
+            f"the row of table {letter['table']} with key {letter['key']}, updated {letter['updated']}, was refused"
+            f" ({letter['error']}), and {self.owners[bad.stage]} of the dead letters refuses it too: {bad.shown_reason};"
+            " choose another dead_letter"
         )
 
 
-def bad_rows_of(job: Job, *, open_sink: Callable[[], Sink]) -> SliceBadRows:
-    """Return what *job* does about bad rows of a slice; *open_sink* opens the sink of its dead letters."""
-    return StopAtBadRow(_owners(job)) if job.dead_letter is None else PutAside(job, open_sink=open_sink)
+def bad_rows_of(feed: ResolvedChangefeed, *, open_sink: Callable[[], Sink]) -> SliceBadRows:
+    """Return what *feed* does with bad rows of a slice; *open_sink* opens the sink of its dead letters."""
+    return StopAtBadRow(_owners(feed)) if feed.dead_letter is None else DeadLetterRows(feed, open_sink=open_sink)
 
 
 def too_many(changefeed: str, what: str, last: DeadLetter) -> TerminalError:
-    """Return the error that ends *changefeed* when more rows are bad than dead_letter_max says."""
+    """Return the error that ends *changefeed* when more rows are bad than dead_letter_max allows."""
     return TerminalError(
-        f"changefeed '{changefeed}': {what}; the last one is of table {last.table} with key {last.key}, updated"
-        f" {last.updated}, stage {last.stage}: {last.error}; mend what refuses the rows, or raise dead_letter_max"
+        f"changefeed '{changefeed}': {what}; the last one is in table {last.table} with key {last.key}, updated"
+        f" {last.updated}, stage {last.stage}: {last.error}; fix what refuses the rows, or raise dead_letter_max"
     )
 
 
-def _owners(job: Job) -> Mapping[str, str]:
-    return {ENCODE: job.encoder.owner, SINK: job.sink.owner}
+def _owners(feed: ResolvedChangefeed) -> Mapping[str, str]:
+    return {ENCODE: feed.encoder.owner, SINK: feed.sink.owner}

@@ -16,19 +16,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.dead_letters import dead_letter_table
 from cdc_core.delivery.row_json import key_json, row_json
 from cdc_core.rows import TIMESTAMP_TYPE, Op, RowBatch
-from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
+from cdc_core.schema import Column, ColumnType, Kind, TableSchema
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
     "BLOCKED",
     "BadRow",
     "dead_letter_batch",
-    "dead_letter_changefeed",
     "dead_letter_schema",
-    "dead_letter_table",
     "row_of",
 ]
 
@@ -71,16 +69,6 @@ class BadRow:
     def __str__(self) -> str:
         row = self.row
         return f"the row of table {row.schema.name} with key {row.shown_key(0)}, updated {self.updated}"
-
-
-def dead_letter_table(changefeed: str) -> TableName:
-    """Return the table that dead letters of *changefeed* are rows of, for the sink that takes them."""
-    return TableName(database="cdc", schema="dead_letters", table=f"{changefeed}_dead_letters")
-
-
-def dead_letter_changefeed(changefeed: Changefeed, uri: str) -> Changefeed:
-    """Return what brings dead letters of *changefeed* to the sink at *uri*, of which only encoder and sink are used."""
-    return Changefeed(name=changefeed.name, source=changefeed.source, tables=changefeed.tables, sink=uri, format="json")
 
 
 def dead_letter_schema(changefeed: str) -> TableSchema:

@@ -10,15 +10,12 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.decoder import Decoder
 from cdc_core.delivery.blocked_keys import BlockedKeys
 from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_schema, row_of
 from cdc_core.delivery.delivery import BadRows, Delivery
 from cdc_core.errors import ConfigError
-from cdc_core.plugins.classes import load_class
-from cdc_core.plugins.host import PluginHost
-from cdc_core.registrations import EncoderRegistration, SinkRegistration
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
 from cdc_core.sink_reader import SinkReader, StoredMessage
@@ -50,28 +47,26 @@ class Replay:
 
 
 class DeadLetterReader:
-    """Finds rows in the dead letters of *job*, through the reader that their sink has registered.
+    """Finds rows in the dead letters of *feed*, through the reader that their sink has registered.
 
     Raises: ConfigError when it has none; OptionError, PluginLoadError.
     """
 
-    def __init__(self, job: Job, host: PluginHost) -> None:
-        assert job.dead_letter is not None
-        self._name = job.name
-        self._job = job.dead_letter
-        self._schema = dead_letter_schema(job.name)
-        self._place = self._job.shown_destination
-        sink, encoder = (host.component("sink", self._job.sink.name), host.component("encoder", self._job.encoder.name))
-        reader = sink.reader if isinstance(sink, SinkRegistration) else ""
-        decoder = encoder.decoder if isinstance(encoder, EncoderRegistration) else ""
-        for component, target in ((self._job.sink, reader), (self._job.encoder, decoder)):
+    def __init__(self, feed: ResolvedChangefeed) -> None:
+        assert feed.dead_letter is not None
+        self._name = feed.name
+        self._feed = feed.dead_letter
+        self._schema = dead_letter_schema(feed.name)
+        self._place = self._feed.shown_destination
+        sink, encoder = self._feed.sink, self._feed.encoder
+        for owner, target in ((sink.owner, sink.registration.reader), (encoder.owner, encoder.registration.decoder)):
             if not target:
                 raise ConfigError(
-                    f"changefeed '{job.name}': its dead letters cannot be read back, because {component.owner} comes"
-                    " without a reader; choose another dead_letter, such as file:///data/dead"
+                    f"changefeed '{feed.name}': its dead letters cannot be read back, because {owner} has no reader;"
+                    " choose another dead_letter, such as file:///data/dead"
                 )
-        self._reader = load_class(reader, owner=f"the reader of {self._job.sink.owner}", base=SinkReader)
-        self._decoder = load_class(decoder, owner=f"the decoder of {self._job.encoder.owner}", base=Decoder)
+        self._reader = sink.load("reader", SinkReader)
+        self._decoder = encoder.load("decoder", Decoder)
 
     def find(self, letters: Sequence[DeadLetter]) -> list[WaitingRow]:
         """Return the rows of *letters* that are there, each once. Raises: ConfigError; what the reader does.
@@ -94,10 +89,10 @@ class DeadLetterReader:
         return [row for identity, same in found.items() for row in _waiting(list(same.values()), wanted[identity])]
 
     def _rows(self) -> Iterator[RowBatch]:
-        decoder: Decoder = self._decoder(self._job.encoder_context())
-        with closing(self._job.open_sink()) as sink:
-            topic = sink.topic(self._schema.name)
-        with closing(self._reader(self._job.sink_context())) as reader:
+        decoder: Decoder = self._decoder(self._feed.encoder_context())
+        with closing(self._feed.open_destination()) as destination:
+            topic = destination.topic(self._schema.name)
+        with closing(self._reader(self._feed.sink_context())) as reader:
             for message in reader.read():
                 if message.topic == topic and message.value is not None:
                     try:
@@ -110,22 +105,22 @@ class DeadLetterReader:
 
     def _letters(self, decoder: Decoder, message: StoredMessage) -> Iterator[Mapping[str, object]]:
         assert message.value is not None
-        if self._job.output == "files":
+        if self._feed.output == "files":
             decoded = decoder.file(self._schema, message.value)
         else:
             decoded = [decoder.message(self._schema, message.key, message.value)]
         return (letter.after or {} for letter in decoded)
 
 
-def send_again(sink: Sink, rows: Iterable[WaitingRow], *, job: Job, slice_: SliceInfo) -> Replay:
+def send_again(sink: Sink, rows: Iterable[WaitingRow], *, feed: ResolvedChangefeed, slice_: SliceInfo) -> Replay:
     """Give *rows* to *sink* as *slice_*, those of a key in the order of `updated`; durable on return.
 
     With dead_letter_order = 'block_key', rows of a key behind one that is refused again are kept as well. Raises: what
     the sink does, about anything but rows.
     """
     ordered = sorted(rows, key=lambda each: (each.letters[0].table, each.letters[0].updated))
-    kept = _Kept(block_key=job.options.dead_letter_order == "block_key")
-    delivery = Delivery(sink, kept, owner=job.sink.owner)
+    kept = _Kept(block_key=feed.options.dead_letter_order == "block_key")
+    delivery = Delivery(sink, kept, owner=feed.sink.owner, refuses_rows=feed.sink.registration.refuses_rows)
     delivery.begin(slice_)
     for batch in _batches([each.row for each in ordered]):
         delivery.emit(batch)
@@ -156,7 +151,7 @@ class _Kept(BadRows):
         self._block_key = block_key
         self._keys = BlockedKeys()
 
-    def put_aside(self, bad: BadRow) -> None:
+    def add(self, bad: BadRow) -> None:
         self.rows.append(bad)
         if self._block_key and bad.stage != BLOCKED:
             self._keys.add(bad.table, bad.key)

@@ -1,4 +1,4 @@
-"""The executor's turn: one slice, from the rangefeed's rows to a report that they are durable."""
+"""The aggregator: one slice on an executor, from the rangefeed's rows to a report that they are durable."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
 from cdc_core.delivery.delivery import Delivery
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, note, pack, unpack
-from cdc_core.engine.reports import SliceReport, mark_from_json, mark_to_json
+from cdc_core.engine.reports import SliceReport
 from cdc_core.errors import ContractError, RetryableError, to_wire
-from cdc_core.rangefeed import Mark, Rangefeed, Slice, Token
+from cdc_core.rangefeed import Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
+from cdc_core.slice_reader import SliceReader, SpanMark
+from cdc_core.step_planner import Slice
 from cdc_core.telemetry.stages import ENCODE, SINK, Stages, waited_for
 from cdc_core.timestamp import Timestamp
 
@@ -31,7 +33,7 @@ class ReaderDiedError(MaskedError):
 
 
 def read_slice(
-    rangefeed: Rangefeed,
+    reader: SliceReader,
     slice_: Slice,
     info: SliceInfo,
     *,
@@ -41,21 +43,21 @@ def read_slice(
 ) -> Iterator[pa.RecordBatch]:
     """Yield a slice in the packed layout. Only a slice that was read to its end gets its `end` row.
 
-    *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; the writer is told.
+    *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; they reach the writer this way.
 
-    Raises: ContractError, before the rows in question are passed on, for a row that comes too late: below the slice's
-    lower bound it could be older than what has been resolved. Likewise for a row above its table's marks.
+    Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
+    be older than what is resolved. Likewise for a row above its table's marks.
     """
-    owner = f"rangefeed {type(rangefeed).__name__}"
-    told = {"blocked": list(blocked)} if blocked else {}
+    owner = f"rangefeed {type(reader).__name__}"
+    extra = {"blocked": list(blocked)} if blocked else {}
     yield note(
         BEGIN,
-        {"step": info.step, "index": info.index, "lower": str(info.lower), "planned_by": info.planned_by, **told},
+        {"step": info.step, "index": info.index, "lower": str(info.lower), "planned_by": info.planned_by, **extra},
     )
-    marks: list[Mark] = []
+    marks: list[SpanMark] = []
     latest: dict[str, Timestamp] = {}
-    for item in rangefeed.read(slice_):
-        if isinstance(item, Mark):
+    for item in reader.read(slice_):
+        if isinstance(item, SpanMark):
             marks.append(item)
             continue
         _refuse_late_rows(owner, item, info.lower)
@@ -68,32 +70,33 @@ def read_slice(
         reached = max((mark.timestamp for mark in marks if mark.span.table == table), default=Timestamp())
         if timestamp > reached:
             raise ContractError(
-                f"{owner} broke its contract: a row of table {table} is from {timestamp}, above {reached} which the"
-                " marks of the slice say was reached"
+                f"{owner} broke its contract: a row of table {table} is from {timestamp}, above {reached}, the greatest"
+                " span mark of its slice"
             )
-    yield note(END, {"slices": slices, "end": end, "marks": [mark_to_json(mark) for mark in marks]})
+    yield note(END, {"slices": slices, "end": end, "marks": [mark.to_json() for mark in marks]})
 
 
 def write_slice(
     sink: Sink,
     batches: Iterable[pa.RecordBatch],
     *,
+    refuses_rows: bool = True,
     bad_rows: SliceBadRows | None = None,
     stages: Stages | None = None,
-    attempt: int = 0,
+    task_attempt: int = 0,
 ) -> SliceReport | None:
     """Emit a slice's rows, flush, and return the report; None where there was no slice. *stages* are the task's.
 
-    *attempt* counts from 0 how often the task was begun.
+    *refuses_rows* is what the sink's registration says; *task_attempt* counts from 0 how often the task was begun.
 
-    A reader that dies makes *batches* end as if all were well. Therefore nothing counts before the slice's `end` row
-    was seen; without it the slice is abandoned. What *bad_rows* put aside is durable before the report, without it the
-    first bad row ends the slice. Raises: ReaderDiedError for such a slice; MaskedError when the reader says that it
-    failed; BadRowError; whatever the sink raises about anything but rows.
+    A reader that dies makes *batches* end normally. Therefore nothing counts before the slice's `end` row was seen;
+    without it the slice is abandoned. Dead letters in *bad_rows* are durable before the report; without *bad_rows* the
+    first bad row ends the slice. Raises: ReaderDiedError for a slice without its end; MaskedError when the reader says
+    that it failed; BadRowError; whatever the sink raises about anything but rows.
     """
     if bad_rows is None:
         bad_rows = StopAtBadRow({ENCODE: "the encoder", SINK: f"sink {type(sink).__name__}"})
-    delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK])
+    delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK], refuses_rows=refuses_rows)
     started = time.monotonic()
     info: SliceInfo | None = None
     end: dict[str, object] | None = None
@@ -110,7 +113,7 @@ def write_slice(
                 index=value["index"],
                 lower=Timestamp.parse(value["lower"]),
                 planned_by=value.get("planned_by"),
-                attempt=attempt,
+                task_attempt=task_attempt,
             )
             bad_rows.begin(info, value.get("blocked", ()))
             delivery.begin(info)
@@ -128,7 +131,7 @@ def write_slice(
         index=info.index,
         slices=end["slices"],  # type: ignore[arg-type]
         end=end["end"],  # type: ignore[arg-type]
-        marks=tuple(mark_from_json(mark) for mark in end["marks"]),  # type: ignore[attr-defined]
+        marks=tuple(SpanMark.from_json(mark) for mark in end["marks"]),  # type: ignore[attr-defined]
         rows=rows,
         flushed=flushed,
         dead_letters=bad_rows.flush(),
@@ -143,5 +146,5 @@ def _refuse_late_rows(owner: str, rows: RowBatch, lower: Timestamp) -> None:
         updated = Timestamp(**rows.column("updated")[late].as_py())
         raise ContractError(
             f"{owner} broke its contract: the row of table {rows.schema.name} with key {rows.shown_key(late)} is from"
-            f" {updated}, below {lower} where its slice begins; what is resolved may be past it"
+            f" {updated}, below {lower} where its slice begins; a later timestamp may be resolved already"
         )

@@ -1,4 +1,4 @@
-"""What the processes of one run are told: the job, where progress is kept, where the run starts."""
+"""What the processes of one run are told: the feed, where progress is kept, where the run starts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fencing import at_work
-from cdc_core.errors import CdcError, PartialWriteError, RetryableError, to_wire
+from cdc_core.errors import CdcError, RetryableError, to_wire
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.rangefeed import Token
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["OPTION", "MaskedError", "RunConfig"]
+__all__ = ["OPTION", "AttemptConfig", "MaskedError"]
 
 OPTION = "cdc.secret.run"
-"""Name of the data source option that carries a RunConfig. Spark redacts options whose name holds 'secret'."""
+"""Name of the data source option that carries a AttemptConfig. Spark redacts options whose name holds 'secret'."""
 
 
 class MaskedError(RuntimeError):
@@ -29,66 +29,63 @@ class MaskedError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
-    """One attempt to run a changefeed. `job` carries the epoch of the attempt and the URL of the progress store.
+class AttemptConfig:
+    """One attempt to run a changefeed. `feed` carries the epoch of the attempt and the URL of the progress store.
 
     `state_dir` belongs to the changefeed (locks), `run_dir` to this attempt (stop flag, Spark's scratch). With
     `warm_up` the processes only load what they will need.
     """
 
-    job: Job
+    feed: ResolvedChangefeed
     state_dir: Path
     run_dir: Path
     start: Token
-    parallelism: int
     warm_up: bool = False
 
     def to_option(self) -> str:
         return json.dumps(
             {
-                "job": self.job.to_json(),
+                "feed": self.feed.to_json(),
                 "state_dir": str(self.state_dir),
                 "run_dir": str(self.run_dir),
                 "start": self.start,
-                "parallelism": self.parallelism,
                 "warm_up": self.warm_up,
             }
         )
 
     @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> RunConfig:
+    def from_options(cls, options: Mapping[str, str]) -> AttemptConfig:
         value = json.loads(options[OPTION])
         return cls(
-            job=Job.from_json(value["job"]),
+            feed=ResolvedChangefeed.from_json(value["feed"]),
             state_dir=Path(value["state_dir"]),
             run_dir=Path(value["run_dir"]),
             start=value["start"],
-            parallelism=value["parallelism"],
             warm_up=value["warm_up"],
         )
 
     def load(self) -> None:
         """Load what a worker may need in this process. Connects to nothing."""
-        self.job.open_rangefeed(parallelism=self.parallelism).close()
-        self.job.open_sink().close()
-        if self.job.dead_letter is not None:
-            self.job.dead_letter.open_sink().close()
+        self.feed.open_reader().close()
+        self.feed.open_sink().close()
+        if self.feed.dead_letter is not None:
+            self.feed.dead_letter.open_sink().close()
 
     @property
     def key(self) -> tuple[str, int]:
         """What no other attempt has, in any store: a worker may serve feeds of one name one after another."""
-        return self.job.feed_id, self.job.epoch
+        return self.feed.feed_id, self.feed.epoch
 
     @property
     def tasks_lock(self) -> Path:
-        return self.state_dir / f"{self.job.name}.tasks.lock"
+        return self.state_dir / f"{self.feed.name}.tasks.lock"
 
     def at_work(self) -> AbstractContextManager[None]:
         """Hold the tasks' lock while a task of this attempt works. Raises: RetryableError when a newer run began."""
         return at_work(self.tasks_lock, run_dir=self.run_dir)
 
     def open_store(self) -> ProgressStore:
-        return ProgressStore(self.job.state)
+        return ProgressStore(self.feed.state)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -116,7 +113,7 @@ class RunConfig:
 
     @property
     def secrets(self) -> frozenset[str]:
-        return self.job.secrets()
+        return self.feed.secrets()
 
     def _log_masked(self) -> None:
         root = logging.getLogger()
@@ -131,6 +128,4 @@ class RunConfig:
 
 def _masked(error: CdcError, secrets: frozenset[str]) -> CdcError:
     error.args = tuple(mask(str(argument), secrets) for argument in error.args)
-    if isinstance(error, PartialWriteError):
-        error.failures = tuple((index, mask(reason, secrets)) for index, reason in error.failures)
     return error

@@ -1,85 +1,87 @@
-"""What must hold of a changefeed's parts before it runs, and how its destination is made ready."""
+"""What must hold of a changefeed's parts before it runs, and how its destination is prepared."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
 
-from cdc_core.config.definitions import place_of
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import dead_letter_schema
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri
 from cdc_core.schema import TableSchema
+from cdc_core.uris import place_of
 
 __all__ = ["check_dead_letters", "check_encoder", "check_sink", "check_source", "prepare_sink"]
 
 
-def check_source(job: Job) -> list[TableSchema]:
-    """Return the tables that the source will be read for. Raises: ConfigError when it cannot be."""
-    with closing(job.open_rangefeed()) as rangefeed:
+def check_source(feed: ResolvedChangefeed) -> list[TableSchema]:
+    """Return the tables that the source will be read for. Raises: ConfigError when it cannot be read."""
+    with closing(feed.open_rangefeed()) as rangefeed:
         rangefeed.check()
         return list(rangefeed.schemas())
 
 
-def check_encoder(job: Job, schemas: Sequence[TableSchema]) -> None:
+def check_encoder(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
     """Return when rows of *schemas* can be encoded. Raises: ConfigError when they cannot."""
-    with closing(_for_tables(job, schemas).open_sink()) as sink:
-        job.open_encoder().check([(sink.payload(schema), sink.topic(schema.name)) for schema in schemas])
+    with closing(_for_tables(feed, schemas).open_destination()) as destination:
+        tables = [(destination.payload(schema), destination.topic(schema.name)) for schema in schemas]
+    feed.open_encoder().check(tables)
 
 
-def check_sink(job: Job, schemas: Sequence[TableSchema]) -> None:
+def check_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
     """Return when the destination can take rows of *schemas*. Raises: ConfigError when it cannot."""
-    with closing(_for_tables(job, schemas).open_sink()) as sink:
-        sink.check()
+    with closing(_for_tables(feed, schemas).open_destination()) as destination:
+        destination.check()
 
 
-def check_dead_letters(job: Job, schemas: Sequence[TableSchema]) -> None:
-    """Return when rows of *schemas* that have to be put aside can be, or when none ever are. Raises: ConfigError."""
-    if job.dead_letter is None:
+def check_dead_letters(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
+    """Return when refused rows of *schemas* can become dead letters, or need not. Raises: ConfigError."""
+    if feed.dead_letter is None:
         return
-    _refuse_one_place(job, job.dead_letter, schemas)
-    letters = [dead_letter_schema(job.name)]
+    _refuse_one_place(feed, feed.dead_letter, schemas)
+    letters = [dead_letter_schema(feed.name)]
     try:
-        check_sink(job.dead_letter, letters)
-        check_encoder(job.dead_letter, letters)
+        check_sink(feed.dead_letter, letters)
+        check_encoder(feed.dead_letter, letters)
     except ConfigError as error:
-        raise ConfigError(f"changefeed '{job.name}', option 'dead_letter': {error}") from error
+        raise ConfigError(f"changefeed '{feed.name}', option 'dead_letter': {error}") from error
 
 
-def prepare_sink(job: Job, schemas: Sequence[TableSchema]) -> None:
+def prepare_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
     """Create at the destination what rows of *schemas* need and the options allow; likewise for the dead letters.
 
     Raises: ConfigError, RetryableError.
     """
-    with closing(_for_tables(job, schemas).open_sink()) as sink:
-        sink.prepare()
-    if job.dead_letter is not None:
-        prepare_sink(job.dead_letter, [dead_letter_schema(job.name)])
+    with closing(_for_tables(feed, schemas).open_destination()) as destination:
+        destination.prepare()
+    if feed.dead_letter is not None:
+        prepare_sink(feed.dead_letter, [dead_letter_schema(feed.name)])
 
 
-def _refuse_one_place(job: Job, dead_letter: Job, schemas: Sequence[TableSchema]) -> None:
-    """Raise a ConfigError when a consumer of the data would come upon the dead letters."""
-    if dead_letter.sink.name != job.sink.name:
+def _refuse_one_place(feed: ResolvedChangefeed, letters: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
+    """Raise a ConfigError when a consumer of the data would find dead letters among it."""
+    if letters.sink.name != feed.sink.name or feed.sink_place() != letters.sink_place():
         return
-    if job.sink_place() != dead_letter.sink_place():
-        return
-    data, letters = place_of(job.destination), place_of(dead_letter.destination)
-    if job.output == "files":
-        if f"{data}/".startswith(f"{letters}/") or f"{letters}/".startswith(f"{data}/"):
+    data_place, letters_place = place_of(feed.destination), place_of(letters.destination)
+    if feed.output == "files":
+        if f"{data_place}/".startswith(f"{letters_place}/") or f"{letters_place}/".startswith(f"{data_place}/"):
             raise ConfigError(
-                f"changefeed '{job.name}' would put its dead letters, {masked_uri(dead_letter.destination)}, among the"
-                f" files of its sink, {masked_uri(job.destination)}: give them a directory beside it"
+                f"changefeed '{feed.name}' would write its dead letters, {masked_uri(letters.destination)}, among the"
+                f" files of its sink, {masked_uri(feed.destination)}; give them a directory beside it"
             )
         return
-    with closing(_for_tables(job, schemas).open_sink()) as sink, closing(dead_letter.open_sink()) as dead_letters:
-        topic = dead_letters.topic(dead_letter_schema(job.name).name)
-        if data == letters and topic in {sink.topic(schema.name) for schema in schemas}:
+    with (
+        closing(_for_tables(feed, schemas).open_destination()) as data,
+        closing(letters.open_destination()) as dead_letters,
+    ):
+        topic = dead_letters.topic(dead_letter_schema(feed.name).name)
+        if data_place == letters_place and topic in {data.topic(schema.name) for schema in schemas}:
             raise ConfigError(
-                f"changefeed '{job.name}' would send its dead letters to topic '{topic}' of its own rows: give them"
-                " another topic, or leave its name to the changefeed"
+                f"changefeed '{feed.name}' would send its dead letters to topic '{topic}', which has its rows; give"
+                " them another topic, or leave the topic's name to the changefeed"
             )
 
 
-def _for_tables(job: Job, schemas: Sequence[TableSchema]) -> Job:
-    return job.with_run(feed_id=job.feed_id, epoch=job.epoch, table_names=[schema.name for schema in schemas])
+def _for_tables(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> ResolvedChangefeed:
+    return feed.for_attempt(feed_id=feed.feed_id, epoch=feed.epoch, table_names=[schema.name for schema in schemas])

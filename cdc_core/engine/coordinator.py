@@ -14,10 +14,9 @@ from datetime import UTC, datetime, timedelta
 
 from cdc_core.delivery.bad_rows import too_many
 from cdc_core.engine.reports import SliceReport, complete_step
-from cdc_core.engine.resolved_marks import emit_mark
+from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.errors import ContractError, RetryableError
-from cdc_core.rangefeed import Rangefeed
-from cdc_core.sink import Sink
+from cdc_core.source_history import SourceHistory
 from cdc_core.store.progress import DeadLetter, Progress, ProgressStore
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage
 
@@ -35,7 +34,7 @@ class Coordinator:
 
     Lives in Spark's commit process. Spark ends one that was idle for a minute, so that a run has several instances, one
     after another: what has to outlive a step is in the store. *resolved_interval_s* is the least distance between two
-    emitted resolved timestamps, None for none at all. *open_sink* and *open_rangefeed* are called when first needed.
+    emitted resolved marks, None for none at all. *open_marks* and *open_history* are called when first needed.
     """
 
     def __init__(
@@ -44,20 +43,20 @@ class Coordinator:
         name: str,
         epoch: int,
         store: ProgressStore,
-        open_sink: Callable[[], Sink],
-        open_rangefeed: Callable[[], Rangefeed],
+        open_marks: Callable[[], ResolvedMarks],
+        open_history: Callable[[], SourceHistory],
         resolved_interval_s: float | None,
         dead_letter_max: int = 0,
     ) -> None:
         self._name = name
         self._epoch = epoch
         self._store = store
-        self._open_sink = open_sink
-        self._open_rangefeed = open_rangefeed
+        self._open_marks = open_marks
+        self._open_history = open_history
         self._resolved_interval_s = resolved_interval_s
         self._dead_letter_max = dead_letter_max
-        self._sink: Sink | None = None
-        self._rangefeed: Rangefeed | None = None
+        self._marks: ResolvedMarks | None = None
+        self._history: SourceHistory | None = None
         self._gauges_saved_at = float("-inf")
         self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
         progress = store.load(name)
@@ -95,7 +94,7 @@ class Coordinator:
             self._add_seconds(stages.seconds)
 
     def close(self) -> None:
-        for component in (self._sink, self._rangefeed):
+        for component in (self._marks, self._history):
             if component is not None:
                 component.close()
 
@@ -151,26 +150,18 @@ class Coordinator:
             return
         if self._emitted and (high_water.wall - self._emitted.wall) / 1e9 < self._resolved_interval_s:
             return
-        if self._sink is None:
-            self._sink = self._open_sink()
-        emit_mark(
-            self._sink,
-            self._store,
-            name=self._name,
-            epoch=self._epoch,
-            mark=high_water,
-            latest=self._progress.latest,
-            interval_s=self._resolved_interval_s,
-        )
+        if self._marks is None:
+            self._marks = self._open_marks()
+        self._marks.emit(high_water, latest=self._progress.latest)
         self._emitted = high_water
 
     def _release(self) -> None:
-        if self._rangefeed is None:
-            self._rangefeed = self._open_rangefeed()
+        if self._history is None:
+            self._history = self._open_history()
         counters = dict(self._progress.counters)
         try:
-            self._rangefeed.release(self._progress.token)
-            counters.update({f"source.{name}": value for name, value in self._rangefeed.metrics().items()})
+            self._history.release(self._progress.token)
+            counters.update({f"source.{name}": value for name, value in self._history.metrics().items()})
             counters.pop("releases_failed", None)
         except RetryableError as error:
             # History kept longer than needed is harmless, and the next step's release covers this one.

@@ -1,7 +1,7 @@
-"""How the processes of a run on one host speak without Spark: a clean stop, and who is still at work.
+"""Fencing on one host: one driver runs a changefeed, and no task of an earlier attempt is alive when a new one starts.
 
-Everything is a file in the run's directory, so that it works between a driver, Spark's planner process and Python
-workers that share nothing else, and so that the kernel cleans up after whoever is killed.
+Everything is a file lock in the state directory. So it works between a driver, Spark's planner process and Python
+workers that share nothing else, and the kernel cleans up after a process that is killed.
 """
 
 from __future__ import annotations
@@ -17,35 +17,10 @@ from typing import Self
 
 from cdc_core.errors import RetryableError
 
-__all__ = ["RunLock", "StopFlag", "at_work", "await_idle", "is_idle"]
+__all__ = ["RunLock", "at_work", "await_idle", "is_idle"]
 
 _IDLE_LIMIT_S = 60.0
 _POLL_S = 0.05
-
-
-class StopFlag:
-    """Asks the planner to plan no further step, and learns when the last one is saved.
-
-    `acknowledge` is called by the planner between steps only: once it was, no step runs and none will.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._request = directory / "stop"
-        self._answer = directory / "stopped"
-
-    def request(self) -> None:
-        self._request.touch()
-
-    @property
-    def requested(self) -> bool:
-        return self._request.exists()
-
-    def acknowledge(self) -> None:
-        self._answer.touch()
-
-    @property
-    def acknowledged(self) -> bool:
-        return self._answer.exists()
 
 
 class RunLock:
@@ -85,14 +60,14 @@ class RunLock:
 
 @contextmanager
 def at_work(path: Path, *, run_dir: Path) -> Iterator[None]:
-    """Hold a share of the tasks' lock while a task of the run with directory *run_dir* reads, writes or commits.
+    """Hold a share of the tasks' lock while a task of the attempt with directory *run_dir* reads, writes or commits.
 
-    A JVM outlives its driver for a moment and may still hand out tasks. Therefore a task that comes after a newer run
-    made its directory is refused; one that came before holds the lock, which the newer run awaits. Raises:
+    A JVM outlives its driver for a moment and may still start tasks. A task that comes after a newer attempt made its
+    directory is refused; one that came before holds the lock, and the newer attempt waits for it. Raises:
     RetryableError when refused.
 
-    On a host that does not have the driver's state directory there is nothing to hold; there Spark's own bookkeeping
-    of running tasks must do.
+    On a host that does not have the driver's state directory there is nothing to hold: there only Spark's own
+    bookkeeping of running tasks applies.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -102,7 +77,7 @@ def at_work(path: Path, *, run_dir: Path) -> Iterator[None]:
     try:
         fcntl.flock(file, fcntl.LOCK_SH)
         if _newer_than(run_dir):
-            raise RetryableError(f"run {run_dir.name} has been replaced by a newer one; its tasks do nothing any more")
+            raise RetryableError(f"attempt {run_dir.name} was replaced by a newer one; its tasks do nothing more")
         yield
     finally:
         os.close(file)
@@ -111,8 +86,8 @@ def at_work(path: Path, *, run_dir: Path) -> Iterator[None]:
 def is_idle(path: Path) -> bool:
     """Return whether no process on this host is `at_work`.
 
-    A task of an earlier run that is still alive could emit an old version of a row, or an old mark, after a newer one:
-    no run may begin before this is true. Asked after the new run has made its directory.
+    A task of an earlier attempt that is still alive could emit an old version of a row, or an old mark, after a newer
+    one: no attempt may begin before this is true. Asked after the new attempt has made its directory.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -126,7 +101,7 @@ def is_idle(path: Path) -> bool:
 
 
 def await_idle(path: Path, *, owner: str, pause: Callable[[float], object] = time.sleep) -> None:
-    """Return when `is_idle`, a minute later at most. *pause* waits for so many seconds, or raises to give up waiting.
+    """Return when `is_idle`, after at most a minute. *pause* waits for so many seconds, or raises to end the wait.
 
     Raises: RetryableError that names *owner* when a task is still alive.
     """
@@ -134,8 +109,8 @@ def await_idle(path: Path, *, owner: str, pause: Callable[[float], object] = tim
     while not is_idle(path):
         if time.monotonic() > deadline:
             raise RetryableError(
-                f"tasks of an earlier run of {owner} are still alive and hold {path}: end their processes when they do"
-                " not end by themselves"
+                f"tasks of an earlier attempt of {owner} are still alive and hold {path}; kill their processes if they"
+                " do not end by themselves"
             )
         pause(_POLL_S)
 

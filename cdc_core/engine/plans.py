@@ -22,9 +22,11 @@ from functools import cache
 from importlib.metadata import distributions
 from typing import Any, Self
 
-from cdc_core.config.resolved import Component, Job
+from cdc_core.config.component import Component
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import mask, masked_uri
-from cdc_core.rangefeed import Rangefeed, Slice, Token
+from cdc_core.rangefeed import Token
+from cdc_core.step_planner import Slice, StepPlanner
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 
@@ -74,9 +76,10 @@ class Plans:
     Nothing is saved for a source that never repeats a step.
     """
 
-    def __init__(self, job: Job, rangefeed: Rangefeed, store: ProgressStore) -> None:
-        self._job = job
-        self._rangefeed = rangefeed
+    def __init__(self, feed: ResolvedChangefeed, planner: StepPlanner, store: ProgressStore) -> None:
+        self._feed = feed
+        self._planner = planner
+        self._repeats = feed.rangefeed.registration.repeats_steps
         self._store = store
         self._setting = ""
 
@@ -85,17 +88,17 @@ class Plans:
 
         Once a run, before its first step. Raises: FencedError; what the rangefeed raises.
         """
-        if not self._rangefeed.repeats_steps:
+        if not self._repeats:
             return None
         plan = self._saved()
-        if plan is None or (plan.start, plan.after) != (start, after) or plan.epoch == self._job.epoch:
+        if plan is None or (plan.start, plan.after) != (start, after) or plan.epoch == self._feed.epoch:
             return None
         if plan.repeats >= _MOST_REPEATS or plan.setting != self._own_setting():
             log.info(
                 "step %d of run %d is planned anew, as something that decides on it changed", plan.step, plan.epoch
             )
             return None
-        slices = self._rangefeed.repeat(start, plan.end, after=after)
+        slices = self._planner.repeat(start, plan.end, after=after)
         if slices is None or _digest(slices, blocked) != plan.slices:
             log.info("step %d of run %d is planned anew, as its slices would not be the same", plan.step, plan.epoch)
             return None
@@ -117,12 +120,11 @@ class Plans:
 
         Steps of the initial scan are left out: a new run reads its chunks in a new snapshot.
         """
-        feed = self._rangefeed
-        if not feed.repeats_steps or any(feed.scan_progress(token) is not None for token in (start, end)):
+        if not self._repeats:
             return
         self._save(
             Plan(
-                epoch=self._job.epoch,
+                epoch=self._feed.epoch,
                 step=step,
                 start=start,
                 end=end,
@@ -133,17 +135,17 @@ class Plans:
         )
 
     def _save(self, plan: Plan) -> None:
-        self._store.save_plan(self._job.name, self._job.epoch, plan.to_json())
+        self._store.save_plan(self._feed.name, self._feed.epoch, plan.to_json())
 
     def _saved(self) -> Plan | None:
-        value = self._store.load_plan(self._job.name)
+        value = self._store.load_plan(self._feed.name)
         try:
             return None if value is None else Plan.from_json(value)
         except (ValueError, TypeError, KeyError):  # of another version of this code
             return None
 
     def _own_setting(self) -> str:
-        self._setting = self._setting or _setting(self._job)
+        self._setting = self._setting or _setting(self._feed)
         return self._setting
 
 
@@ -152,26 +154,26 @@ def _digest(slices: Sequence[Slice], blocked: Sequence[Any]) -> str:
     return hashlib.sha256(repr((list(slices), sorted(map(repr, blocked)))).encode()).hexdigest()
 
 
-def _setting(job: Job) -> str:
+def _setting(feed: ResolvedChangefeed) -> str:
     """Return a digest of all that decides what slices hold besides themselves: options, plugins, versions."""
-    options = {name: value for name, value in asdict(job.options).items() if name not in _DECIDES_NOTHING}
+    options = {name: value for name, value in asdict(feed.options).items() if name not in _DECIDES_NOTHING}
     setting = {
-        "tables": [name.full for name in job.table_names],
-        "source": masked_uri(job.source),
-        "destination": job.shown_destination,
+        "tables": [name.full for name in feed.table_names],
+        "source": masked_uri(feed.source),
+        "destination": feed.shown_destination,
         "dead_letter": masked_uri(options.pop("dead_letter") or ""),
         "options": options,
-        "components": [_component(each) for each in (job.rangefeed, job.encoder, job.sink)],
-        "envelope": asdict(job.envelope()),
+        "components": [_component(each) for each in (feed.rangefeed, feed.encoder, feed.sink)],
+        "envelope": asdict(feed.envelope()),
         "installed": _installed(),
     }
     # Not a digest of secrets: from one in the store a weak password could be guessed.
-    text = mask(json.dumps(setting, sort_keys=True, default=repr), job.secrets())
+    text = mask(json.dumps(setting, sort_keys=True, default=repr), feed.secrets())
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _component(component: Component) -> list[Any]:
-    return [component.target, component.options, dict(component.values)]
+def _component(component: Component[Any]) -> list[Any]:
+    return [component.registration.to_json(), dict(component.values)]
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, WaitingRow, send_again
 from cdc_core.engine.checks import check_sink, prepare_sink
 from cdc_core.engine.fencing import RunLock, await_idle
@@ -19,14 +19,14 @@ __all__ = ["replay"]
 
 
 def replay(
-    job: Job,
+    feed: ResolvedChangefeed,
     *,
     store: ProgressStore,
     state_dir: Path,
     find: Callable[[Sequence[DeadLetter]], Sequence[WaitingRow]],
     give_up: Collection[int] = (),
 ) -> tuple[Replay, int]:
-    """Send again what waits in the dead letters of *job*; return what became of it, and how many rows were not found.
+    """Send again what waits in the dead letters of *feed*; return what became of it, and how many rows were not found.
 
     *find* returns the rows of dead letters; it is called when rows remain to be sent. Those with the numbers *give_up*
     are not sent, and wait no longer once this returns; when it raises, they wait. Nobody else delivers meanwhile:
@@ -36,56 +36,56 @@ def replay(
     Raises: ConfigError when the changefeed is running, the sink cannot take rows, or no row has a number of *give_up*;
     RetryableError; FencedError when a run has begun on another host; whatever the sink raises about anything but rows.
     """
-    with RunLock(state_dir / f"{job.name}.lock") as lock:
+    with RunLock(state_dir / f"{feed.name}.lock") as lock:
         if not lock.acquire():
             raise ConfigError(
-                f"changefeed '{job.name}' is running from {state_dir} (process {lock.holder}): stop it first, because"
+                f"changefeed '{feed.name}' is running from {state_dir} (process {lock.holder}): stop it first, because"
                 " rows are sent again only while it delivers no others"
             )
-        waiting = store.dead_letters(job.name)
+        waiting = store.dead_letters(feed.name)
         unknown = min(set(give_up) - {letter.number for letter in waiting}, default=None)
         if unknown is not None:
-            raise ConfigError(f"no row of changefeed '{job.name}' waits under the number {unknown}; --list shows them")
+            raise ConfigError(f"no row of changefeed '{feed.name}' waits under the number {unknown}; --list shows them")
         letters = [letter for letter in waiting if letter.number not in give_up]
         rows = find(letters) if letters else ()
         missing = len(letters) - sum(len(row.letters) for row in rows)
-        feed = store.register(job.name, job.definition())
+        known = store.register(feed.name, feed.definition())
         if not rows:
             if give_up:
-                store.replayed(job.name, store.begin_run(job.name), list(give_up))
+                store.replayed(feed.name, store.begin_attempt(feed.name), list(give_up))
             return Replay(sent=(), kept=(), flushed=Flushed()), missing
         schemas = list({row.row.schema.name: row.row.schema for row in rows}.values())
-        job = job.with_run(feed_id=feed.feed_id, epoch=feed.epoch, state=store.url)
-        check_sink(job, schemas)
-        prepare_sink(job, schemas)
-        epoch = store.begin_run(job.name)
+        feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store.url)
+        check_sink(feed, schemas)
+        prepare_sink(feed, schemas)
+        epoch = store.begin_attempt(feed.name)
         tables = [schema.name for schema in schemas]
-        job = job.with_run(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
-        with _alone(job, state_dir), closing(job.open_sink()) as sink:
-            progress = store.load(job.name)
+        feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, table_names=tables)
+        with _alone(feed, state_dir), closing(feed.open_sink()) as sink:
+            progress = store.load(feed.name)
             assert progress is not None, "rows were put aside in steps that were saved"
             # A plan that this run's end leaves to be repeated knew of keys that had to wait.
-            store.save_plan(job.name, epoch, {})
+            store.save_plan(feed.name, epoch, {})
             lower = progress.frontier.high_water.next()
-            result = send_again(sink, rows, job=job, slice_=SliceInfo(step=0, index=0, lower=lower, replay=True))
+            result = send_again(sink, rows, feed=feed, slice_=SliceInfo(step=0, index=0, lower=lower, replay=True))
             delivered = result.flushed.delivered
             store.replayed(
-                job.name,
+                feed.name,
                 epoch,
                 [*give_up, *(letter.number for row in result.sent for letter in row.letters)],
-                delivered=None if delivered and job.options.resolved is None else delivered,
+                delivered=None if delivered and feed.options.resolved is None else delivered,
             )
         return result, missing
 
 
 @contextmanager
-def _alone(job: Job, state_dir: Path) -> Iterator[None]:
+def _alone(feed: ResolvedChangefeed, state_dir: Path) -> Iterator[None]:
     """Hold back tasks of earlier runs on this host for as long as the block lasts, once none is at work."""
-    run_dir = state_dir / f"{job.name}.run" / str(job.epoch)
+    run_dir = state_dir / f"{feed.name}.run" / str(feed.epoch)
     shutil.rmtree(run_dir.parent, ignore_errors=True)
     run_dir.mkdir(parents=True)
     try:
-        await_idle(state_dir / f"{job.name}.tasks.lock", owner=f"changefeed '{job.name}'")
+        await_idle(state_dir / f"{feed.name}.tasks.lock", owner=f"changefeed '{feed.name}'")
         yield
     finally:
         shutil.rmtree(run_dir.parent, ignore_errors=True)

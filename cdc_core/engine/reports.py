@@ -1,4 +1,4 @@
-"""What an aggregator tells the coordinator about a finished slice."""
+"""What an aggregator reports to the coordinator about a finished slice."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdc_core.errors import ContractError, RetryableError, from_wire
-from cdc_core.rangefeed import Mark, Token
+from cdc_core.rangefeed import Token
 from cdc_core.sink import Flushed
-from cdc_core.span import Span
+from cdc_core.slice_reader import SpanMark
 from cdc_core.store.progress import DeadLetter
-from cdc_core.timestamp import Timestamp
 
-__all__ = ["SliceReport", "complete_step", "joined_failures", "mark_from_json", "mark_to_json"]
+__all__ = ["SliceReport", "complete_step", "joined_failures"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +22,11 @@ class SliceReport:
     index: int
     slices: int
     end: Token
-    marks: tuple[Mark, ...]
+    marks: tuple[SpanMark, ...]
     rows: int
     flushed: Flushed
     dead_letters: tuple[DeadLetter, ...] = ()
-    """Rows that were put aside, durable as well. They count among `rows`."""
+    """Rows that became dead letters, durable as well. They count among `rows`."""
     seconds: float
     """Time that the slice took, reading included."""
     stages: Mapping[str, float] = field(default_factory=dict)
@@ -37,7 +36,7 @@ class SliceReport:
 def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport]:
     """Return the reports of one step when all of its slices have reported.
 
-    Raises: ContractError when a slice is missing or reports disagree, in which case nothing may be saved.
+    Raises: ContractError when a slice is missing or reports disagree; then nothing may be saved.
     """
     present = [report for report in reports if report is not None]
     if not present:
@@ -57,9 +56,9 @@ def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport
 
 
 def joined_failures(failures: Sequence[str]) -> str:
-    """Return the *failures* of a step's slices, texts of MaskedErrors, as one, led by that which decides what is next.
+    """Return the *failures* of a step's slices, texts of MaskedErrors, as one. The decisive one comes first.
 
-    That is the first that no retry can cure, else the one that asks for the longest wait.
+    That is the first that no retry can cure, otherwise the one that asks for the longest wait.
     """
 
     def wait_s(text: str) -> float:
@@ -69,20 +68,3 @@ def joined_failures(failures: Sequence[str]) -> str:
         return 0.0 if error is None else float("inf")
 
     return "\n".join(sorted(failures, key=wait_s, reverse=True))
-
-
-def mark_to_json(mark: Mark) -> list[str | bool | None]:
-    span = mark.span
-    return [
-        span.table,
-        span.start.hex(),
-        None if span.end is None else span.end.hex(),
-        str(mark.timestamp),
-        mark.resolved,
-    ]
-
-
-def mark_from_json(value: Sequence[str | bool | None]) -> Mark:
-    table, start, end, timestamp, resolved = value
-    span = Span(str(table), bytes.fromhex(str(start)), None if end is None else bytes.fromhex(str(end)))
-    return Mark(span=span, timestamp=Timestamp.parse(str(timestamp)), resolved=bool(resolved))

@@ -1,60 +1,72 @@
-"""How a resolved mark goes out: first what it covers, then the mark, then the store may forget."""
+"""How a resolved mark is emitted: first a record of what it covers, then the mark, then the store forgets the record."""
 
 from __future__ import annotations
 
-from cdc_core.config.resolved import Job
-from cdc_core.sink import Covered, Sink
+from contextlib import closing
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.resolved_sink import Covered, ResolvedSink
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["emit_last_mark", "emit_mark"]
+__all__ = ["ResolvedMarks", "emit_last_resolved_mark", "open_resolved_marks"]
 
 
-def emit_mark(
-    sink: Sink,
-    store: ProgressStore,
-    *,
-    name: str,
-    epoch: int,
-    mark: Timestamp,
-    latest: Timestamp,
-    interval_s: float,
-) -> None:
-    """Emit *mark*, and before it any that a run before has prepared and perhaps not emitted.
+class ResolvedMarks:
+    """Emits the resolved marks of one attempt through *sink*. *records* is what the sink's registration says.
 
-    Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. Where marks keep
-    a distance, *interval_s*, the store remembers it: the process that emits the next one may be another. Raises:
-    FencedError; whatever the sink raises.
+    Where marks keep a distance, *interval_s*, the store remembers the last one: the process that emits the next may be
+    another.
     """
-    waiting = store.deliver_marks(name, epoch, mark) if sink.records else []
-    for each in waiting:
-        sink.record(Covered(mark=each.mark, previous=each.previous, latest=latest, delivered=each.delivered))
-        sink.emit_resolved(each.mark)
-    if waiting:
-        store.recorded(name, epoch, mark)
-    else:
-        sink.emit_resolved(mark)
-    if interval_s:
-        store.emitted(name, epoch, mark)
+
+    def __init__(
+        self, sink: ResolvedSink, store: ProgressStore, *, name: str, epoch: int, records: bool, interval_s: float
+    ) -> None:
+        self._sink = sink
+        self._store = store
+        self._name = name
+        self._epoch = epoch
+        self._records = records
+        self._interval_s = interval_s
+
+    def emit(self, mark: Timestamp, *, latest: Timestamp) -> None:
+        """Emit *mark*, and before it any mark that an earlier attempt prepared and perhaps did not emit.
+
+        Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. Raises:
+        FencedError; whatever the sink raises.
+        """
+        waiting = self._store.deliver_marks(self._name, self._epoch, mark) if self._records else []
+        for each in waiting:
+            covered = Covered(mark=each.mark, previous=each.previous, latest=latest, delivered=each.delivered)
+            self._sink.record(covered)
+            self._sink.emit_resolved(each.mark)
+        if waiting:
+            self._store.recorded(self._name, self._epoch, mark)
+        else:
+            self._sink.emit_resolved(mark)
+        if self._interval_s:
+            self._store.emitted(self._name, self._epoch, mark)
+
+    def close(self) -> None:
+        self._sink.close()
 
 
-def emit_last_mark(job: Job, store: ProgressStore) -> None:
-    """Emit the mark that the saved progress has reached, at the end of run `job.epoch`. Raises: as `emit_mark`."""
-    progress = store.load(job.name)
-    interval_s = job.options.resolved
-    if interval_s is None or progress is None or not progress.frontier.high_water:
+def open_resolved_marks(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedMarks:
+    """Return what emits the resolved marks of attempt `feed.epoch`."""
+    return ResolvedMarks(
+        feed.open_resolved_sink(),
+        store,
+        name=feed.name,
+        epoch=feed.epoch,
+        records=feed.sink.registration.records,
+        interval_s=feed.options.resolved or 0.0,
+    )
+
+
+def emit_last_resolved_mark(feed: ResolvedChangefeed, store: ProgressStore) -> None:
+    """Emit the mark that the saved progress has reached, at the end of attempt `feed.epoch`. Raises: as `emit`."""
+    progress = store.load(feed.name)
+    if feed.options.resolved is None or progress is None or not progress.frontier.high_water:
         return
-    sink = job.open_sink()
-    try:
-        high_water = progress.frontier.high_water
-        emit_mark(
-            sink,
-            store,
-            name=job.name,
-            epoch=job.epoch,
-            mark=high_water,
-            latest=progress.latest,
-            interval_s=interval_s,
-        )
-    finally:
-        sink.close()
+    with closing(open_resolved_marks(feed, store)) as marks:
+        marks.emit(progress.frontier.high_water, latest=progress.latest)

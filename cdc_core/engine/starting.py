@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.span import Span
@@ -17,21 +17,21 @@ __all__ = ["start_token"]
 log = logging.getLogger(__name__)
 
 
-def start_token(job: Job, store: ProgressStore, rangefeed: Rangefeed) -> Token:
-    """Return the token that run `job.epoch` starts from, with everything that its query relies on saved.
+def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
+    """Return the token that run `feed.epoch` starts from, with everything that its query relies on saved.
 
     Raises: FencedError; whatever the rangefeed raises.
     """
-    name = job.name
+    name = feed.name
     progress = store.load(name)
     token = rangefeed.start(
         None if progress is None else progress.token,
-        lambda intent: store.save_intent(name, job.epoch, intent),
+        lambda intent: store.save_intent(name, feed.epoch, intent),
     )
     if progress is None or not list(progress.frontier):
         spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
         progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
-    store.save(name, job.epoch, replace(progress, token=token))
+    store.save(name, feed.epoch, replace(progress, token=token))
     scan = rangefeed.scan_progress(token)
     if scan is not None:
         log.info("changefeed '%s': initial scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
 from cdc_core.rangefeed import ScanProgress
@@ -45,15 +45,17 @@ class Watch:
     *count_dead_letters* is asked when rows were put aside.
     """
 
-    def __init__(self, job: Job, run_dir: Path, *, local: bool, count_dead_letters: Callable[[], int]) -> None:
+    def __init__(
+        self, feed: ResolvedChangefeed, run_dir: Path, *, local: bool, count_dead_letters: Callable[[], int]
+    ) -> None:
         self._owners = {
-            SOURCE: job.rangefeed.owner,
-            ENCODE: job.encoder.owner,
-            SINK: job.sink.owner,
+            SOURCE: feed.rangefeed.owner,
+            ENCODE: feed.encoder.owner,
+            SINK: feed.sink.owner,
             STORE: "the progress store",
         }
-        self._secrets = job.secrets()
-        frequency_s = job.min_checkpoint_frequency_s
+        self._secrets = feed.secrets()
+        frequency_s = feed.min_checkpoint_frequency_s
         every = f" (a step every {format_duration(frequency_s)}: min_checkpoint_frequency)"
         self._window_s = max(_WINDOW_S, 2 * frequency_s)
         self._every = every if frequency_s >= _QUIET_S else ""

@@ -1,4 +1,4 @@
-"""Components that stay open in a worker process between the slices of a run."""
+"""Components that stay open in a worker process between the slices of an attempt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Kept"]
+__all__ = ["WorkerCache"]
 
 log = logging.getLogger(__name__)
 
@@ -22,12 +22,12 @@ C = TypeVar("C", bound=Closable)
 Key = tuple[str, int]
 
 
-class Kept(Generic[C]):
-    """A bounded cache of open components by (id of the changefeed, run epoch).
+class WorkerCache(Generic[C]):
+    """A bounded cache of open components by (identity of the changefeed, epoch of the attempt).
 
-    Python workers outlive queries and take any task, so a module-level instance of this is what keeps connections open.
-    A component is out of the cache while it is in use: one that did not end normally is never used again, and a task
-    that is killed in between leaves nothing half-used behind.
+    Python workers outlive queries and take any task, so a module-level instance of this keeps connections open. A
+    component is out of the cache while it is in use: one whose use did not end normally is never used again, and a task
+    that is killed leaves nothing half-used behind.
     """
 
     def __init__(self, size: int = 4) -> None:

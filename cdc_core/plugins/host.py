@@ -5,31 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import cast
 
 import pluggy
 
 from cdc_core import hookspecs
 from cdc_core.errors import ConfigError, PluginConflictError, PluginLoadError, UnknownPluginError
-from cdc_core.plugins.loading import Loaded, PluginSource, load_plugin
+from cdc_core.plugins.entry_points import PLUGINS, Published, published
+from cdc_core.plugins.loading import Loaded, load_plugin
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 
-__all__ = ["GROUP", "Listing", "PluginHost"]
-
-GROUP = "cdc_core.plugins"
-"""The entry-point group that plugins are published under."""
-
-_OURS = {
-    "encoder": {name: f"cdc-encoder-{name}" for name in ("avro", "csv", "json", "parquet")},
-    "sink": {
-        **dict.fromkeys(("kafka", "confluent-cloud", "azure-event-hub"), "cdc-sink-kafka"),
-        **dict.fromkeys(("cloudstorage", "file", "s3", "gs", "azure", "memory"), "cdc-sink-cloudstorage"),
-        **dict.fromkeys(("webhook", "webhook-http", "webhook-https"), "cdc-sink-webhook"),
-    },
-    "rangefeed": dict.fromkeys(("postgres", "postgresql"), "cdc-rangefeed-postgres"),
-}
-"""By kind, the names and schemes that a well-known distribution brings."""
+__all__ = ["Listing", "PluginHost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +55,7 @@ class PluginHost:
     name is an error. So is using a name or URI scheme that two plugins claim. Components themselves stay unloaded.
     """
 
-    def __init__(self, sources: Iterable[PluginSource] = ()) -> None:
+    def __init__(self, sources: Iterable[Published] = ()) -> None:
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
         self._plugins = [load_plugin(manager, source) for source in sources]
@@ -82,8 +68,8 @@ class PluginHost:
     @classmethod
     def load(cls) -> PluginHost:
         """Return a host with all installed plugins, ordered by distribution."""
-        found = [PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP)]
-        return cls(sorted(found, key=lambda source: (source.distribution, source.name)))
+        found = [claim for claims in published(PLUGINS).values() for claim in claims]
+        return cls(sorted(found, key=lambda claim: (claim.distribution, claim.name)))
 
     def rangefeed_for(self, uri: str) -> RangefeedRegistration:
         """Return the source that *uri* selects. Raises: UnknownPluginError, PluginLoadError, PluginConflictError."""
@@ -158,22 +144,19 @@ class PluginHost:
 
     def _unknown(self, kind: str, wanted: str, word: str) -> ConfigError:
         """Return the error for a name or scheme that nothing registers."""
-        package = _OURS[kind].get(word, "")
+        usual = f"cdc-{kind}-{word}"
         for plugin in self._plugins:  # one that failed early could not say what it brings
-            if plugin.problem and plugin.source.distribution == package:
+            if plugin.problem and plugin.source.distribution == usual:
                 return PluginLoadError(f"{wanted} of {plugin.source.origin} cannot be used: {plugin.problem}")
         known = sorted({known for entry in self._of(kind) for known in (entry.name, *entry.schemes)})
         words = known if kind == "encoder" else sorted({scheme for entry in self._of(kind) for scheme in entry.schemes})
-        close = difflib.get_close_matches(word, known, n=1) or difflib.get_close_matches(word, _OURS[kind], n=1)
+        close = difflib.get_close_matches(word, known, n=1)
         parts = [f"there is no {wanted}"]
-        if not package and close:
+        if close:
             parts.append(f"did you mean '{close[0]}'?")
-            package = "" if close[0] in known else _OURS[kind][close[0]]
         parts.append(f"installed: {', '.join(words)}" if words else f"no {kind} is installed")
-        if package:
-            parts.append(f"pip install {package}")
-        elif not close:
-            parts.append(f"install the package that registers it, by custom cdc-{kind}-{word}")
+        if not close:
+            parts.append(f"install the package that registers it, usually {usual}")
         failed = [plugin.source.origin for plugin in self._plugins if plugin.problem and not plugin.registrations]
         if failed:
             parts.append(f"could not be loaded: {', '.join(failed)} (see 'cdc plugins')")

@@ -5,71 +5,37 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from importlib.metadata import EntryPoint
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import pluggy
 
 from cdc_core import hookspecs
-from cdc_core.encoder import EnvelopeOptions
+from cdc_core.envelope import ENVELOPE_OPTIONS
+from cdc_core.plugins.entry_points import Published
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 
-__all__ = ["KINDS", "Loaded", "PluginSource", "load_plugin"]
+__all__ = ["KINDS", "Loaded", "load_plugin"]
 
 KINDS: dict[str, type[Registration]] = {
-    "rangefeed": RangefeedRegistration,
-    "encoder": EncoderRegistration,
-    "sink": SinkRegistration,
+    kind.KIND: kind for kind in (RangefeedRegistration, EncoderRegistration, SinkRegistration)
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]*")
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _OUTPUTS = frozenset({"messages", "files"})
-_ENVELOPE_OPTIONS = frozenset(option.name for option in fields(EnvelopeOptions))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginSource:
-    """Where a plugin comes from. `load` imports it and returns its module, or whatever object has the hooks."""
-
-    name: str
-    load: Callable[[], object]
-    distribution: str
-    version: str
-
-    @classmethod
-    def of(cls, plugin: object, *, name: str, distribution: str = "", version: str = "0") -> PluginSource:
-        """Return a source for a *plugin* at hand, as a test has it."""
-        return cls(name=name, load=lambda: plugin, distribution=distribution or name, version=version)
-
-    @classmethod
-    def of_entry_point(cls, entry_point: EntryPoint) -> PluginSource:
-        """Return the source that an installed distribution publishes."""
-        dist = entry_point.dist
-        return cls(
-            name=entry_point.name,
-            load=entry_point.load,
-            distribution=entry_point.name if dist is None else dist.name,
-            version="unknown" if dist is None else dist.version,
-        )
-
-    @property
-    def origin(self) -> str:
-        """Distribution and version, as messages name them."""
-        return f"{self.distribution} {self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """What came of loading a plugin: its registrations by kind, and the first thing that is wrong with it, if any."""
 
-    source: PluginSource
+    source: Published
     registrations: tuple[tuple[str, Registration], ...] = ()
     problem: str = ""
 
 
-def load_plugin(manager: pluggy.PluginManager, source: PluginSource) -> Loaded:
+def load_plugin(manager: pluggy.PluginManager, source: Published) -> Loaded:
     """Return what *source* registers. Raises nothing: whatever is wrong with a plugin is its `problem`.
 
     *manager* knows the hook specifications; a plugin that is faulty is not left registered with it.
@@ -144,10 +110,10 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
     name = f"{cls.__name__} '{registration.name}'"
     if not isinstance(registration.name, str) or not _NAME.fullmatch(registration.name):
         return f"{name}, which is no name of small letters, digits and . _ + -"
-    for which in ("target", "options", "reader", "decoder", "writer"):
-        value = getattr(registration, which, "")
-        optional = which not in ("target", "options")
-        if not isinstance(value, str) or not (_TARGET.fullmatch(value) or (optional and not value)):
+    required = {field.name for field in fields(cls) if field.default is MISSING}
+    for which in ("options", *cls.CLASSES):
+        value = getattr(registration, which)
+        if not isinstance(value, str) or not (_TARGET.fullmatch(value) or (which not in required and not value)):
             return f"{name} with {which}={value!r}, which is not 'module:Class'"
     if isinstance(registration, RangefeedRegistration | SinkRegistration):
         schemes: Any = registration.schemes
@@ -156,7 +122,7 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
     if isinstance(registration, SinkRegistration):
         if registration.output not in _OUTPUTS:
             return f"{name} with output={registration.output!r}, which is neither 'messages' nor 'files'"
-        if not registration.forced <= _ENVELOPE_OPTIONS:
+        if not registration.forced <= frozenset(ENVELOPE_OPTIONS):
             return f"{name} with forced={sorted(registration.forced)!r}, which are not all envelope options"
     if isinstance(registration, EncoderRegistration) and not (
         registration.outputs and registration.outputs <= _OUTPUTS

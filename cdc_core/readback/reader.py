@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from cdc_core.config.resolve import spelled, split_parameters
+from cdc_core.config.resolve import canonical_names
 from cdc_core.decoder import Decoder
 from cdc_core.encoder import EncoderContext
 from cdc_core.errors import ConfigError, HistoryLostError
@@ -37,6 +37,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
 from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
 from cdc_core.timestamp import Timestamp
+from cdc_core.uris import split_parameters
 
 __all__ = ["ChangeReader"]
 
@@ -227,7 +228,7 @@ class ChangeReader:
             )
         owner = f"sink '{sink.name}'"
         options = load_class(sink.options, owner=owner, install_hint=sink.install_hint)
-        parameters = spelled(parameters, option_names(options), owner=repr(self))
+        parameters = canonical_names(parameters, option_names(options), owner=repr(self))
         history = load_class(sink.history, owner=owner, base=StoredHistory, install_hint=sink.install_hint)
         opened: StoredHistory = history(
             place, parse_options(options, parameters, owner=owner), changefeed=self._changefeed

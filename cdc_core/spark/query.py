@@ -8,13 +8,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc_core.engine.attempt_config import OPTION, RunConfig
+from cdc_core.engine.attempt_config import OPTION, AttemptConfig
 from cdc_core.errors import CdcError, RetryableError, from_wire
 
 __all__ = ["failure_of", "start_query", "warm_up"]
 
 
-def start_query(session: SparkSession, config: RunConfig) -> StreamingQuery:
+def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
     """Start the changefeed of *config* from its start token. Spark's checkpoint lives in the run's directory."""
     rows = session.readStream.format("cdc_rangefeed").option(OPTION, config.to_option()).load()
     writer = rows.writeStream.format("cdc_sink").option(OPTION, config.to_option()).outputMode("append")
@@ -23,7 +23,7 @@ def start_query(session: SparkSession, config: RunConfig) -> StreamingQuery:
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
 
 
-def warm_up(session: SparkSession, config: RunConfig, *, stopped: Callable[[], bool]) -> None:
+def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
     """Run one step without rows, so that processes, imports and generated code are there before the first row is.
 
     Return earlier when *stopped* becomes true.

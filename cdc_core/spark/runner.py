@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -18,14 +18,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc_core.config.resolved import Job
-from cdc_core.engine.attempt_config import RunConfig
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.engine.completion import drop_history, scan_delivered, was_complete
 from cdc_core.engine.dead_letter_log import DeadLetterLog
-from cdc_core.engine.fencing import RunLock, StopFlag, await_idle
+from cdc_core.engine.fencing import RunLock, await_idle
 from cdc_core.engine.pausing import Pausing
-from cdc_core.engine.resolved_marks import emit_last_mark
+from cdc_core.engine.reasons import described, owner_of
+from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.starting import start_token
+from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.engine.watching import Watch
 from cdc_core.errors import (
     CdcError,
@@ -33,14 +36,13 @@ from cdc_core.errors import (
     ContractError,
     FencedError,
     RetryableError,
+    RowError,
     TerminalError,
 )
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed, Token
-from cdc_core.spark.completion import drop_history, scan_delivered, was_complete
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import failure_of, start_query, warm_up
-from cdc_core.spark.reasons import described, owner_of
 from cdc_core.spark.session import close_session, end_jvm, is_alive, is_local, open_session, require_java
 from cdc_core.store.progress import Progress, ProgressStore
 from cdc_core.telemetry.activity import activity_directory
@@ -59,7 +61,7 @@ _STEP_GIVEN_UP, _STEP_ABANDONED = 1, 130
 
 
 def run(
-    job: Job,
+    feed: ResolvedChangefeed,
     *,
     store: ProgressStore,
     state_dir: Path,
@@ -86,14 +88,14 @@ def run(
     require_java()
     state_dir = state_dir.absolute()
     state_dir.mkdir(parents=True, exist_ok=True)
-    with RunLock(state_dir / f"{job.name}.lock") as lock:
+    with RunLock(state_dir / f"{feed.name}.lock") as lock:
         if not lock.acquire():
             raise ConfigError(
-                f"changefeed '{job.name}' is already running from {state_dir} (process {lock.holder}): stop that first"
+                f"changefeed '{feed.name}' is already running from {state_dir} (process {lock.holder}): stop that first"
             )
-        feed = store.register(job.name, job.definition())
-        job = job.with_run(feed_id=feed.feed_id, epoch=feed.epoch, state=store.url)
-        return _Run(job, store, state_dir, status, once=once, resume_command=resume_command).run()
+        known = store.register(feed.name, feed.definition())
+        feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store.url)
+        return _Run(feed, store, state_dir, status, once=once, resume_command=resume_command).run()
 
 
 class _Stopped(Exception):  # noqa: N818
@@ -111,7 +113,7 @@ class _ShowError(Exception):
 class _Run:
     def __init__(
         self,
-        job: Job,
+        feed: ResolvedChangefeed,
         store: ProgressStore,
         state_dir: Path,
         status: Callable[[Status], None],
@@ -120,24 +122,24 @@ class _Run:
         resume_command: str | None,
     ) -> None:
         # A run that is to end has nothing to wait for between steps.
-        self._job = replace(job, min_checkpoint_frequency_s=0.0) if once else job
+        self._feed = replace(feed, min_checkpoint_frequency_s=0.0) if once else feed
         self._store = store
         self._state_dir = state_dir
         self._show = status
         self._once = once
         self._until: Timestamp | None = None
-        self._status = Status(changefeed=job.name, phase="starting")
+        self._status = Status(changefeed=feed.name, phase="starting")
         self._stop = threading.Event()
         self._abandon = threading.Event()
         self._session: SparkSession | None = None
         self._warm = False
         self._steady = False
         self._from: Token | None = None
-        self._epoch = job.epoch
-        self._dead_letters = DeadLetterLog(job.name, store)
-        self._log_path = state_dir / f"{job.name}.spark.log"
-        command = resume_command or f"cdc resume FILE {job.name}"
-        self._pausing = Pausing(job.name, store, command=command, say=self._say, stop=self._stop)
+        self._epoch = feed.epoch
+        self._dead_letters = DeadLetterLog(feed.name, store)
+        self._log_path = state_dir / f"{feed.name}.spark.log"
+        command = resume_command or f"cdc resume FILE {feed.name}"
+        self._pausing = Pausing(feed.name, store, command=command, say=self._say, stop=self._stop)
 
     def run(self) -> int:
         try:
@@ -146,7 +148,7 @@ class _Run:
             with self._signals():
                 if not self._pausing.wait(self._epoch):
                     return 0
-                if was_complete(self._job, self._store):
+                if was_complete(self._feed, self._store):
                     return 0
             self._check()
             with self._signals():
@@ -158,14 +160,14 @@ class _Run:
 
     def _check(self) -> None:
         """Raises: ConfigError while nothing has been created yet."""
-        schemas = check_source(self._job)
-        check_sink(self._job, schemas)
-        check_encoder(self._job, schemas)
-        check_dead_letters(self._job, schemas)
-        prepare_sink(self._job, schemas)
+        schemas = check_source(self._feed)
+        check_sink(self._feed, schemas)
+        check_encoder(self._feed, schemas)
+        check_dead_letters(self._feed, schemas)
+        prepare_sink(self._feed, schemas)
 
     def _attempts(self) -> int:
-        wait_s: float = self._job.options.retry_backoff
+        wait_s: float = self._feed.options.retry_backoff
         while True:
             self._from = None
             try:
@@ -176,12 +178,12 @@ class _Run:
                 return 0
             except (FencedError, _ShowError):
                 raise
-            except (TerminalError, ContractError, ConfigError) as error:
-                if not self._steady or self._job.options.on_error != "pause":
+            except (TerminalError, RowError, ContractError, ConfigError) as error:
+                if not self._steady or self._feed.options.on_error != "pause":
                     raise
                 if not self._pause(error):
                     return 0
-                wait_s = self._job.options.retry_backoff
+                wait_s = self._feed.options.retry_backoff
                 continue
             except Exception as error:
                 if not self._steady and self._session is not None and not is_alive(self._session):
@@ -190,20 +192,20 @@ class _Run:
                         " enough memory?"
                     ) from None
                 if not self._steady and isinstance(error, PySparkException):
-                    raise TerminalError(f"Spark cannot run: {mask(str(error), self._job.secrets())}") from None
+                    raise TerminalError(f"Spark cannot run: {mask(str(error), self._feed.secrets())}") from None
                 if not self._steady and not isinstance(error, RetryableError):
                     raise
                 reason = error
             if self._advanced():
-                wait_s = self._job.options.retry_backoff
+                wait_s = self._feed.options.retry_backoff
             asked_s = reason.retry_after_s if isinstance(reason, RetryableError) else None
             if self._wait(reason, max(wait_s, asked_s or 0.0)):
                 return 0
-            wait_s = min(wait_s * 2, self._job.options.max_retry_backoff)
+            wait_s = min(wait_s * 2, self._feed.options.max_retry_backoff)
 
     def _pause(self, error: CdcError) -> bool:
         """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
-        reason = mask(described(error), self._job.secrets())
+        reason = mask(described(error), self._feed.secrets())
         self._pausing.pause(self._epoch, reason, patient=not self._once)
         if self._once:
             raise error
@@ -215,20 +217,20 @@ class _Run:
     def _advanced(self) -> bool:
         """Return whether the last attempt saved a step."""
         with suppress(RetryableError):
-            progress = self._store.load(self._job.name)
+            progress = self._store.load(self._feed.name)
             return self._from is not None and progress is not None and progress.token != self._from
         return False
 
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
-        text = mask(described(reason), self._job.secrets())
+        text = mask(described(reason), self._feed.secrets())
         if self._session is not None and not is_alive(self._session):
             text = f"Spark's JVM is gone: {text}"
         if self._stop.is_set():
-            log.warning("changefeed '%s': stopped in the middle of a step: %s", self._job.name, text)
+            log.warning("changefeed '%s': stopped in the middle of a step: %s", self._feed.name, text)
             return True
-        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._job.name, text, wait_s)
-        owner = owner_of(reason, self._job)
+        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, text, wait_s)
+        owner = owner_of(reason, self._feed)
         deadline = time.monotonic() + wait_s
         while (left := deadline - time.monotonic()) > 0:
             self._say(phase="waiting to retry", waiting_on=owner, waiting_for=text, next_attempt_s=left)
@@ -238,33 +240,34 @@ class _Run:
         return False
 
     @contextmanager
-    def _attempt(self) -> Iterator[tuple[RunConfig, StreamingQuery, Rangefeed]]:
+    def _attempt(self) -> Iterator[tuple[AttemptConfig, StreamingQuery, Rangefeed]]:
         """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
         session = self._open_session()
-        epoch = self._epoch = self._store.begin_run(self._job.name)
+        epoch = self._epoch = self._store.begin_attempt(self._feed.name)
         parallelism = max(1, session.sparkContext.defaultParallelism)
-        run_dir = self._state_dir / f"{self._job.name}.run" / str(epoch)
+        run_dir = self._state_dir / f"{self._feed.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)
         activity_directory(run_dir).mkdir(parents=True)
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
             cleanup.callback(self._forget_tasks)
             self._await_idle()
-            job = self._job.with_run(feed_id=self._job.feed_id, epoch=epoch)
-            config = RunConfig(job=job, state_dir=self._state_dir, run_dir=run_dir, start={}, parallelism=parallelism)
+            feed = self._feed.for_attempt(feed_id=self._feed.feed_id, epoch=epoch, parallelism=parallelism)
+            config = AttemptConfig(feed=feed, state_dir=self._state_dir, run_dir=run_dir, start={})
             if not self._warm:
                 self._say(phase="warming up")
                 warm_up(session, replace(config, warm_up=True), stopped=self._stop.is_set)
                 self._check_stop()
                 self._warm = True
-            rangefeed = job.open_rangefeed(parallelism=parallelism)
+            rangefeed = feed.open_rangefeed()
             cleanup.callback(self._quietly, rangefeed.close)
-            token = self._from = start_token(job, self._store, rangefeed)
+            token = self._from = start_token(feed, self._store, rangefeed)
             tables = [schema.name for schema in rangefeed.schemas()]
-            job = job.with_run(feed_id=job.feed_id, epoch=epoch, table_names=tables)
-            config = replace(config, job=job, start=token)
+            feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
+            config = replace(config, feed=feed, start=token)
             if self._once and self._until is None:
-                self._until = rangefeed.now()
+                with closing(feed.open_planner()) as planner:
+                    self._until = planner.now()
             cleanup.callback(self._quietly, self._dead_letters.look)  # the last step may have been saved since
             query = start_query(session, config)
             cleanup.callback(self._quietly, query.stop)
@@ -278,42 +281,42 @@ class _Run:
         try:
             end()
         except Exception as error:
-            text = mask(described(error), self._job.secrets())
-            log.warning("changefeed '%s': clearing up after an attempt failed: %s", self._job.name, text)
+            text = mask(described(error), self._feed.secrets())
+            log.warning("changefeed '%s': clearing up after an attempt failed: %s", self._feed.name, text)
 
     def _check_stop(self) -> None:
         if self._stop.is_set():
             raise _Stopped
 
-    def _supervise(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed) -> int:
+    def _supervise(self, config: AttemptConfig, query: StreamingQuery, rangefeed: Rangefeed) -> int:
         """Watch the query until the changefeed is complete or told to stop; return the exit status, as `_finish` does.
 
         Raises: the error that ended the query.
         """
         watch = Watch(
-            self._job,
+            self._feed,
             config.run_dir,
-            local=is_local(self._job.spark),
+            local=is_local(self._feed.spark),
             count_dead_letters=self._dead_letters.look,
         )
         self._status = replace(self._status, phase="running")
         while not self._stop.wait(_POLL_S):
             if not query.isActive:
                 raise failure_of(query)
-            progress = self._store.load(self._job.name)
+            progress = self._store.load(self._feed.name)
             assert progress is not None
             self._say(**watch.look(progress, rangefeed.scan_progress(progress.token)))
             keep_newest(self._log_path)
             if self._complete(progress):
-                log.info("changefeed '%s': complete, resolved %s", self._job.name, progress.frontier.high_water)
+                log.info("changefeed '%s': complete, resolved %s", self._feed.name, progress.frontier.high_water)
                 break
         return self._finish(config, query, rangefeed, watch)
 
     def _complete(self, progress: Progress) -> bool:
         reached = self._until is not None and progress.frontier.high_water >= self._until
-        return reached or scan_delivered(self._job, progress)
+        return reached or scan_delivered(self._feed, progress)
 
-    def _finish(self, config: RunConfig, query: StreamingQuery, rangefeed: Rangefeed, watch: Watch) -> int:
+    def _finish(self, config: AttemptConfig, query: StreamingQuery, rangefeed: Rangefeed, watch: Watch) -> int:
         """Let the running step finish and be saved, end the query, and emit what is resolved by then; return 0.
 
         Without all that when the step is not waited for: return another exit status.
@@ -325,7 +328,7 @@ class _Run:
         while query.isActive and not flag.acknowledged and not self._abandon.is_set():
             if time.monotonic() > deadline:
                 log.warning(
-                    "changefeed '%s': the running step did not end in %.0f s, abandoned", self._job.name, _STOP_LIMIT_S
+                    "changefeed '%s': the running step did not end in %.0f s, abandoned", self._feed.name, _STOP_LIMIT_S
                 )
                 break
             self._say(**watch.look_at_tasks())
@@ -335,8 +338,8 @@ class _Run:
         query.stop()
         if not flag.acknowledged:
             return _STEP_ABANDONED if self._abandon.is_set() else _STEP_GIVEN_UP
-        emit_last_mark(config.job, self._store)
-        drop_history(config.job, rangefeed, self._store.load(self._job.name))
+        emit_last_resolved_mark(config.feed, self._store)
+        drop_history(config.feed, rangefeed, self._store.load(self._feed.name))
         return 0
 
     def _open_session(self) -> SparkSession:
@@ -346,7 +349,7 @@ class _Run:
             self._say(phase="starting Spark")
             ours = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
             try:
-                self._session = open_session(self._job.name, self._job.spark, log_path=self._log_path)
+                self._session = open_session(self._feed.name, self._feed.spark, log_path=self._log_path)
             except KeyboardInterrupt:  # a signal between pyspark's setting its own handler, and ours being back
                 self._stop.set()
             finally:
@@ -369,8 +372,8 @@ class _Run:
             if self._stop.wait(seconds):
                 raise _Stopped
 
-        lock = self._state_dir / f"{self._job.name}.tasks.lock"
-        await_idle(lock, owner=f"changefeed '{self._job.name}'", pause=pause)
+        lock = self._state_dir / f"{self._feed.name}.tasks.lock"
+        await_idle(lock, owner=f"changefeed '{self._feed.name}'", pause=pause)
 
     def _say(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)

@@ -17,27 +17,28 @@ from pyspark.sql.types import StructType
 
 from cdc_core.delivery.bad_rows import bad_rows_of
 from cdc_core.engine.aggregator import ReaderDiedError, write_slice
-from cdc_core.engine.attempt_config import MaskedError, RunConfig
+from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.reports import SliceReport, joined_failures
-from cdc_core.engine.worker_cache import Kept
+from cdc_core.engine.resolved_marks import open_resolved_marks
+from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.sink import Sink
 from cdc_core.telemetry.activity import COORDINATOR, SLICE, at_stages
 from cdc_core.telemetry.stages import SINK, STORE
 
 __all__ = ["ChangefeedSink"]
 
-_sinks: Kept[Sink] = Kept()
-_dead_letter_sinks: Kept[Sink] = Kept()
-_coordinators: Kept[Coordinator] = Kept(size=1)
+_sinks: WorkerCache[Sink] = WorkerCache()
+_dead_letter_sinks: WorkerCache[Sink] = WorkerCache()
+_coordinators: WorkerCache[Coordinator] = WorkerCache(size=1)
 
 
 @dataclass
 class ReportMessage(WriterCommitMessage):
     """What became of a slice, on its way to the coordinator: its report, or the text of a MaskedError.
 
-    A failure that were raised would be one task attempt of several, repeated at once; told here it is the step's, and
-    the driver waits as long as the error asks for. Neither where the batch was `idle`, nor in a warm-up.
+    Raising the error would cost one of several task attempts, repeated at once. As a message it fails the step, and the
+    driver waits as long as the error asks for. A batch that was `idle`, and a warm-up, have neither.
     """
 
     report: SliceReport | None = None
@@ -45,27 +46,27 @@ class ReportMessage(WriterCommitMessage):
     idle: bool = False
 
 
-def _attempt() -> int:
-    """Return how often Spark has begun this task before; 0 outside of Spark."""
+def _task_attempt() -> int:
+    """Return how often Spark began this task before; 0 outside of Spark."""
     task = TaskContext.get()
     return 0 if task is None else int(task.attemptNumber())
 
 
 class ChangefeedSink(DataSource):
-    """Format `cdc_sink`. Its one option is a RunConfig."""
+    """Format `cdc_sink`. Its one option is a AttemptConfig."""
 
     @classmethod
     def name(cls) -> str:
         return "cdc_sink"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
-        return SinkWriter(RunConfig.from_options(self.options))
+        return SinkWriter(AttemptConfig.from_options(self.options))
 
 
 class SinkWriter(DataSourceStreamArrowWriter):
     """Writes slices on executors; `commit` is the coordinator's turn."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: AttemptConfig) -> None:
         self._config = config
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -81,11 +82,18 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 config.guarded(),
                 config.at_work(),
                 at_stages(SLICE, run_dir=config.run_dir, first=SINK) as stages,
-                _sinks.use(config.key, config.job.open_sink) as sink,
+                _sinks.use(config.key, config.feed.open_sink) as sink,
                 ExitStack() as opened,
             ):
-                bad_rows = bad_rows_of(config.job, open_sink=lambda: opened.enter_context(self._dead_letter_sink()))
-                report = write_slice(sink, iterator, bad_rows=bad_rows, stages=stages, attempt=_attempt())
+                bad_rows = bad_rows_of(config.feed, open_sink=lambda: opened.enter_context(self._dead_letter_sink()))
+                report = write_slice(
+                    sink,
+                    iterator,
+                    refuses_rows=config.feed.sink.registration.refuses_rows,
+                    bad_rows=bad_rows,
+                    stages=stages,
+                    task_attempt=_task_attempt(),
+                )
                 return ReportMessage(report=report, idle=report is None)
         except ReaderDiedError:
             raise
@@ -111,21 +119,21 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 coordinator.step_done(reports, stages=stages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Undo nothing: siblings may still write, and what was flushed is allowed to be there twice."""
+        """Undo nothing: siblings may still write, and flushed rows may be there twice."""
 
     def _dead_letter_sink(self) -> AbstractContextManager[Sink]:
-        job = self._config.job.dead_letter
-        assert job is not None
-        return _dead_letter_sinks.use(self._config.key, job.open_sink)
+        feed = self._config.feed.dead_letter
+        assert feed is not None
+        return _dead_letter_sinks.use(self._config.key, feed.open_sink)
 
     def _open_coordinator(self) -> Coordinator:
-        job = self._config.job
+        feed, store = self._config.feed, self._config.open_store()
         return Coordinator(
-            name=job.name,
-            epoch=job.epoch,
-            store=self._config.open_store(),
-            open_sink=job.open_sink,
-            open_rangefeed=lambda: job.open_rangefeed(parallelism=self._config.parallelism),
-            resolved_interval_s=job.options.resolved,
-            dead_letter_max=job.options.dead_letter_max,
+            name=feed.name,
+            epoch=feed.epoch,
+            store=store,
+            open_marks=lambda: open_resolved_marks(feed, store),
+            open_history=feed.open_history,
+            resolved_interval_s=feed.options.resolved,
+            dead_letter_max=feed.options.dead_letter_max,
         )

@@ -93,7 +93,7 @@ class ProgressStore:
             raise ConfigError(str(error)) from error
 
     def register(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
-        """Make the changefeed known, or find it again, and return it. *definition* is `Job.definition`.
+        """Make the changefeed known, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
 
         With another sink than before, the first record there tells that earlier rows are missing from it. Raises:
         ConfigError when the name belongs to a changefeed that has begun with another source or other tables.
@@ -105,7 +105,7 @@ class ProgressStore:
                 raise
         return self._registered(name, definition)  # another process was faster
 
-    def begin_run(self, name: str) -> int:
+    def begin_attempt(self, name: str) -> int:
         """Return the epoch of a new run, greater than any before it. From now on runs with a smaller one are fenced."""
         with self._transaction() as connection:
             raised = connection.execute(

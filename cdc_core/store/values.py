@@ -90,7 +90,7 @@ class DeadLetter:
     """A row that was put aside, as the store remembers it; the row itself is in the dead letters' sink.
 
     `table` is the full name, `key` JSON text as in the dead letter, `stage` what did not take the row: encode or sink,
-    or blocked for a later row of such a key. `put_aside_at` and `number` are the store's.
+    or blocked for a later row of such a key. `refused_at` and `number` are the store's.
     """
 
     table: str
@@ -98,7 +98,7 @@ class DeadLetter:
     updated: Timestamp
     stage: str
     error: str
-    put_aside_at: datetime | None = None
+    refused_at: datetime | None = None
     number: int = 0
 
 
@@ -140,7 +140,7 @@ def dead_letter(row: Any) -> DeadLetter:
         updated=Timestamp.parse(row.updated),
         stage=row.stage,
         error=row.error,
-        put_aside_at=moment_of(row.put_aside_at),
+        refused_at=moment_of(row.put_aside_at),
         number=row.id,
     )
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from cdc_core.encoder import Encoder, FileBody
+from cdc_core.encoder import Encoder
+from cdc_core.file_body import FileBody
 
 __all__ = [
     "ENCODE",

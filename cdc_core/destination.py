@@ -1,0 +1,51 @@
+"""The part of a sink that runs in control processes before any row: is the destination usable, and is it ready?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from cdc_core.schema import TableName, TableSchema
+from cdc_core.sink_context import SinkContext
+
+__all__ = ["Destination"]
+
+
+class Destination(ABC):
+    """Checks and prepares where a sink writes to. Driver and `cdc check`; one instance for a few calls, then `close`.
+
+    Constructors have no side effects and connect to nothing. A destination must write `check`; everything else has a
+    default.
+    """
+
+    def __init__(self, context: SinkContext) -> None:
+        self.context = context
+
+    @abstractmethod
+    def check(self) -> None:
+        """Return when the destination is reachable and writable. Changes nothing. Raises: ConfigError, in seconds."""
+
+    def prepare(self) -> None:  # noqa: B027 (has a default)
+        """Return when the destination can take rows: create there what the options allow to be created.
+
+        Called once a run, after `check` and before any slice. What an earlier run prepared is there already. By default
+        nothing needs to be created. Raises: ConfigError, RetryableSinkError.
+        """
+
+    def topic(self, table: TableName) -> str:
+        """Return the topic that rows of *table* go to, as the destination names it. Connects to nothing.
+
+        By default the table's name, or its full name with the option full_table_name. A sink with names of its own
+        overrides this and uses the same names in `Sink.emit` and `ResolvedSink.emit_resolved`.
+        """
+        return self.context.topics().of(table)
+
+    def payload(self, schema: TableSchema) -> TableSchema:
+        """Return the shape in which rows of *schema* reach the encoder. By default the same.
+
+        For a sink that removes columns before it encodes. Connects to nothing. Raises: ConfigError when the options
+        ask for a column that the table does not have.
+        """
+        return schema
+
+    def close(self) -> None:  # noqa: B027 (has a default)
+        """Release connections. May be called twice."""

@@ -1,0 +1,136 @@
+"""The planner: when the next step of a changefeed begins, and what its slices are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.plans import Plans
+from cdc_core.errors import ContractError
+from cdc_core.rangefeed import Token
+from cdc_core.sink import SliceInfo
+from cdc_core.step_planner import Slice, StepLimit, StepPlanner
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Offset", "PlannedSlice", "Planner"]
+
+Offset = dict[str, Any]
+"""Where a step ends: `{"step": n, "token": …}`; with `planned_by` it ends a step that an earlier attempt planned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSlice:
+    """One slice of a step on its way to an executor. `slice` is None where there is nothing to do. Picklable."""
+
+    slice: Slice | None
+    info: SliceInfo
+    slices: int
+    """How many slices the step has."""
+    end: Token
+    blocked: Sequence[Any] = ()
+
+
+class Planner:
+    """Plans the steps of one attempt. Lives in the planner's process, for as long as the attempt lasts."""
+
+    def __init__(self, config: AttemptConfig, planner: StepPlanner) -> None:
+        feed, options = config.feed, config.feed.options
+        self._name = feed.name
+        self._owner = feed.rangefeed.owner
+        self._planner = planner
+        self._store = config.open_store()
+        self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
+        self._frequency_s = feed.min_checkpoint_frequency_s
+        self._scans_only = options.initial_scan == "only"
+        self._blocks_keys = feed.dead_letter is not None and options.dead_letter_order == "block_key"
+        self._plans = Plans(feed, planner, self._store)
+        self._repeated: Sequence[Slice] | None = None
+        self._begun = False
+        self._latest = Timestamp()
+        self._resolved = Timestamp()
+        self._latest_of: int | None = None
+        self._not_before = 0.0
+
+    def next_step(self, start: Offset) -> Offset:
+        """Return the offset at which the step after *start* ends; *start* itself while it is too early for one.
+
+        A changefeed that only scans has no step after the scan: the driver sees later that it is complete.
+        """
+        after = self._after(start)
+        if time.monotonic() < self._not_before or (self._scans_only and self._resolved):
+            return start
+        if not self._begun:
+            self._begun = True
+            found = self._plans.repeat(start["token"], after=after, blocked=self._blocked())
+            if found is not None:
+                plan, self._repeated = found
+                return {"step": plan.step, "token": plan.end, "planned_by": plan.epoch}
+        end = self._planner.advance(start["token"], after=after, limit=self._limit)
+        if end == start["token"]:
+            return start
+        self._not_before = 0.0
+        return {"step": start["step"] + 1, "token": end}
+
+    def slices(self, start: Offset, end: Offset) -> list[PlannedSlice]:
+        """Return the slices of the step from *start* to *end*. Raises: ContractError."""
+        after, planned_by, blocked = self._after(start), end.get("planned_by"), self._blocked()
+        if planned_by is None:
+            slices = self._planner.slices(start["token"], end["token"], after=after)
+        else:
+            assert self._repeated is not None
+            slices = self._repeated
+        if not slices:
+            raise ContractError(f"{self._owner} broke its contract: slices() must return at least one slice")
+        for slice_ in slices:
+            if self._resolved and slice_.lower <= self._resolved:
+                raise ContractError(
+                    f"{self._owner} broke its contract: a slice begins at {slice_.lower}, but {self._resolved} is"
+                    " resolved already"
+                )
+        if planned_by is None:
+            self._plans.save(
+                end["step"], start=start["token"], end=end["token"], after=after, slices=slices, blocked=blocked
+            )
+        return [
+            PlannedSlice(
+                slice=slice_,
+                info=SliceInfo(step=end["step"], index=index, lower=slice_.lower, planned_by=planned_by),
+                slices=len(slices),
+                end=end["token"],
+                blocked=blocked,
+            )
+            for index, slice_ in enumerate(slices)
+        ]
+
+    def close(self) -> None:
+        self._planner.close()
+        self._store.close()
+
+    def _blocked(self) -> Sequence[Any]:
+        return self._store.blocked_keys(self._name) if self._blocks_keys else ()
+
+    def _after(self, start: Offset) -> Timestamp:
+        """Return the latest timestamp of the step that ended at *start*, and set when the next one may begin.
+
+        The coordinator has saved it: a step is planned only after the one before was committed.
+        """
+        if self._latest_of != start["step"]:
+            progress = self._store.load(self._name)
+            assert progress is not None
+            self._latest, self._latest_of = progress.latest, start["step"]
+            self._resolved = progress.frontier.high_water
+            self._not_before = time.monotonic() + self._wait_s()
+        return self._latest
+
+    def _wait_s(self) -> float:
+        """Return how long the next step must wait so that steps are min_checkpoint_frequency apart.
+
+        Counted in the source's time, from where the last step ended: a changefeed that is behind does not wait. Nor
+        does one that resolved nothing yet: it scans.
+        """
+        if not self._frequency_s or not self._resolved:
+            return 0.0
+        return self._frequency_s - (self._planner.now().wall - self._latest.wall) / 1e9

@@ -1,0 +1,22 @@
+"""How an error is described to people."""
+
+from __future__ import annotations
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.errors import CdcError, RetryableRangefeedError, RetryableSinkError
+
+__all__ = ["described", "owner_of"]
+
+
+def described(error: Exception) -> str:
+    """Return *error* in one line. Not masked."""
+    text = str(error).strip()
+    first = text.splitlines()[0] if text else "no message"
+    return first if isinstance(error, CdcError) else f"{type(error).__name__}: {first}"
+
+
+def owner_of(error: Exception, feed: ResolvedChangefeed) -> str | None:
+    """Return the component that *error* comes from, as messages name it, or None when the error does not say."""
+    if isinstance(error, RetryableRangefeedError):
+        return feed.rangefeed.owner
+    return feed.sink.owner if isinstance(error, RetryableSinkError) else None

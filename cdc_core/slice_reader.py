@@ -1,0 +1,60 @@
+"""The part of a rangefeed that runs in tasks: it reads slices."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cdc_core.rangefeed import RangefeedContext
+from cdc_core.rows import RowBatch
+from cdc_core.span import Span
+from cdc_core.step_planner import Slice
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["SliceReader", "SpanMark"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanMark:
+    """How far one span has got: yielded by `SliceReader.read` after the rows of *span* in a slice.
+
+    Every row of the span in this slice has `updated <= timestamp`, and every later step's rows have it greater (scanned
+    rows: greater or equal). If `resolved`, every row of the span with `updated <= timestamp` has been read as well.
+    """
+
+    span: Span
+    timestamp: Timestamp
+    resolved: bool
+
+    def to_json(self) -> list[Any]:
+        """Return the mark as JSON values, for `from_json`."""
+        return [*self.span.to_json(), str(self.timestamp), self.resolved]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Self:
+        *span, timestamp, resolved = value
+        return cls(span=Span.from_json(span), timestamp=Timestamp.parse(timestamp), resolved=bool(resolved))
+
+
+class SliceReader(ABC):
+    """Reads slices in one worker process, one at a time. Stays open between slices of an attempt.
+
+    Errors: see `cdc_core.rangefeed`. When `read` raised or was abandoned, the instance is closed.
+    """
+
+    def __init__(self, context: RangefeedContext) -> None:
+        self.context = context
+
+    @abstractmethod
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+        """Yield the rows of *slice_* and, after them, one mark for each span that the slice advances.
+
+        Repeatable: the same slice yields the same rows in the same order (scan slices: within their round). Rows of a
+        key come in `updated` order. Memory stays bounded however large the slice is. The iterator may be abandoned, or
+        its process killed, at any point.
+        """
+
+    def close(self) -> None:  # noqa: B027 (has a default)
+        """Release connections. May be called twice, or never."""

@@ -1,0 +1,34 @@
+"""The part of a rangefeed that lets the source forget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc_core.rangefeed import RangefeedContext, Token
+
+__all__ = ["SourceHistory"]
+
+
+class SourceHistory:
+    """What the source retains for a changefeed. Lives in the coordinator's process.
+
+    This class itself serves a source that keeps all history and has no gauges: a registration that names no `history`
+    uses it. Errors: see `cdc_core.rangefeed`.
+    """
+
+    def __init__(self, context: RangefeedContext) -> None:
+        self.context = context
+
+    def release(self, token: Token) -> None:
+        """Let the source forget the history before *token*: all of it is durable at the sink and saved.
+
+        After each step, never while a slice is being read. Nothing else lets history go. May be skipped, repeated, and
+        called with a token older than the last.
+        """
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the source's gauges by name, such as the bytes of log that it retains. After `release`."""
+        return {}
+
+    def close(self) -> None:
+        """Release connections. May be called twice, or never."""

@@ -1,0 +1,74 @@
+"""The part of a rangefeed that decides where steps end and what their slices are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_core.rangefeed import RangefeedContext, Token
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Slice", "StepLimit", "StepPlanner"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLimit:
+    """About how much one step may hold. A step may be larger only where the source cannot cut (one transaction)."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """One task's share of a step. Picklable and small; `payload` is the rangefeed's own.
+
+    No row of the slice has `updated` below `lower`, and `lower` is above what is resolved for all tables together. The
+    engine checks both, and stops the changefeed rather than deliver a row that came too late.
+    """
+
+    lower: Timestamp
+    payload: Any
+
+
+class StepPlanner(ABC):
+    """Plans the steps of one attempt. Lives in the planner's process; the driver opens one to read the clock.
+
+    Its methods are never called while a slice is being read. Errors: see `cdc_core.rangefeed`.
+    """
+
+    def __init__(self, context: RangefeedContext) -> None:
+        self.context = context
+
+    @abstractmethod
+    def now(self) -> Timestamp:
+        """Return the source's clock: all that is committed when this is called will have `updated` at or below it."""
+
+    @abstractmethod
+    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Return where the next step ends: *start* itself when there is nothing to do yet.
+
+        Once a step, and again while idle. *after* is the greatest timestamp of any span mark so far. The step never
+        crosses a schema change that needs a decision, and obeys *limit*. The end holds the source's clock, so an idle
+        source advances too, at its own pace.
+        """
+
+    @abstractmethod
+    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Return the step's slices, at least one. No key is in two of them. Directly after `advance`."""
+
+    def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:  # noqa: ARG002
+        """Return the slices of a step that an earlier attempt planned and perhaps did not finish; None to plan it anew.
+
+        In place of the first `advance` and `slices` of an attempt, if the registration says `repeats_steps`. *start* is
+        what `Rangefeed.start` returned; *end* and *after* are those of the earlier attempt. The slices must be what
+        `slices` returned then, in their `repr` too, by which the engine compares them, and yield the same rows in the
+        same batches. Where that cannot be, as for slices of an initial scan, return None. By default no step is
+        repeated.
+        """
+        return None
+
+    def close(self) -> None:  # noqa: B027 (has a default)
+        """Release connections. May be called twice, or never."""

@@ -1,0 +1,42 @@
+"""URIs of sources and destinations: their parameters, and which place they mean."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from cdc_core.errors import OptionError
+
+__all__ = ["place_of", "server_of", "split_parameters"]
+
+
+def split_parameters(uri: str, *, owner: str) -> tuple[str, dict[str, str]]:
+    """Return a sink's URI without its parameters, its scheme in lower case, and the parameters by name.
+
+    Raises: OptionError, which begins with *owner*, for a parameter that is there twice.
+    """
+    destination, _, query = uri.partition("?")
+    scheme, separator, place = destination.partition("://")
+    destination = f"{scheme.lower()}{separator}{place}"
+    parameters: dict[str, str] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in parameters:
+            raise OptionError(f"{owner} sets the parameter '{key}' of the sink's URI twice; keep one of them")
+        parameters[key] = value
+    return destination, parameters
+
+
+def place_of(uri: str) -> str:
+    """Return *uri* without user, parameters and final slash: the same for a list of hosts in any order.
+
+    The scheme is in lower case.
+    """
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        scheme, rest = "", uri
+    hosts, slash, path = rest.partition("?")[0].rstrip("/").partition("/")
+    return f"{scheme.lower()}{separator}{','.join(sorted(hosts.rpartition('@')[2].split(',')))}{slash}{path}"
+
+
+def server_of(uri: str) -> str:
+    """Return host, port and database of a source: another value means another source."""
+    return place_of(uri).partition("://")[2]
