@@ -63,7 +63,7 @@ class Envelope:
 
     @property
     def metadata(self) -> tuple[str, ...]:
-        """The members that say something of the change, in order. They follow the images, or are in `METADATA_MEMBER`."""
+        """The members that hold metadata, in order. They follow the images, or are inside `METADATA_MEMBER`."""
         return tuple(member for option, member in _MEMBERS.items() if getattr(self, option))
 
     def check(self, owner: str) -> None:

@@ -8,9 +8,11 @@ from cdc_core import errors
 from cdc_core.errors import (
     CdcError,
     ConfigError,
-    PartialWriteError,
+    EncodeError,
+    RefusedRowsError,
     RetryableError,
     RetryableSinkError,
+    RowError,
     TerminalError,
     UnknownPluginError,
     from_wire,
@@ -28,13 +30,10 @@ def test_every_error_crosses_a_process_border(cls: type[CdcError]) -> None:
     assert str(back) == 'it failed: "ü"'
 
 
-def test_the_wait_and_the_failures_cross_too() -> None:
+def test_the_wait_crosses_too() -> None:
     waiting = from_wire(to_wire(RetryableSinkError("busy", retry_after_s=2.5)))
     assert isinstance(waiting, RetryableError)
     assert waiting.retry_after_s == 2.5
-    partial = from_wire(to_wire(PartialWriteError("some", failures=[(3, "too large")])))
-    assert isinstance(partial, PartialWriteError)
-    assert partial.failures == ((3, "too large"),)
 
 
 def test_an_error_of_a_plugins_own_class_arrives_as_the_one_that_it_is_derived_from() -> None:
@@ -53,6 +52,12 @@ def test_a_text_without_an_error_has_none(text: str) -> None:
 
 def test_the_first_of_several_errors_counts() -> None:
     assert str(from_wire(to_wire(TerminalError("first")) + to_wire(TerminalError("second")))) == "first"
+
+
+def test_errors_about_rows_are_no_reason_to_stop_or_to_retry() -> None:
+    rows = {cls for cls in CLASSES if issubclass(cls, RowError)}
+    assert rows == {RowError, EncodeError, RefusedRowsError}
+    assert not any(issubclass(cls, TerminalError | RetryableError | ConfigError) for cls in rows)
 
 
 def test_only_mistakes_of_the_user_exit_with_2() -> None:

@@ -127,6 +127,8 @@ class ChangefeedOptions:
                 wanted = getattr(self, name)
                 if wanted is not None and wanted is not False:
                     raise ValueError(f"initial_scan='only' cannot be combined with '{name}': a scan has only one time")
+        if self.diff and self.envelope != "wrapped":
+            raise ValueError(f"envelope '{self.envelope}' has no place for 'diff'; use 'wrapped'")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("on_error='dead_letter' and the option 'dead_letter', a sink's URI, need each other")
         for name in ("max_step_rows", "max_step_bytes", "dead_letter_max"):

@@ -136,8 +136,8 @@ class _Undeliverable(StopAtBadRow):
         letter = bad.row.column("after")[0]
         raise BadRowError(
             f"the row of table {letter['table']} with key {letter['key']}, updated {letter['updated']}, was refused"
-            f" ({letter['error']}), and {self.owners[bad.stage]} of the dead letters refuses it too: {bad.shown_reason};"
-            " choose another dead_letter"
+            f" ({letter['error']}), and {self.owners[bad.stage]} of the dead letters refuses it too:"
+            f" {bad.shown_reason}; choose another dead_letter"
         )
 
 

@@ -42,7 +42,7 @@ def drop_history(feed: ResolvedChangefeed, rangefeed: Rangefeed, progress: Progr
 
 
 def was_complete(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
-    """Return whether an earlier run of *feed* has delivered all that it is for; its source forgets it, if it has not."""
+    """Return whether an earlier run of *feed* delivered its whole scan; drop what the source still keeps for it."""
     progress = store.load(feed.name)
     if progress is None or not scan_delivered(feed, progress):
         return False

@@ -1,4 +1,4 @@
-"""How a resolved mark is emitted: first a record of what it covers, then the mark, then the store forgets the record."""
+"""How a resolved mark is emitted: first a record of what it covers, then the mark, then the store forgets it."""
 
 from __future__ import annotations
 

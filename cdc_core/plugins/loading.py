@@ -1,4 +1,4 @@
-"""Loading one plugin: its module, its hooks, what they return, and everything that can be wrong with these."""
+"""Loading one plugin: its module, its hooks, what they return, and what can be wrong with each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OUTPUTS = frozenset({"messages", "files"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What came of loading a plugin: its registrations by kind, and the first thing that is wrong with it, if any."""
+    """A plugin after loading: its registrations by kind, and the first problem with it, if any."""
 
     source: Published
     registrations: tuple[tuple[str, Registration], ...] = ()
@@ -36,9 +36,9 @@ class Loaded:
 
 
 def load_plugin(manager: pluggy.PluginManager, source: Published) -> Loaded:
-    """Return what *source* registers. Raises nothing: whatever is wrong with a plugin is its `problem`.
+    """Return what *source* registers. Raises nothing: any error of a plugin becomes its `problem`.
 
-    *manager* knows the hook specifications; a plugin that is faulty is not left registered with it.
+    *manager* knows the hook specifications; a faulty plugin does not stay registered with it.
     """
     try:
         plugin = source.load()
@@ -61,7 +61,7 @@ def load_plugin(manager: pluggy.PluginManager, source: Published) -> Loaded:
 
 
 def _misspelled(plugin: object) -> str:
-    """Say which function looks like a hook and is none."""
+    """Say which function is named like a hook and is not a hook."""
     known = [name for name in vars(hookspecs) if name.startswith("cdc_")]
     for name, member in inspect.getmembers(plugin, inspect.isroutine):
         if not name.startswith("cdc_"):
@@ -69,7 +69,7 @@ def _misspelled(plugin: object) -> str:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"the hooks are {', '.join(known)}"
-            return f"'{name}' is no hook; {hint}"
+            return f"'{name}' is not a hook; {hint}"
         if not hasattr(member, f"{hookspecs.PROJECT}_impl"):
             return f"'{name}' is not marked as a hook; put @cdc_core.hookimpl above it"
     return ""
@@ -78,7 +78,7 @@ def _misspelled(plugin: object) -> str:
 def _call(
     manager: pluggy.PluginManager, plugin: object, kind: str, cls: type[Registration]
 ) -> tuple[list[Registration], str]:
-    """Return the good registrations of one hook, and what is wrong with the first bad one."""
+    """Return the valid registrations of one hook, and what is wrong with the first invalid one."""
     hook = f"cdc_register_{kind}s"
     implementations = [
         implementation
@@ -104,12 +104,12 @@ def _call(
 
 
 def _wrong(registration: object, cls: type[Registration]) -> str:
-    """Say what is wrong with a registration; nothing when it is good."""
+    """Say what is wrong with a registration; empty when it is valid."""
     if not isinstance(registration, cls):
         return f"{_shown(registration)}, not {cls.__name__}"
     name = f"{cls.__name__} '{registration.name}'"
     if not isinstance(registration.name, str) or not _NAME.fullmatch(registration.name):
-        return f"{name}, which is no name of small letters, digits and . _ + -"
+        return f"{name}, whose name has other characters than lower-case letters, digits and . _ + -"
     required = {field.name for field in fields(cls) if field.default is MISSING}
     for which in ("options", *cls.CLASSES):
         value = getattr(registration, which)
@@ -118,7 +118,7 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
     if isinstance(registration, RangefeedRegistration | SinkRegistration):
         schemes: Any = registration.schemes
         if not isinstance(schemes, tuple) or not schemes or not all(_is_scheme(scheme) for scheme in schemes):
-            return f"{name} with schemes={schemes!r}, which is no tuple of URI schemes"
+            return f"{name} with schemes={schemes!r}, which is not a tuple of URI schemes"
     if isinstance(registration, SinkRegistration):
         if registration.output not in _OUTPUTS:
             return f"{name} with output={registration.output!r}, which is neither 'messages' nor 'files'"

@@ -9,8 +9,8 @@ from typing import Any
 
 from cdc_core import EncoderRegistration, RangefeedRegistration, SinkRegistration, hookimpl
 from cdc_core.options import option
+from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
-from cdc_core.plugins.loading import PluginSource
 
 __all__ = ["encoder", "host", "plugin", "rangefeed", "sink", "source_of"]
 
@@ -36,7 +36,10 @@ class SinkOptions:
 
 def rangefeed(name: str = "paper", *, schemes: tuple[str, ...] = ("paper",), **changes: Any) -> RangefeedRegistration:
     fields: dict[str, Any] = {
-        "target": "cdc_testing.scripted:CounterRangefeed",
+        "rangefeed": "cdc_testing.scripted:CounterRangefeed",
+        "planner": "cdc_testing.scripted:CounterPlanner",
+        "reader": "cdc_testing.scripted:CounterReader",
+        "history": "cdc_testing.scripted:CounterHistory",
         "options": f"{HERE}:SourceOptions",
         "summary": "Rows on paper",
     }
@@ -45,7 +48,7 @@ def rangefeed(name: str = "paper", *, schemes: tuple[str, ...] = ("paper",), **c
 
 def encoder(name: str = "json", **changes: Any) -> EncoderRegistration:
     fields: dict[str, Any] = {
-        "target": "cdc_testing.scripted:PlainEncoder",
+        "encoder": "cdc_testing.scripted:PlainEncoder",
         "options": f"{HERE}:EncoderOptions",
         "summary": "Plain text",
         "envelopes": frozenset({"wrapped"}),
@@ -56,7 +59,9 @@ def encoder(name: str = "json", **changes: Any) -> EncoderRegistration:
 
 def sink(name: str = "shelf", *, schemes: tuple[str, ...] = ("shelf",), **changes: Any) -> SinkRegistration:
     fields: dict[str, Any] = {
-        "target": "cdc_testing.scripted:JournalSink",
+        "sink": "cdc_testing.scripted:JournalSink",
+        "resolved_sink": "cdc_testing.scripted:JournalResolvedSink",
+        "destination": "cdc_testing.scripted:JournalDestination",
         "options": f"{HERE}:SinkOptions",
         "summary": "A shelf",
         "output": "files",
@@ -88,9 +93,9 @@ def plugin(
     )
 
 
-def source_of(plugin: object, distribution: str, version: str = "1.0") -> PluginSource:
+def source_of(plugin: object, distribution: str, version: str = "1.0") -> Published:
     """Return *plugin* as if *distribution* had published it."""
-    return PluginSource.of(plugin, name=distribution.replace("-", "_"), distribution=distribution, version=version)
+    return Published.of(plugin, name=distribution.replace("-", "_"), distribution=distribution, version=version)
 
 
 def host(*registrations: RangefeedRegistration | EncoderRegistration | SinkRegistration) -> PluginHost:

@@ -1,6 +1,6 @@
-"""The scripted source and sink as a job, the engine that runs it, and what the sink's journal proves.
+"""The scripted source and sink as a feed, the engine that runs it, and what the sink's journal proves.
 
-`python -m cdc_testing.engine DIRECTORY` runs the job in the file `job.json` of DIRECTORY with DIRECTORY as its state,
+`python -m cdc_testing.engine DIRECTORY` runs the feed in the file `job.json` of DIRECTORY with DIRECTORY as its state,
 in a process that a test can kill.
 """
 
@@ -15,23 +15,22 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from cdc_testing.scripted import read_journal
+from cdc_testing.scripted import COUNTER, JOURNAL, PLAIN, read_journal
 
 from cdc_core.config.changefeed import ChangefeedOptions
-from cdc_core.config.resolved import Component, Job
+from cdc_core.config.component import Component
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.options import Duration
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status
 
-__all__ = ["Journal", "counter_job", "eventually", "main"]
-
-SCRIPTED = "cdc_testing.scripted"
+__all__ = ["Journal", "counter_feed", "eventually", "main"]
 
 
-def counter_job(control: Path, *, options: Mapping[str, Any] | None = None, **changes: Any) -> Job:
-    """Return a job that counts into a journal in *control*. *options* are the changefeed's.
+def counter_feed(control: Path, *, options: Mapping[str, Any] | None = None, **changes: Any) -> ResolvedChangefeed:
+    """Return a feed that counts into a journal in *control*. *options* are the changefeed's.
 
-    Of *changes*, those that CounterRangefeed knows are its options, all others fields of the job.
+    Of *changes*, those that CounterRangefeed knows are its options, all others fields of the feed.
     """
     counter = {
         name: changes.pop(name) for name in ("rows_per_step", "total", "keys", "slices", "batch_rows") & changes.keys()
@@ -46,20 +45,12 @@ def counter_job(control: Path, *, options: Mapping[str, Any] | None = None, **ch
         "tables": ("counter",),
         "source": "counter://",
         "destination": "journal://",
-        "rangefeed": _component(
-            "source", "counter", "CounterRangefeed", "CounterOptions", control=str(control), **counter
-        ),
-        "encoder": _component("encoder", "plain", "PlainEncoder", "NoOptions"),
-        "sink": _component("sink", "journal", "JournalSink", "JournalOptions", control=str(control)),
+        "rangefeed": Component(registration=COUNTER, values={"control": str(control), **counter}),
+        "encoder": Component(registration=PLAIN),
+        "sink": Component(registration=JOURNAL, values={"control": str(control)}),
         "options": ChangefeedOptions(**{**defaults, **(options or {})}),
     }
-    return Job(**{**fields, **changes})
-
-
-def _component(kind: str, name: str, target: str, options: str, **values: Any) -> Component:
-    return Component(
-        kind=kind, name=name, target=f"{SCRIPTED}:{target}", options=f"{SCRIPTED}:{options}", values=values
-    )
+    return ResolvedChangefeed(**{**fields, **changes})
 
 
 class Journal:
@@ -123,7 +114,7 @@ def main(directory: Path) -> int:
 
     from cdc_core.spark.runner import run
 
-    job = Job.from_json(json.loads((directory / "job.json").read_text()))
+    feed = ResolvedChangefeed.from_json(json.loads((directory / "job.json").read_text()))
 
     def show(status: Status) -> None:
         session = SparkSession.getActiveSession()
@@ -134,7 +125,7 @@ def main(directory: Path) -> int:
                     print(query.recentProgress, query.status, query.exception())
         (directory / "phase").write_text(status.phase)
 
-    return run(job, store=ProgressStore(store_url(directory)), state_dir=directory, once=False, status=show)
+    return run(feed, store=ProgressStore(store_url(directory)), state_dir=directory, once=False, status=show)
 
 
 if __name__ == "__main__":

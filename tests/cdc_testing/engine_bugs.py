@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,26 +17,29 @@ import pyarrow as pa
 import sqlalchemy as sa
 from cdc_testing.scripted import Script
 
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine import coordinator
 from cdc_core.engine.aggregator import read_slice as honest_read
 from cdc_core.engine.aggregator import write_slice as honest_write
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import BEGIN, END
-from cdc_core.engine.reports import SliceReport, mark_from_json
+from cdc_core.engine.planner import Planner
+from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.reports import complete_step as honest_completion
 from cdc_core.frontier import Frontier
-from cdc_core.rangefeed import Mark, Rangefeed, Slice, Token
+from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
+from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.span import Span
 from cdc_core.spark import runner, source, writer
+from cdc_core.step_planner import Slice, StepPlanner
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["BUGS", "Bug", "installed"]
 
-Items = Iterator[RowBatch | Mark]
+Items = Iterator[RowBatch | SpanMark]
 Patch = Callable[[Any, str, Any], None]
 """Sets an attribute until the block ends."""
 
@@ -82,9 +85,7 @@ def _patch(owner: Any, name: str, value: Any) -> None:
 
 
 class _LateFlush:
-    """A sink whose flush is put off until the next slice begins."""
-
-    refuses_rows = False
+    """A sink whose flush waits until the next slice begins."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
@@ -104,9 +105,9 @@ class _LateFlush:
 
 
 class _Reading:
-    """A rangefeed of which only `read` is used, changed by *change*."""
+    """A reader whose rows *change* changes."""
 
-    def __init__(self, inner: Rangefeed, change: Callable[[Items], Items]) -> None:
+    def __init__(self, inner: SliceReader, change: Callable[[Items], Items]) -> None:
         self._inner = inner
         self._change = change
 
@@ -117,7 +118,7 @@ class _Reading:
 def _report_before_flush(patch: Patch) -> None:
     def write_slice(sink: Any, batches: Iterable[pa.RecordBatch], **engine: Any) -> SliceReport | None:
         late: Any = _LateFlush(sink)
-        return honest_write(late, batches, **engine)
+        return honest_write(late, batches, **{**engine, "refuses_rows": False})
 
     patch(writer, "write_slice", write_slice)
 
@@ -150,8 +151,8 @@ def _release_before_save(patch: Patch) -> None:
 
 
 def _changed_reading(patch: Patch, change: Callable[[Items], Items], *, retries_only: bool) -> None:
-    def read_slice(rangefeed: Rangefeed, slice_: Slice, info: SliceInfo, **step: Any) -> Iterator[pa.RecordBatch]:
-        used: Any = _Reading(rangefeed, change) if _is_retry() or not retries_only else rangefeed
+    def read_slice(reader: SliceReader, slice_: Slice, info: SliceInfo, **step: Any) -> Iterator[pa.RecordBatch]:
+        used: Any = _Reading(reader, change) if _is_retry() or not retries_only else reader
         return honest_read(used, slice_, info, **step)
 
     patch(source, "read_slice", read_slice)
@@ -221,19 +222,22 @@ def _unread_slice_counts(patch: Patch) -> None:
 
 
 def _resolved_before_flush(patch: Patch) -> None:
-    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], **engine: Any) -> SliceReport | None:
-        def told() -> Iterator[pa.RecordBatch]:
-            for batch in batches:
+    honest = writer.SinkWriter.write
+
+    def write(self: writer.SinkWriter, iterator: Iterator[pa.RecordBatch]) -> Any:
+        def resolved_early() -> Iterator[pa.RecordBatch]:
+            for batch in iterator:
                 kind, value = _note(batch)
-                if kind == END:
-                    marks = [mark_from_json(mark) for mark in value["marks"]]
+                if kind == END and value:
+                    marks = [SpanMark.from_json(mark) for mark in value["marks"]]
                     if marks and all(mark.resolved for mark in marks):
-                        sink.emit_resolved(min(mark.timestamp for mark in marks))
+                        with closing(self._config.feed.open_resolved_sink()) as sink:
+                            sink.emit_resolved(min(mark.timestamp for mark in marks))
                 yield batch
 
-        return honest_write(sink, told(), **engine)
+        return honest(self, resolved_early())
 
-    patch(writer, "write_slice", write_slice)
+    patch(writer.SinkWriter, "write", write)
 
 
 def _note(batch: pa.RecordBatch) -> tuple[str, dict[str, Any]]:
@@ -242,27 +246,27 @@ def _note(batch: pa.RecordBatch) -> tuple[str, dict[str, Any]]:
 
 
 def _starts_at_the_planned_end(patch: Patch) -> None:
-    honest_init, honest_next = source.Planner.__init__, source.Planner.next_step
+    honest_init, honest_next = Planner.__init__, Planner.next_step
     honest_start = runner.start_token
 
-    def init(self: source.Planner, config: Any, rangefeed: Rangefeed) -> None:
-        honest_init(self, config, rangefeed)
+    def init(self: Planner, config: Any, planner: StepPlanner) -> None:
+        honest_init(self, config, planner)
         self._planned_at = _planned(config.state_dir)  # type: ignore[attr-defined]
 
-    def next_step(self: source.Planner, start: Any) -> Any:
+    def next_step(self: Planner, start: Any) -> Any:
         end = honest_next(self, start)
         if end != start:
             self._planned_at.write_text(json.dumps(end["token"]))  # type: ignore[attr-defined]
         return end
 
-    def start(job: Job, store: ProgressStore, rangefeed: Rangefeed) -> Token:
-        progress, path = store.load(job.name), _planned(Path(sa.make_url(job.state).database or "").parent)
+    def start(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
+        progress, path = store.load(feed.name), _planned(Path(sa.make_url(feed.state).database or "").parent)
         if progress is not None and path.exists():
-            store.save(job.name, job.epoch, replace(progress, token=json.loads(path.read_text())))
-        return honest_start(job, store, rangefeed)
+            store.save(feed.name, feed.epoch, replace(progress, token=json.loads(path.read_text())))
+        return honest_start(feed, store, rangefeed)
 
-    patch(source.Planner, "__init__", init)
-    patch(source.Planner, "next_step", next_step)
+    patch(Planner, "__init__", init)
+    patch(Planner, "next_step", next_step)
     patch(runner, "start_token", start)
 
 
@@ -283,12 +287,12 @@ def _whole_table_for_one_range(patch: Patch) -> None:
 def _forgets_how_far_it_was(patch: Patch) -> None:
     honest = runner.start_token
 
-    def start(job: Job, store: ProgressStore, rangefeed: Rangefeed) -> Token:
-        token = honest(job, store, rangefeed)
-        progress = store.load(job.name)
+    def start(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
+        token = honest(feed, store, rangefeed)
+        progress = store.load(feed.name)
         assert progress is not None
         spans = [span for span, _ in progress.frontier]
-        store.save(job.name, job.epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
+        store.save(feed.name, feed.epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
         return token
 
     patch(runner, "start_token", start)

@@ -13,36 +13,41 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cdc_core import Changefeed, Rangefeed, Sink, Span, Timestamp
+from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Span, Timestamp
 from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import Job
-from cdc_core.engine.attempt_config import MaskedError, RunConfig
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.engine.planner import Offset
 from cdc_core.errors import from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
-from cdc_core.spark.source import Offset, RangefeedReader, SlicePartition
+from cdc_core.spark.source import RangefeedReader, SlicePartition
 from cdc_core.spark.writer import SinkWriter
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
-__all__ = ["LocalEngine", "job_of"]
+__all__ = ["LocalEngine", "resolved_feed"]
 
 ANY: Any = None
 """Spark's own limit, and the schema of a stream, are not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _WrappedJob(Job):
-    """A job whose components a test may stand in front of."""
+class _WrappedChangefeed(ResolvedChangefeed):
+    """A changefeed whose reader and sinks a test may stand in front of."""
 
-    wrap_rangefeed: Callable[[Rangefeed], Rangefeed]
+    wrap_reader: Callable[[SliceReader], SliceReader]
     wrap_sink: Callable[[Sink], Sink]
+    wrap_resolved_sink: Callable[[ResolvedSink], ResolvedSink]
 
-    def open_rangefeed(self, *, parallelism: int = 1) -> Rangefeed:
-        return self.wrap_rangefeed(Job.open_rangefeed(self, parallelism=parallelism))
+    def open_reader(self) -> SliceReader:
+        return self.wrap_reader(ResolvedChangefeed.open_reader(self))
 
     def open_sink(self) -> Sink:
-        return self.wrap_sink(Job.open_sink(self))
+        return self.wrap_sink(ResolvedChangefeed.open_sink(self))
+
+    def open_resolved_sink(self) -> ResolvedSink:
+        return self.wrap_resolved_sink(ResolvedChangefeed.open_resolved_sink(self))
 
 
 @cache
@@ -50,15 +55,15 @@ def _host() -> PluginHost:
     return PluginHost.load()
 
 
-def job_of(
+def resolved_feed(
     source: str,
     sink: str,
     *tables: str,
     options: Mapping[str, Any] | None = None,
     name: str = "t",
     format_: str = "json",
-) -> Job:
-    """Return a job of installed plugins with nothing to wait for between steps. Raises: ConfigError."""
+) -> ResolvedChangefeed:
+    """Return a feed of installed plugins with nothing to wait for between steps. Raises: ConfigError."""
     defaults = {"updated": True, "resolved": True, "min_checkpoint_frequency": 0}
     changefeed = Changefeed(
         name=name, source=source, sink=sink, tables=tables, format=format_, options={**defaults, **(options or {})}
@@ -71,14 +76,17 @@ class LocalEngine:
 
     def __init__(
         self,
-        job: Job,
+        feed: ResolvedChangefeed,
         directory: Path,
         *,
-        wrap_rangefeed: Callable[[Rangefeed], Rangefeed] = lambda rangefeed: rangefeed,
+        wrap_reader: Callable[[SliceReader], SliceReader] = lambda reader: reader,
         wrap_sink: Callable[[Sink], Sink] = lambda sink: sink,
+        wrap_resolved_sink: Callable[[ResolvedSink], ResolvedSink] = lambda sink: sink,
     ) -> None:
-        fields = {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
-        self._job: Job = _WrappedJob(**fields, wrap_rangefeed=wrap_rangefeed, wrap_sink=wrap_sink)
+        fields = {field.name: getattr(feed, field.name) for field in dataclasses.fields(feed)}
+        self._feed: ResolvedChangefeed = _WrappedChangefeed(
+            **fields, wrap_reader=wrap_reader, wrap_sink=wrap_sink, wrap_resolved_sink=wrap_resolved_sink
+        )
         self._directory = directory
         self.store = ProgressStore(store_url(directory))
         self._reader: RangefeedReader | None = None
@@ -88,7 +96,7 @@ class LocalEngine:
 
     @property
     def progress(self) -> Progress:
-        progress = self.store.load(self._job.name)
+        progress = self.store.load(self._feed.name)
         assert progress is not None
         return progress
 
@@ -99,30 +107,30 @@ class LocalEngine:
     def run(self) -> None:
         """Begin a run from the saved progress, whatever became of the last one."""
         self.close()
-        job = self._job
-        schemas = check_source(job)
-        check_sink(job, schemas)
-        check_encoder(job, schemas)
-        check_dead_letters(job, schemas)
-        prepare_sink(job, schemas)
-        feed = self.store.register(job.name, job.definition())
-        epoch = self.store.begin_run(job.name)
+        feed = self._feed
+        schemas = check_source(feed)
+        check_sink(feed, schemas)
+        check_encoder(feed, schemas)
+        check_dead_letters(feed, schemas)
+        prepare_sink(feed, schemas)
+        known = self.store.register(feed.name, feed.definition())
+        epoch = self.store.begin_attempt(feed.name)
         run_dir = self._directory / "run" / str(epoch)
         run_dir.mkdir(parents=True)
-        job = job.with_run(feed_id=feed.feed_id, epoch=epoch, state=self.store.url)
-        rangefeed = job.open_rangefeed()
-        progress = self.store.load(job.name)
+        feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, state=self.store.url, parallelism=2)
+        rangefeed = feed.open_rangefeed()
+        progress = self.store.load(feed.name)
         token = rangefeed.start(
             None if progress is None else progress.token,
-            lambda intent: self.store.save_intent(job.name, epoch, intent),
+            lambda intent: self.store.save_intent(feed.name, epoch, intent),
         )
         names = [schema.name for schema in rangefeed.schemas()]
         rangefeed.close()
         if progress is None or not list(progress.frontier):
             progress = Progress(token=token, frontier=Frontier([Span(name.full) for name in names]))
-        self.store.save(job.name, epoch, dataclasses.replace(progress, token=token))
-        job = job.with_run(feed_id=feed.feed_id, epoch=epoch, table_names=names)
-        config = RunConfig(job=job, state_dir=self._directory, run_dir=run_dir, start=token, parallelism=2)
+        self.store.save(feed.name, epoch, dataclasses.replace(progress, token=token))
+        feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=names)
+        config = AttemptConfig(feed=feed, state_dir=self._directory, run_dir=run_dir, start=token)
         self._reader, self._writer = RangefeedReader(config), SinkWriter(config)
         self._offset = self._reader.initialOffset()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cdc_testing.local_engine import LocalEngine, job_of
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import clock
 from cdc_testing.runs import LIMIT_S, eventually
 
@@ -109,9 +109,9 @@ def main(directory: Path, *, once: bool) -> int:
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     told = json.loads((directory / "feed.json").read_text())
-    job = job_of(told["source"], told["sink"], *told["tables"], options=told["options"], name="test")
+    feed = resolved_feed(told["source"], told["sink"], *told["tables"], options=told["options"], name="test")
     until = clock(told["source"]) if once else None
-    engine = LocalEngine(job, directory)
+    engine = LocalEngine(feed, directory)
     running = False
     while not stopped.is_set():
         try:

@@ -134,7 +134,7 @@ class _Player:
             name="nemesis", source=database.uri, tables=script.tables, sink=sink, format=script.format, options=options
         )
         self.feed = NemesisFeed(directory, changefeed, host, bug=bug)
-        self._watch = Watch(self.feed.job(), host, prefix=prefix, exact=database.tells_times)
+        self._watch = Watch(self.feed.feed(), host, prefix=prefix, exact=database.tells_times)
         self._ledger = self._watch.ledger
         self._consumer = self._watch.consumer
 

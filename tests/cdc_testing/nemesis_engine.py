@@ -1,7 +1,7 @@
 """The real engine with faults and bugs that can be ordered from outside, in each of its processes.
 
 Spark is given data sources under the engine's own names. They are the engine's, but for what they build their parts
-from: a job and a store of `cdc_testing.nemesis_faults`, and the bug whose name stands in the run's control directory.
+from: a feed and a store of `cdc_testing.nemesis_faults`, and the bug whose name stands in the run's control directory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine_bugs import installed
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.nemesis_faults import FaultyRangefeed, FaultySink, FaultyStore
+from cdc_testing.nemesis_faults import (
+    FaultyHistory,
+    FaultyPlanner,
+    FaultyReader,
+    FaultyResolvedSink,
+    FaultySink,
+    FaultyStore,
+)
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
@@ -28,12 +35,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from cdc_core.config.resolved import Job
-from cdc_core.engine.attempt_config import RunConfig
-from cdc_core.rangefeed import Rangefeed
-from cdc_core.sink import Sink
+from cdc_core import ResolvedSink, Sink, SliceReader, SourceHistory, StepPlanner
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.planner import Offset
 from cdc_core.spark.session import is_alive
-from cdc_core.spark.source import Offset, RangefeedReader, RangefeedSource
+from cdc_core.spark.source import RangefeedReader, RangefeedSource
 from cdc_core.spark.writer import ChangefeedSink, SinkWriter
 from cdc_core.store.progress import ProgressStore
 
@@ -78,34 +85,43 @@ def nemesis_spark(spark: KeptSpark, *, bug: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FaultyJob(Job):
+class _FaultyChangefeed(ResolvedChangefeed):
     control: Path
 
-    def open_rangefeed(self, *, parallelism: int = 1) -> Rangefeed:
-        return FaultyRangefeed(Job.open_rangefeed(self, parallelism=parallelism), self.control)
+    def open_planner(self) -> StepPlanner:
+        return FaultyPlanner(ResolvedChangefeed.open_planner(self), self.control)
+
+    def open_reader(self) -> SliceReader:
+        return FaultyReader(ResolvedChangefeed.open_reader(self), self.control)
+
+    def open_history(self) -> SourceHistory:
+        return FaultyHistory(ResolvedChangefeed.open_history(self), self.control)
 
     def open_sink(self) -> Sink:
-        return FaultySink(Job.open_sink(self), self.control)
+        return FaultySink(ResolvedChangefeed.open_sink(self), self.control)
+
+    def open_resolved_sink(self) -> ResolvedSink:
+        return FaultyResolvedSink(ResolvedChangefeed.open_resolved_sink(self), self.control)
 
 
-class _FaultyConfig(RunConfig):
+class _FaultyConfig(AttemptConfig):
     __slots__ = ()
 
     def open_store(self) -> ProgressStore:
-        return FaultyStore(self.job.state, control_of(self.state_dir))
+        return FaultyStore(self.feed.state, control_of(self.state_dir))
 
 
 def _faulty(options: Mapping[str, str]) -> _FaultyConfig:
-    config = RunConfig.from_options(options)
-    job = _FaultyJob(**_fields(config.job), control=control_of(config.state_dir))
-    return _FaultyConfig(**{**_fields(config), "job": job})
+    config = AttemptConfig.from_options(options)
+    feed = _FaultyChangefeed(**_fields(config.feed), control=control_of(config.state_dir))
+    return _FaultyConfig(**{**_fields(config), "feed": feed})
 
 
 def _fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
-def _with_bug(config: RunConfig) -> AbstractContextManager[None]:
+def _with_bug(config: AttemptConfig) -> AbstractContextManager[None]:
     """Let this process, which will serve other runs too, have the bug of this one inside the block."""
     return installed((control_of(config.state_dir) / BUG).read_text())
 

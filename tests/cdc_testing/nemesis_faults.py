@@ -1,35 +1,46 @@
-"""A rangefeed, a sink and a progress store that die or fail at chosen points, wrapped around the real ones.
+"""Parts of a source and of a sink, and a progress store, that die or fail at chosen points, around the real ones.
 
 Orders are files in a directory that all processes of a run know, each obeyed once, see `cdc_testing.scripted.Script`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cdc_testing.scripted import Script
 
 from cdc_core import (
+    Covered,
     Flushed,
-    Mark,
-    Rangefeed,
+    ResolvedSink,
     RowBatch,
-    ScanProgress,
     Sink,
     Slice,
     SliceInfo,
+    SliceReader,
+    SourceHistory,
+    SpanMark,
     StepLimit,
-    TableName,
-    TableSchema,
+    StepPlanner,
     Timestamp,
     Token,
 )
-from cdc_core.sink import Covered
 from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["POINTS", "FaultyRangefeed", "FaultySink", "FaultyStore", "order", "pending", "withdraw"]
+__all__ = [
+    "POINTS",
+    "FaultyHistory",
+    "FaultyPlanner",
+    "FaultyReader",
+    "FaultyResolvedSink",
+    "FaultySink",
+    "FaultyStore",
+    "order",
+    "pending",
+    "withdraw",
+]
 
 POINTS = {
     "advance": "planner, before a step is planned",
@@ -65,21 +76,11 @@ def withdraw(control: Path, point: str) -> bool:
     return Script(control).once(point) is not None
 
 
-class FaultyRangefeed(Rangefeed):
-    def __init__(self, inner: Rangefeed, control: Path) -> None:
+class FaultyPlanner(StepPlanner):
+    def __init__(self, inner: StepPlanner, control: Path) -> None:
         super().__init__(inner.context)
-        self.repeats_steps = inner.repeats_steps  # type: ignore[misc]
         self._inner = inner
         self._script = Script(control)
-
-    def check(self) -> None:
-        self._inner.check()
-
-    def schemas(self) -> Sequence[TableSchema]:
-        return self._inner.schemas()
-
-    def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
-        return self._inner.start(saved, save)
 
     def now(self) -> Timestamp:
         return self._inner.now()
@@ -98,26 +99,40 @@ class FaultyRangefeed(Rangefeed):
         self._script.raise_once("planned")
         return found
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+    def close(self) -> None:
+        self._inner.close()
+
+
+class FaultyReader(SliceReader):
+    def __init__(self, inner: SliceReader, control: Path) -> None:
+        super().__init__(inner.context)
+        self._inner = inner
+        self._script = Script(control)
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         self._script.raise_once("read")
         for item in self._inner.read(slice_):
             yield item
             if isinstance(item, RowBatch):
                 self._script.raise_once("read-late")
 
+    def close(self) -> None:
+        self._inner.close()
+
+
+class FaultyHistory(SourceHistory):
+    def __init__(self, inner: SourceHistory, control: Path) -> None:
+        super().__init__(inner.context)
+        self._inner = inner
+        self._script = Script(control)
+
     def release(self, token: Token) -> None:
         self._script.raise_once("release")
         self._inner.release(token)
         self._script.raise_once("released")
 
-    def scan_progress(self, token: Token) -> ScanProgress | None:
-        return self._inner.scan_progress(token)
-
     def metrics(self) -> Mapping[str, float]:
         return self._inner.metrics()
-
-    def drop(self, saved: Token | None) -> None:
-        self._inner.drop(saved)
 
     def close(self) -> None:
         self._inner.close()
@@ -126,22 +141,9 @@ class FaultyRangefeed(Rangefeed):
 class FaultySink(Sink):
     def __init__(self, inner: Sink, control: Path) -> None:
         super().__init__(inner.context)
-        self.refuses_rows, self.records = inner.refuses_rows, inner.records  # type: ignore[misc]
         self._inner = inner
         self._script = Script(control)
         self._rows = 0
-
-    def check(self) -> None:
-        self._inner.check()
-
-    def topic(self, table: TableName) -> str:
-        return self._inner.topic(table)
-
-    def payload(self, schema: TableSchema) -> TableSchema:
-        return self._inner.payload(schema)
-
-    def prepare(self) -> None:
-        self._inner.prepare()
 
     def begin(self, slice_: SliceInfo) -> None:
         self._rows = 0
@@ -160,6 +162,16 @@ class FaultySink(Sink):
         if self._rows:
             self._script.raise_once("flushed")
         return flushed
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class FaultyResolvedSink(ResolvedSink):
+    def __init__(self, inner: ResolvedSink, control: Path) -> None:
+        super().__init__(inner.context)
+        self._inner = inner
+        self._script = Script(control)
 
     def record(self, covered: Covered) -> None:
         self._inner.record(covered)

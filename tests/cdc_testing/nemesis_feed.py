@@ -16,10 +16,10 @@ from cdc_testing.nemesis_engine import BUG, control_of
 
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
-from cdc_core.rangefeed import Rangefeed
+from cdc_core.step_planner import StepPlanner
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
@@ -44,23 +44,23 @@ class NemesisFeed:
         (self.control / BUG).write_text(bug)
         self._changefeed = changefeed
         self._host = host
-        self._commands: queue.Queue[Job | None] = queue.Queue()
+        self._commands: queue.Queue[ResolvedChangefeed | None] = queue.Queue()
         self.phase = ""
         self._ended = threading.Event()
         self._ended.set()
         self._error: BaseException | None = None
         self._told_to_stop = False
         self._interrupted = False
-        self._rangefeed: Rangefeed | None = None
+        self._planner: StepPlanner | None = None
         self._store = ProgressStore(store_url(self.state_dir))
 
-    def job(self, options: Mapping[str, Any] | None = None) -> Job:
+    def feed(self, options: Mapping[str, Any] | None = None) -> ResolvedChangefeed:
         """Return the changefeed with *options* over its own, ready to run, with the names of its tables."""
         changed = replace(self._changefeed, options={**self._changefeed.options, **(options or {})})
-        job = resolve(changed, self._host)
-        with closing(job.open_rangefeed()) as rangefeed:
+        feed = resolve(changed, self._host)
+        with closing(feed.open_rangefeed()) as rangefeed:
             names = [schema.name for schema in rangefeed.schemas()]
-        return job.with_run(feed_id="", epoch=0, table_names=names)
+        return feed.for_attempt(feed_id="", epoch=0, table_names=names)
 
     def serve(self, act: Callable[[], None]) -> None:
         """Do *act* in a thread, and run the changefeed here whenever that asks for it.
@@ -83,13 +83,13 @@ class NemesisFeed:
         handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come when the run has just ended by itself
         thread.start()
         try:
-            while (job := self._commands.get()) is not None:
-                self._run(job)
+            while (feed := self._commands.get()) is not None:
+                self._run(feed)
         finally:
             thread.join()
             signal.signal(signal.SIGTERM, handler)
-            if self._rangefeed is not None:
-                self._rangefeed.close()
+            if self._planner is not None:
+                self._planner.close()
             self._store.close()
         if self._interrupted:
             raise KeyboardInterrupt
@@ -100,7 +100,7 @@ class NemesisFeed:
         """Start a run with *options* over the changefeed's own."""
         self._ended.clear()
         self.phase = ""
-        self._commands.put(self.job(options))
+        self._commands.put(self.feed(options))
 
     def pause(self, *, abandoned: bool = False) -> None:
         """Return when the run has ended. Raises: TroubleError when it ended with an error, or does not end."""
@@ -127,9 +127,9 @@ class NemesisFeed:
 
     def now(self) -> Timestamp:
         """Return the source's clock."""
-        if self._rangefeed is None:
-            self._rangefeed = self.job().open_rangefeed()
-        return self._rangefeed.now()
+        if self._planner is None:
+            self._planner = self.feed().open_planner()
+        return self._planner.now()
 
     def frontier(self) -> Frontier:
         """Return up to where what is saved, by span."""
@@ -145,16 +145,16 @@ class NemesisFeed:
         progress = self._store.load(self._changefeed.name)
         feeds = [feed for feed in self._store.list() if feed.name == self._changefeed.name]
         if feeds:
-            job = self.job().with_run(feed_id=feeds[0].feed_id, epoch=feeds[0].epoch)
-            with closing(job.open_rangefeed()) as rangefeed:
+            feed = self.feed().for_attempt(feed_id=feeds[0].feed_id, epoch=feeds[0].epoch)
+            with closing(feed.open_rangefeed()) as rangefeed:
                 rangefeed.drop(None if progress is None else progress.token)
 
-    def _run(self, job: Job) -> None:
+    def _run(self, feed: ResolvedChangefeed) -> None:
         from cdc_core.spark.runner import run
 
         self._told_to_stop = False
         try:
-            run(job, store=self._store, state_dir=self.state_dir, once=False, status=self._show)
+            run(feed, store=self._store, state_dir=self.state_dir, once=False, status=self._show)
             self._interrupted = not self._told_to_stop
         except BaseException as error:
             self._error = error

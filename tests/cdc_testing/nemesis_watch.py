@@ -24,7 +24,7 @@ from cdc_testing.nemesis_consumer import NemesisConsumer
 from cdc_testing.nemesis_ledger import Ledger, Projected, RowValidator
 
 from cdc_core import Decoder, SinkReader, TableSchema, Timestamp
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import EncoderRegistration, SinkRegistration
@@ -33,25 +33,25 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """Looks at the sink of *job*. With *exact* the ledger knows when each transaction was committed."""
+    """Looks at the sink of *feed*. With *exact* the ledger knows when each transaction was committed."""
 
-    def __init__(self, job: Job, host: PluginHost, *, prefix: str, exact: bool) -> None:
-        self._job = job
+    def __init__(self, feed: ResolvedChangefeed, host: PluginHost, *, prefix: str, exact: bool) -> None:
+        self._feed = feed
         self._exact = exact
         self._prefix = prefix
         self._started = 0
-        with closing(job.open_sink()) as sink:
-            topics = {name.table: sink.topic(name).removeprefix(prefix) for name in job.table_names}
-            self._reader = _reader(host, job.sink.name, sink.context)
+        with closing(feed.open_destination()) as destination:
+            topics = {name.table: destination.topic(name).removeprefix(prefix) for name in feed.table_names}
+            self._reader = _reader(host, feed.sink.name, destination.context)
         self.ledger = Ledger(topics)
         self.look_at_schemas()
         self.consumer = NemesisConsumer(
-            self._reader, _decoder(host, job), lambda: self._schemas, self._validators, prefix=prefix
+            self._reader, _decoder(host, feed), lambda: self._schemas, self._validators, prefix=prefix
         )
 
     def look_at_schemas(self) -> None:
         """Take note of the tables' shapes. After each change of them."""
-        with closing(self._job.open_rangefeed()) as rangefeed:
+        with closing(self._feed.open_rangefeed()) as rangefeed:
             schemas = {schema.name.table: schema for schema in rangefeed.schemas()}
         self._schemas: Mapping[str, TableSchema] = {
             topic: schemas[table] for table, topic in self.ledger.topics.items()
@@ -65,7 +65,7 @@ class Watch:
         self._reader.close()
 
     def _validators(self, all_arrived: bool) -> Sequence[Validator]:
-        envelope, commits = self._job.envelope(), self.ledger.commits
+        envelope, commits = self._feed.envelope(), self.ledger.commits
         endpoints = [
             (topic if topic is None else topic.removeprefix(self._prefix), partition)
             for topic, partition in self._reader.endpoints()
@@ -103,9 +103,9 @@ def _reader(host: PluginHost, name: str, context: Any) -> SinkReader:
     return reader
 
 
-def _decoder(host: PluginHost, job: Job) -> Decoder:
-    registration = host.component("encoder", job.encoder.name)
+def _decoder(host: PluginHost, feed: ResolvedChangefeed) -> Decoder:
+    registration = host.component("encoder", feed.encoder.name)
     assert isinstance(registration, EncoderRegistration)
-    cls = load_class(registration.decoder, owner=f"decoder of {job.encoder.name}", base=Decoder)
-    decoder: Decoder = cls(job.open_encoder().context)
+    cls = load_class(registration.decoder, owner=f"decoder of {feed.encoder.name}", base=Decoder)
+    decoder: Decoder = cls(feed.open_encoder().context)
     return decoder

@@ -1,9 +1,9 @@
 """A rangefeed and a sink that do exactly what a test says, for tests of the engine itself.
 
-`CounterRangefeed` counts: key `n % keys` gets value n, one number a nanosecond, `rows_per_step` numbers a step in
-`slices` slices (by key). `JournalSink` appends what happens to it to a file, one JSON array an event. Both misbehave
-when a file of a certain name exists in the control directory (see `Script`), so that a test can pull strings in
-processes that it does not hold.
+The counter counts: key `n % keys` gets value n, one number a nanosecond, `rows_per_step` numbers a step in
+`slices` slices (by key). The journal appends what happens to it to a file, one JSON array an event. Both misbehave when
+a file of a certain name exists in the control directory (see `Script`), so that a test can give orders to processes
+that it does not hold.
 """
 
 from __future__ import annotations
@@ -17,40 +17,46 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
 from cdc_core import (
     Column,
     ColumnType,
+    Destination,
     EncodeError,
     Encoder,
-    EncoderContext,
+    EncoderRegistration,
     Flushed,
     Kind,
-    Mark,
     MessageBatch,
     Op,
-    PartialWriteError,
     Rangefeed,
     RangefeedContext,
+    RangefeedRegistration,
+    RefusedRow,
     RefusedRowsError,
+    ResolvedSink,
     RowBatch,
-    ScanProgress,
     Sink,
     SinkContext,
+    SinkRegistration,
     Slice,
     SliceInfo,
+    SliceReader,
+    SourceHistory,
     Span,
+    SpanMark,
     StepLimit,
+    StepPlanner,
     TableName,
     TableSchema,
     Timestamp,
     Token,
+    option,
 )
 from cdc_core import errors as cdc_errors
-from cdc_core.options import option
 
 TABLE = TableSchema(
     name=TableName("db", "public", "counter"),
@@ -127,11 +133,9 @@ class CounterOptions:
 
 
 class CounterRangefeed(Rangefeed):
-    """Orders: `check`, `start`, `advance`, `read`, `read-late` (before a slice's last batch of several), `release` and
-    `drop` raise; `hold-read` blocks reads while it is there.
+    """Orders, here and in the other parts: `check`, `start`, `advance`, `read`, `read-late` (before the last of several
+    batches of a slice), `release` and `drop` raise; `hold-read` blocks reads while it is there.
     """
-
-    repeats_steps: ClassVar[bool] = True
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
@@ -148,6 +152,19 @@ class CounterRangefeed(Rangefeed):
         self.script.raise_once("start")
         return {"n": 0} if saved is None else saved
 
+    def drop(self, saved: Token | None) -> None:
+        self.script.raise_once("drop")
+        journal(self.options.control, ["drop"])
+
+
+class CounterPlanner(StepPlanner):
+    """Plans the next numbers."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self.options: CounterOptions = context.options
+        self.script = Script(self.options.control)
+
     def now(self) -> Timestamp:
         return Timestamp(self.options.total + 1)
 
@@ -162,7 +179,16 @@ class CounterRangefeed(Rangefeed):
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
         return self.slices(start, end, after=after)
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+
+class CounterReader(SliceReader):
+    """Reads numbers."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self.options: CounterOptions = context.options
+        self.script = Script(self.options.control)
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         first, last, index, count = slice_.payload
         numbers = [
             n for n in range(first + 1, last + 1) if n % self.options.keys % count == index and n <= self.options.total
@@ -173,24 +199,7 @@ class CounterRangefeed(Rangefeed):
                 self.script.raise_once("read-late")
             self.script.hold("hold-read")
             yield self._rows(numbers[offset : offset + self.options.batch_rows])
-        yield Mark(span=Span(TABLE.name.full), timestamp=Timestamp(last), resolved=True)
-
-    def release(self, token: Token) -> None:
-        self.script.raise_once("release")
-        journal(self.options.control, ["release", token["n"]])
-
-    def scan_progress(self, token: Token) -> ScanProgress | None:
-        return None
-
-    def metrics(self) -> Mapping[str, float]:
-        return {"retained": 7.0}
-
-    def drop(self, saved: Token | None) -> None:
-        self.script.raise_once("drop")
-        journal(self.options.control, ["drop"])
-
-    def close(self) -> None:
-        pass
+        yield SpanMark(span=Span(TABLE.name.full), timestamp=Timestamp(last), resolved=True)
 
     def _rows(self, numbers: list[int]) -> RowBatch:
         ids = pa.array([n % self.options.keys for n in numbers], pa.int64())
@@ -203,6 +212,31 @@ class CounterRangefeed(Rangefeed):
         )
 
 
+class CounterHistory(SourceHistory):
+    """Notes in the journal what may be forgotten."""
+
+    def release(self, token: Token) -> None:
+        control = self.context.options.control
+        Script(control).raise_once("release")
+        journal(control, ["release", token["n"]])
+
+    def metrics(self) -> Mapping[str, float]:
+        return {"retained": 7.0}
+
+
+COUNTER = RangefeedRegistration(
+    name="counter",
+    schemes=("counter",),
+    rangefeed=f"{__name__}:CounterRangefeed",
+    planner=f"{__name__}:CounterPlanner",
+    reader=f"{__name__}:CounterReader",
+    history=f"{__name__}:CounterHistory",
+    options=f"{__name__}:CounterOptions",
+    repeats_steps=True,
+    summary="Counts",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOptions:
     pass
@@ -213,12 +247,6 @@ class PlainEncoder(Encoder):
 
     file_extension = ".txt"
 
-    def __init__(self, context: EncoderContext) -> None:
-        super().__init__(context)
-
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
-        pass
-
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         values = pa.array([str(value).encode() for value in rows.column("after").to_pylist()], pa.binary())
         return MessageBatch(topic=topic, key=values, value=values, updated=rows.column("updated"))
@@ -227,17 +255,36 @@ class PlainEncoder(Encoder):
         return str(timestamp).encode()
 
 
+PLAIN = EncoderRegistration(
+    name="plain",
+    encoder=f"{__name__}:PlainEncoder",
+    options=f"{__name__}:NoOptions",
+    envelopes=frozenset({"wrapped"}),
+    outputs=frozenset({"messages", "files"}),
+    summary="Plain text",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalOptions:
     control: str = option(doc="Directory of the test's orders and of the journal.")
 
 
+class JournalDestination(Destination):
+    """Orders: `sink-check` and `sink-prepare` raise."""
+
+    def check(self) -> None:
+        Script(self.context.options.control).raise_once("sink-check")
+
+    def prepare(self) -> None:
+        Script(self.context.options.control).raise_once("sink-prepare")
+
+
 class JournalSink(Sink):
     """Writes `["rows", epoch, step, index, [[id, n], …]]` and the like to the file `journal`.
 
-    Orders: `sink-check`, `sink-prepare`, `emit`, `flush`, `resolved`, `before-report` (after the flush) raise;
-    `hold-emit` blocks. `bad-rows` holds JSON, {"how": encode | name | refuse, "rows": [n, …]}: as long as it is there,
-    these rows are not taken, and how they are not.
+    Orders: `emit`, `flush`, `before-report` (after the flush) raise; `hold-emit` blocks. `bad-rows` holds JSON, {"how":
+    encode | name | refuse, "rows": [n, …]}: as long as it is there, these rows are refused, in one of the three ways.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -246,15 +293,6 @@ class JournalSink(Sink):
         self.script = Script(self.options.control)
         self._slice: SliceInfo | None = None
         self._buffer: list[list[int]] = []
-
-    def check(self) -> None:
-        self.script.raise_once("sink-check")
-
-    def topic(self, table: TableName) -> str:
-        return table.table
-
-    def prepare(self) -> None:
-        self.script.raise_once("sink-prepare")
 
     def begin(self, slice_: SliceInfo) -> None:
         if self._slice is None:
@@ -274,26 +312,17 @@ class JournalSink(Sink):
         self.script.raise_once("flush")
         assert self._slice is not None
         how, bad = self._bad_rows()
-        failures = [(index, f"{n} is refused") for index, (_, n) in enumerate(self._buffer) if n in bad]
-        if failures and how == "refuse":
-            self._buffer = []
+        refused = tuple(
+            RefusedRow(index=index, reason=f"{n} is refused") for index, (_, n) in enumerate(self._buffer) if n in bad
+        )
+        rows, self._buffer = self._buffer, []
+        if refused and how == "refuse":
             raise RefusedRowsError("400 Bad Request")
-        if failures and how == "name":
-            self._buffer = [entry for entry in self._buffer if entry[1] not in bad]
-        journal(self.options.control, ["rows", self.context.epoch, self._slice.step, self._slice.index, self._buffer])
-        done = Flushed(messages=len(self._buffer), bytes=0, files=1)
-        self._buffer = []
-        if failures and how == "name":
-            raise PartialWriteError(f"{len(failures)} rows are refused", failures=failures)
+        if how == "name":
+            rows = [entry for entry in rows if entry[1] not in bad]
+        journal(self.options.control, ["rows", self.context.epoch, self._slice.step, self._slice.index, rows])
         self.script.raise_once("before-report")
-        return done
-
-    def emit_resolved(self, timestamp: Timestamp) -> None:
-        self.script.raise_once("resolved")
-        journal(self.options.control, ["resolved", self.context.epoch, timestamp.wall])
-
-    def close(self) -> None:
-        pass
+        return Flushed(messages=len(rows), bytes=0, files=1, refused=refused if how == "name" else ())
 
     def _bad_rows(self) -> tuple[str, frozenset[int]]:
         try:
@@ -301,6 +330,27 @@ class JournalSink(Sink):
         except FileNotFoundError:
             return "", frozenset()
         return order["how"], frozenset(order["rows"])
+
+
+class JournalResolvedSink(ResolvedSink):
+    """Writes `["resolved", epoch, timestamp]`. The order `resolved` raises."""
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        control = self.context.options.control
+        Script(control).raise_once("resolved")
+        journal(control, ["resolved", self.context.epoch, timestamp.wall])
+
+
+JOURNAL = SinkRegistration(
+    name="journal",
+    schemes=("journal",),
+    sink=f"{__name__}:JournalSink",
+    resolved_sink=f"{__name__}:JournalResolvedSink",
+    destination=f"{__name__}:JournalDestination",
+    options=f"{__name__}:JournalOptions",
+    output="messages",
+    summary="A file of events",
+)
 
 
 def journal(control: str, event: list[Any]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from cdc_testing.local_engine import job_of
+from cdc_testing.local_engine import resolved_feed
 
 from cdc_core.config.definitions import place_of, same_destination
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import _refuse_one_place as refuse_one_place
 from cdc_core.errors import ConfigError
 
@@ -17,8 +17,8 @@ S3 = "s3://bucket/out?AWS_ACCESS_KEY_ID=k&AWS_SECRET_ACCESS_KEY=hush"
 AZURE = "azure-blob://container/out?AZURE_ACCOUNT_KEY=aHVzaA=="
 
 
-def job(sink: str) -> Job:
-    return job_of(SOURCE, sink, "public.t")
+def feed(sink: str) -> ResolvedChangefeed:
+    return resolved_feed(SOURCE, sink, "public.t")
 
 
 @pytest.mark.parametrize(
@@ -43,22 +43,22 @@ def job(sink: str) -> Job:
     ],
 )
 def test_another_endpoint_or_account_is_another_destination(one: str, other: str, same: bool) -> None:
-    stored = json.loads(json.dumps(job(one).definition()))
-    assert same_destination(stored, job(other).definition()) is same
-    assert same_destination(job(other).definition(), stored) is same
+    stored = json.loads(json.dumps(feed(one).definition()))
+    assert same_destination(stored, feed(other).definition()) is same
+    assert same_destination(feed(other).definition(), stored) is same
 
 
 def test_a_definition_that_an_older_version_stored_is_still_the_same_destination() -> None:
-    wanted = job(f"{S3}&AWS_ENDPOINT=http://old:8333").definition()
+    wanted = feed(f"{S3}&AWS_ENDPOINT=http://old:8333").definition()
     older = {name: value for name, value in wanted.items() if name != "place"}
     assert same_destination(older, wanted)
     assert not same_destination(older | {"sink": "s3://bucket/other"}, wanted)
 
 
 def test_what_a_definition_says_of_the_place_holds_no_secret() -> None:
-    given = job(f"{S3}&AWS_ENDPOINT=http%3A%2F%2Fme%3Ap%2Fw%40store%3A8333%3Ftoken%3Dhush")
+    given = feed(f"{S3}&AWS_ENDPOINT=http%3A%2F%2Fme%3Ap%2Fw%40store%3A8333%3Ftoken%3Dhush")
     assert given.definition()["place"] == {"aws_endpoint": "http://store:8333"}
-    assert job(f"{AZURE}&AZURE_ACCOUNT_NAME=one").definition()["place"] == {"azure_account_name": "one"}
+    assert feed(f"{AZURE}&AZURE_ACCOUNT_NAME=one").definition()["place"] == {"azure_account_name": "one"}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_dead_letters_may_be_below_the_same_path_of_another_store() -> None:
     at = f"{S3}&AWS_ENDPOINT=http://one"
     for letters in (at, f"{at}&AWS_REGION=x"):
         with pytest.raises(
-            ConfigError, match="would put its dead letters, s3://bucket/out, among the files of its sink"
+            ConfigError, match="would write its dead letters, s3://bucket/out, among the files of its sink"
         ):
-            refuse_one_place(job(at), job(letters), [])
-    refuse_one_place(job(at), job(at.replace("one", "two")), [])
+            refuse_one_place(feed(at), feed(letters), [])
+    refuse_one_place(feed(at), feed(at.replace("one", "two")), [])

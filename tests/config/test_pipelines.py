@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from cdc_testing.distributions import install
 
-from cdc_core.config.pipelines import GROUP, pipeline, pipeline_names
+from cdc_core.config.pipelines import pipeline, pipeline_names
 from cdc_core.errors import ConfigError, PluginConflictError, PluginLoadError
+from cdc_core.plugins.entry_points import PIPELINES
 
 SOURCE = """
     from cdc_core.config.changefeed import Changefeed
@@ -32,7 +33,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def publish(site: Path, name: str, attribute: str, *, module: str, distribution: str = "acme-pipelines") -> None:
     install(
-        site, distribution, "2.0", module=module, source=SOURCE, group=GROUP, entry=name, value=f"{module}:{attribute}"
+        site,
+        distribution,
+        "2.0",
+        module=module,
+        source=SOURCE,
+        group=PIPELINES,
+        entry=name,
+        value=f"{module}:{attribute}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Resolving a changefeed into a job, and what the job does for the processes of a run."""
+"""Resolving a changefeed into a feed, and what the feed does for the processes of a run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
-from cdc_testing.scripted import CounterRangefeed, JournalSink, PlainEncoder
+from cdc_testing.scripted import (
+    CounterHistory,
+    CounterPlanner,
+    CounterRangefeed,
+    CounterReader,
+    JournalDestination,
+    JournalResolvedSink,
+    JournalSink,
+    PlainEncoder,
+)
 
 from cdc_core import SinkRegistration, TableName
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, ContractError, OptionError, PluginLoadError, UnknownPluginError
 
 SECRETS = ("hunter2", "url-pin", "option-key")
@@ -30,12 +39,14 @@ def changefeed(**changes: Any) -> Changefeed:
     return Changefeed(**(fields | changes))
 
 
-def job(options: dict[str, Any] | None = None, *, shelf: SinkRegistration | None = None, **changes: Any) -> Job:
+def feed(
+    options: dict[str, Any] | None = None, *, shelf: SinkRegistration | None = None, **changes: Any
+) -> ResolvedChangefeed:
     return resolve(changefeed(options=options or {}, **changes), host(rangefeed(), encoder(), shelf or sink()))
 
 
-def secretive() -> Job:
-    return job({"source_key": "option-key"}, sink="shelf://room?pin=url-pin").with_run(
+def secretive() -> ResolvedChangefeed:
+    return feed({"source_key": "option-key"}, sink="shelf://room?pin=url-pin").for_attempt(
         feed_id="0123456789ab",
         epoch=7,
         state="postgresql://cdc:store-pw@db/cdc",
@@ -44,7 +55,7 @@ def secretive() -> Job:
 
 
 def test_each_option_goes_to_the_components_that_declare_it() -> None:
-    resolved = job({"updated": True, "null_text": "NULL", "topic_prefix": "x_", "scan_workers": 3})
+    resolved = feed({"updated": True, "null_text": "NULL", "topic_prefix": "x_", "scan_workers": 3})
     assert resolved.options.updated
     assert resolved.encoder.parsed().null_text == "NULL"
     assert resolved.sink.parsed().topic_prefix == "x_"
@@ -53,71 +64,71 @@ def test_each_option_goes_to_the_components_that_declare_it() -> None:
 
 def test_an_unknown_option_is_refused_with_the_nearest_of_all_components() -> None:
     with pytest.raises(OptionError) as raised:
-        job({"updatd": True})
+        feed({"updatd": True})
     assert str(raised.value) == "changefeed 'orders' does not know option 'updatd'; did you mean 'updated'?"
     with pytest.raises(OptionError, match=r"does not know option 'topic_prefx'; did you mean 'topic_prefix'\?"):
-        job({"topic_prefx": "x"})
+        feed({"topic_prefx": "x"})
 
 
 def test_a_malformed_option_is_refused_by_the_component_that_declares_it() -> None:
     with pytest.raises(OptionError, match="rangefeed 'paper': option 'scan_workers' is 'many': must be a whole number"):
-        job({"scan_workers": "many"})
+        feed({"scan_workers": "many"})
 
 
 def test_parameters_of_the_sinks_uri_are_options_of_the_sink() -> None:
-    resolved = job(sink="shelf://room/top?topic_prefix=a%20b")
+    resolved = feed(sink="shelf://room/top?topic_prefix=a%20b")
     assert resolved.destination == "shelf://room/top"
     assert resolved.sink.parsed().topic_prefix == "a b"
 
 
 def test_the_scheme_of_the_sinks_uri_may_be_written_in_upper_case() -> None:
-    assert job(sink="SHELF://Room/Top?topic_prefix=X").destination == "shelf://Room/Top"
+    assert feed(sink="SHELF://Room/Top?topic_prefix=X").destination == "shelf://Room/Top"
 
 
 def test_an_unknown_parameter_of_the_sinks_uri_is_refused() -> None:
     with pytest.raises(
         OptionError, match=r"sink 'shelf' does not know option 'topic_prefx'; did you mean 'topic_prefix'"
     ):
-        job(sink="shelf://room?topic_prefx=x")
+        feed(sink="shelf://room?topic_prefx=x")
     with pytest.raises(OptionError, match="sink 'shelf' does not know option 'updated'"):
-        job(sink="shelf://room?updated=true")
+        feed(sink="shelf://room?updated=true")
 
 
 def test_a_parameter_given_twice_is_refused() -> None:
     with pytest.raises(
-        OptionError, match="gives 'topic_prefix' twice, as a parameter of the sink's URI and as an option"
+        OptionError, match="sets 'topic_prefix' twice, as a parameter of the sink's URI and as an option"
     ):
-        job({"topic_prefix": "a"}, sink="shelf://room?topic_prefix=b")
-    with pytest.raises(OptionError, match="gives the parameter 'topic_prefix' of the sink's URI twice"):
-        job(sink="shelf://room?topic_prefix=a&topic_prefix=b")
+        feed({"topic_prefix": "a"}, sink="shelf://room?topic_prefix=b")
+    with pytest.raises(OptionError, match="sets the parameter 'topic_prefix' of the sink's URI twice"):
+        feed(sink="shelf://room?topic_prefix=a&topic_prefix=b")
 
 
 def test_options_and_parameters_may_be_written_in_upper_case() -> None:
-    assert job(sink="shelf://room?TOPIC_PREFIX=X_").sink.parsed().topic_prefix == "X_"
-    resolved = job({"UPDATED": True, "Topic_Prefix": "x_"})
+    assert feed(sink="shelf://room?TOPIC_PREFIX=X_").sink.parsed().topic_prefix == "X_"
+    resolved = feed({"UPDATED": True, "Topic_Prefix": "x_"})
     assert (resolved.options.updated, resolved.sink.parsed().topic_prefix) == (True, "x_")
     for twice in ({"topic_prefix": "a", "TOPIC_PREFIX": "b"}, {"TOPIC_PREFIX": "a"}):
-        with pytest.raises(OptionError, match="changefeed 'orders' gives 'topic_prefix' twice"):
-            job(twice, sink="shelf://room?topic_prefix=c" if len(twice) == 1 else "shelf://room")
+        with pytest.raises(OptionError, match="changefeed 'orders' sets 'topic_prefix' twice"):
+            feed(twice, sink="shelf://room?topic_prefix=c" if len(twice) == 1 else "shelf://room")
 
 
 def test_the_sources_uri_keeps_its_parameters() -> None:
-    assert job().source == "paper://user:hunter2@desk/db?application_name=x"
+    assert feed().source == "paper://user:hunter2@desk/db?application_name=x"
 
 
 def test_an_encoder_that_cannot_write_what_the_sink_wants_is_refused_with_one_that_can() -> None:
     plugins = host(rangefeed(), encoder("parquet", outputs=frozenset({"files"})), encoder(), sink(output="messages"))
     with pytest.raises(
         ConfigError,
-        match="changefeed 'orders': sink 'shelf' wants messages, which encoder 'parquet' does not write; "
+        match="changefeed 'orders': sink 'shelf' needs messages, which encoder 'parquet' does not write; "
         "choose another format: json",
     ):
         resolve(changefeed(format="parquet"), plugins)
 
 
 def test_an_envelope_that_the_encoder_does_not_know_is_refused() -> None:
-    with pytest.raises(OptionError, match="encoder 'json' does not know envelope 'bare'; it knows wrapped"):
-        job({"envelope": "bare"})
+    with pytest.raises(OptionError, match="encoder 'json' does not write envelope 'bare'; it writes wrapped"):
+        feed({"envelope": "bare"})
 
 
 @pytest.mark.parametrize(
@@ -130,26 +141,26 @@ def test_an_envelope_that_the_encoder_does_not_know_is_refused() -> None:
 )
 def test_a_component_that_is_not_installed_is_named(changes: dict[str, Any], missing: str) -> None:
     with pytest.raises(UnknownPluginError, match=f"there is no {missing}"):
-        job(**changes)
+        feed(**changes)
 
 
 @pytest.mark.parametrize("option", [{"dead_letter_max": 1000}, {"DEAD_LETTER_ORDER": "block_key"}])
-def test_options_of_dead_letters_are_refused_where_no_row_is_put_aside(option: dict[str, Any]) -> None:
+def test_options_of_dead_letters_are_refused_without_dead_letters(option: dict[str, Any]) -> None:
     (name,) = option
-    with pytest.raises(OptionError, match=f"option '{name.lower()}' says nothing where no row is put aside"):
-        job(option)
-    job({**option, "on_error": "dead_letter", "dead_letter": "shelf://dead"})
+    with pytest.raises(OptionError, match=f"option '{name.lower()}' has no effect without dead letters"):
+        feed(option)
+    feed({**option, "on_error": "dead_letter", "dead_letter": "shelf://dead"})
 
 
 def test_an_envelope_that_the_sink_cannot_take_is_refused() -> None:
-    with pytest.raises(OptionError, match="sink 'shelf' cannot take envelope 'row'; it takes bare, wrapped"):
-        job({"envelope": "row"}, shelf=sink(envelopes=frozenset({"wrapped", "bare"})))
+    with pytest.raises(OptionError, match="sink 'shelf' does not accept envelope 'row'; it accepts bare, wrapped"):
+        feed({"envelope": "row"}, shelf=sink(envelopes=frozenset({"wrapped", "bare"})))
 
 
 def test_what_the_sink_forces_is_switched_on_in_the_envelope() -> None:
-    resolved = job({"updated": True}, shelf=sink(forced=frozenset({"key_in_value"})))
+    resolved = feed({"updated": True}, shelf=sink(forced=frozenset({"key_in_value"})))
     envelope = resolved.envelope()
-    assert (envelope.envelope, envelope.updated, envelope.key_in_value, envelope.diff) == ("wrapped", True, True, False)
+    assert (envelope.name, envelope.updated, envelope.key_in_value, envelope.diff) == ("wrapped", True, True, False)
 
 
 def test_a_format_of_columns_alone_is_forced_to_nothing() -> None:
@@ -161,20 +172,20 @@ def test_a_format_of_columns_alone_is_forced_to_nothing() -> None:
 
 def test_the_least_time_between_steps_is_the_users_else_the_sinks() -> None:
     slow = sink(min_checkpoint_frequency_s=10.0)
-    assert job(shelf=slow).min_checkpoint_frequency_s == 10.0
-    assert job({"min_checkpoint_frequency": "0s"}, shelf=slow).min_checkpoint_frequency_s == 0.0
-    assert job({"min_checkpoint_frequency": "500ms"}).min_checkpoint_frequency_s == 0.5
+    assert feed(shelf=slow).min_checkpoint_frequency_s == 10.0
+    assert feed({"min_checkpoint_frequency": "0s"}, shelf=slow).min_checkpoint_frequency_s == 0.0
+    assert feed({"min_checkpoint_frequency": "500ms"}).min_checkpoint_frequency_s == 0.5
 
 
-def test_a_job_survives_pickle_and_json() -> None:
+def test_a_resolved_changefeed_survives_pickle_and_json() -> None:
     whole = secretive()
     assert pickle.loads(pickle.dumps(whole)) == whole
-    assert Job.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    assert ResolvedChangefeed.from_json(json.loads(json.dumps(whole.to_json()))) == whole
 
 
-def test_a_run_gives_the_job_its_identity_and_changes_nothing_else() -> None:
-    before = job()
-    after = before.with_run(feed_id="0123456789ab", epoch=3, state="sqlite:////x", table_names=[])
+def test_an_attempt_gives_the_changefeed_its_identity_and_changes_nothing_else() -> None:
+    before = feed()
+    after = before.for_attempt(feed_id="0123456789ab", epoch=3, state="sqlite:////x", table_names=[])
     assert (before.feed_id, before.epoch) == ("", 0)
     assert (after.feed_id, after.epoch, after.state, after.tables) == ("0123456789ab", 3, "sqlite:////x", before.tables)
 
@@ -193,10 +204,11 @@ def test_repr_and_definition_show_no_secret() -> None:
 
 
 def test_a_secret_path_shows_nowhere() -> None:
-    whole = dataclasses.replace(secretive(), destination="shelf://me@room/t0ken-of-mine", secret_path=True)
+    shelf = feed(shelf=sink(secret_path=True)).sink
+    whole = dataclasses.replace(secretive(), destination="shelf://me@room/t0ken-of-mine", sink=shelf)
     assert whole.definition()["sink"] == "shelf://room/***"
     assert "t0ken-of-mine" not in repr(whole)
-    assert Job.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    assert ResolvedChangefeed.from_json(json.loads(json.dumps(whole.to_json()))) == whole
 
 
 def test_every_secret_is_known_to_the_mask() -> None:
@@ -204,11 +216,11 @@ def test_every_secret_is_known_to_the_mask() -> None:
 
 
 def test_what_looks_secret_among_the_options_of_spark_is_known_too() -> None:
-    assert "s3-key" in job(spark={"spark.hadoop.fs.s3a.secret.key": "s3-key"}).secrets()
+    assert "s3-key" in feed(spark={"spark.hadoop.fs.s3a.secret.key": "s3-key"}).secrets()
 
 
 def test_a_secret_is_known_in_its_encoded_and_its_decoded_form() -> None:
-    forms = job(source="paper://user:p%40ss%2Fword@desk/db").secrets()
+    forms = feed(source="paper://user:p%40ss%2Fword@desk/db").secrets()
     assert {"p%40ss%2Fword", "p@ss/word"} <= forms
 
 
@@ -225,14 +237,14 @@ def test_a_secret_is_known_in_its_encoded_and_its_decoded_form() -> None:
     ],
 )
 def test_a_component_that_cannot_be_loaded_says_why(target: str, error: type[Exception], complaint: str) -> None:
-    resolved = job(shelf=sink(target=target, install_hint="pip install 'cdc-shelf[fast]'"))
+    resolved = feed(shelf=sink(sink=target, install_hint="pip install 'cdc-shelf[fast]'"))
     with pytest.raises(error, match=f"sink 'shelf'.*{complaint.replace('[', '.')}"):
         resolved.open_sink()
 
 
 def test_options_that_cannot_be_loaded_are_refused_while_resolving() -> None:
     with pytest.raises(PluginLoadError, match="sink 'shelf' cannot be loaded: ModuleNotFoundError"):
-        job(shelf=sink(options="no_such_module_at_all:Options"))
+        feed(shelf=sink(options="no_such_module_at_all:Options"))
 
 
 def test_components_are_opened_with_what_the_user_asked_for() -> None:
@@ -243,14 +255,19 @@ def test_components_are_opened_with_what_the_user_asked_for() -> None:
     )
     resolved = resolve(
         changefeed(options={"control": "/x", "diff": True, "initial_scan": "no", "full_table_name": True}), plugins
-    ).with_run(feed_id="0123456789ab", epoch=7, table_names=[TableName("db", "public", "orders")])
-    source = resolved.open_rangefeed(parallelism=4)
+    ).for_attempt(feed_id="0123456789ab", epoch=7, table_names=[TableName("db", "public", "orders")], parallelism=4)
+    source = resolved.open_rangefeed()
     assert isinstance(source, CounterRangefeed)
+    assert isinstance(resolved.open_planner(), CounterPlanner)
+    assert isinstance(resolved.open_reader(), CounterReader)
+    assert isinstance(resolved.open_history(), CounterHistory)
     assert (source.context.diff, source.context.mvcc, source.context.initial_scan) == (True, False, False)
     assert (source.context.feed_id, source.context.parallelism) == ("0123456789ab", 4)
     assert isinstance(resolved.open_encoder(), PlainEncoder)
     destination = resolved.open_sink()
     assert isinstance(destination, JournalSink)
+    assert isinstance(resolved.open_resolved_sink(), JournalResolvedSink)
+    assert isinstance(resolved.open_destination(), JournalDestination)
     assert (destination.context.uri, destination.context.epoch) == ("shelf://room/top", 7)
     assert destination.context.tables == (TableName("db", "public", "orders"),)
     assert destination.context.topics("p_").of(TableName("db", "public", "orders")) == "p_db.public.orders"

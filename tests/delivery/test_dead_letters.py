@@ -11,15 +11,16 @@ from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_testing.table_rows import MakeRows, Row
 
-from cdc_core import ColumnType, EncoderContext, EnvelopeOptions, Kind, Op, RowBatch, Timestamp
-from cdc_core.delivery.dead_letters import BadRow, dead_letter_batch, dead_letter_schema, dead_letter_table, row_of
+from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
+from cdc_core.config.dead_letters import dead_letter_table
+from cdc_core.delivery.dead_letters import BadRow, dead_letter_batch, dead_letter_schema, row_of
 
 TYPES = {
     "id": ColumnType(kind=Kind.INT, source="bigint", bits=64),
     "price": ColumnType(kind=Kind.DECIMAL, source="numeric"),
     "doc": ColumnType(kind=Kind.JSON, source="jsonb"),
 }
-CONTEXT = EncoderContext(changefeed="shop", envelope=EnvelopeOptions(), options=JsonOptions())
+CONTEXT = EncoderContext(changefeed="shop", envelope=Envelope(), options=JsonOptions())
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_an_error_that_stores_cannot_keep_is_shown_without_what_they_refuse() ->
     assert shown == "a\ufffdb \ufffd[1m \ufffd"
 
 
-def test_a_row_with_text_that_is_not_utf_8_can_be_put_aside(make_rows: MakeRows) -> None:
+def test_a_row_with_text_that_is_not_utf_8_can_be_a_dead_letter(make_rows: MakeRows) -> None:
     types = {name: ColumnType(kind=kind, source="x") for name, kind in (("id", Kind.STRING), ("doc", Kind.JSON))}
     good = make_rows(types, [Row(op=Op.UPDATE, after={"id": "k", "doc": "1"})], primary_key=["id"])
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\3\0\0\0"), pa.py_buffer(b"k\xff\\")])

@@ -1,9 +1,10 @@
-"""Delivery to a sink that does not take every row: what arrives, what is put aside, and in which order."""
+"""Delivery to a sink that refuses rows: what arrives, what becomes a dead letter, and in which order."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, combinations
 
 import pyarrow as pa
@@ -14,10 +15,9 @@ from cdc_core.delivery import delivery as delivery_module
 from cdc_core.delivery.blocked_keys import BlockedKeys
 from cdc_core.delivery.dead_letters import BLOCKED, BadRow
 from cdc_core.delivery.delivery import BadRows, Delivery
-from cdc_core.errors import ContractError, EncodeError, PartialWriteError, RefusedRowsError, RetryableSinkError
+from cdc_core.errors import ContractError, EncodeError, RefusedRowsError, RetryableSinkError
 from cdc_core.rows import Op, RowBatch
-from cdc_core.schema import TableName
-from cdc_core.sink import Flushed, Sink, SliceInfo
+from cdc_core.sink import Flushed, RefusedRow, Sink, SliceInfo
 from cdc_core.timestamp import Timestamp
 
 KEYS = 3
@@ -53,14 +53,6 @@ class PickySink(Sink):
         self.delivered: list[int] = []
         self.emits = self.flushes = 0
 
-    def check(self) -> None: ...
-    def prepare(self) -> None: ...
-    def close(self) -> None: ...
-    def emit_resolved(self, timestamp: Timestamp) -> None: ...
-
-    def topic(self, table: TableName) -> str:
-        return table.table
-
     def begin(self, slice_: SliceInfo) -> None:
         self.buffer, self.count = [], 0
 
@@ -76,9 +68,6 @@ class PickySink(Sink):
             raise RefusedRowsError(f"refused, {len(bad)} among them")
         self.count += len(found)
         self.buffer += found
-        if bad and self.how == "name in emit":
-            self.buffer = [entry for entry in self.buffer if entry not in bad]
-            raise PartialWriteError("some", failures=[(index, f"no {n}") for index, n in bad])
 
     def flush(self) -> Flushed:
         self.flushes += 1
@@ -90,16 +79,15 @@ class PickySink(Sink):
         self.delivered += [n for _, n in self.buffer if n not in self.bad]
         messages = len(self.buffer) - len(bad)
         self.buffer, self.count = [], 0
-        if bad and self.how == "name in flush":
-            raise PartialWriteError("some", failures=[(index, f"no {n}") for index, n in reversed(bad)])
-        return Flushed(messages=messages, files=1, delivered=({"messages": messages},))
+        refused = tuple(RefusedRow(index=index, reason=f"no {n}") for index, n in reversed(bad))
+        return Flushed(messages=messages, files=1, delivered=({"messages": messages},), refused=refused)
 
 
-HOW = ["encode", "encode and name", "name in emit", "name in flush", "refuse in emit", "refuse in flush"]
+HOW = ["encode", "encode and name", "name", "refuse in emit", "refuse in flush"]
 HOW += ["refuse in flush, guess", "refuse in flush, guess wrongly"]
 
 
-class Aside(BadRows):
+class Letters(BadRows):
     """Keeps bad rows; with *block_key*, the keys of bad rows are blocked."""
 
     def __init__(self, *, block_key: bool = False, limit: int = 10**9) -> None:
@@ -108,7 +96,7 @@ class Aside(BadRows):
         self.limit = limit
         self.keys = BlockedKeys()
 
-    def put_aside(self, bad: BadRow) -> None:
+    def add(self, bad: BadRow) -> None:
         self.rows.append(bad)
         if len(self.rows) > self.limit:
             raise OverflowError(len(self.rows))
@@ -123,8 +111,10 @@ class Aside(BadRows):
         return [numbers_of(bad.row)[0] for bad in self.rows]
 
 
-def deliver(sink: PickySink, aside: Aside, batches: Iterable[Sequence[int]]) -> Flushed:
-    delivery = Delivery(sink, aside, owner="sink 'picky'")
+def deliver(
+    sink: PickySink, letters: Letters, batches: Iterable[Sequence[int]], *, refuses_rows: bool = True
+) -> Flushed:
+    delivery = Delivery(sink, letters, owner="sink 'picky'", refuses_rows=refuses_rows)
     delivery.begin(INFO)
     for numbers in batches:
         delivery.emit(batch(numbers))
@@ -150,24 +140,23 @@ def newest_first_seen_late(delivered: Sequence[int]) -> list[int]:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("sizes", [(7,), (1, 2, 4), (3, 1, 3)], ids=str)
-def test_every_row_is_delivered_in_order_or_put_aside_whichever_rows_are_bad(how: str, sizes: tuple[int, ...]) -> None:
+def test_every_row_is_delivered_in_order_or_refused_whichever_rows_are_bad(how: str, sizes: tuple[int, ...]) -> None:
     numbers = list(range(1, 8))
     split = [numbers[sum(sizes[:index]) : sum(sizes[: index + 1])] for index in range(len(sizes))]
     for bad in subsets(numbers):
-        sink, aside = PickySink(how, bad), Aside()
-        flushed = deliver(sink, aside, split)
-        assert sorted(aside.numbers) == sorted(bad), "each bad row is put aside once, and no other"
+        sink, letters = PickySink(how, bad), Letters()
+        flushed = deliver(sink, letters, split)
+        assert sorted(letters.numbers) == sorted(bad), "each bad row is refused once, and no other"
         assert list(dict.fromkeys(sink.delivered)) == [n for n in numbers if n not in bad]
         assert newest_first_seen_late(sink.delivered) == []
         assert sum(entry["messages"] for entry in flushed.delivered) == flushed.messages
-        if how != "name in flush":  # this sink forgets what it counted
-            assert flushed.messages == len(sink.delivered)
+        assert flushed.messages == len(sink.delivered)
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_nothing_is_given_twice_unless_the_sink_forgot_it(how: str) -> None:
     sink = PickySink(how, {40})
-    deliver(sink, Aside(), [range(1, 31), range(31, 61), range(61, 91)])
+    deliver(sink, Letters(), [range(1, 31), range(31, 61), range(61, 91)])
     repeated = len(sink.delivered) - 89
     assert repeated == 0 or how.startswith("refuse")
     assert repeated <= 89
@@ -175,9 +164,9 @@ def test_nothing_is_given_twice_unless_the_sink_forgot_it(how: str) -> None:
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_bad_row_carries_stage_and_reason(how: str) -> None:
-    aside = Aside()
-    deliver(PickySink(how, {5}), aside, [range(1, 10)])
-    [bad] = aside.rows
+    letters = Letters()
+    deliver(PickySink(how, {5}), letters, [range(1, 10)])
+    [bad] = letters.rows
     assert bad.stage == ("encode" if how.startswith("encode") else "sink")
     assert bad.reason == {"e": "cannot encode 5", "n": "no 5", "r": "refused, 1 among them"}[how[0]]
     assert (bad.table, bad.key, bad.updated) == ("db.public.counter", "[2]", Timestamp(5))
@@ -188,9 +177,9 @@ def test_a_bad_row_carries_stage_and_reason(how: str) -> None:
 def test_bad_rows_between_mid_slice_flushes_are_found(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_module, "FLUSH_BYTES", 2 * batch(range(10)).nbytes)
     bad = {1, 10, 11, 25, 40}
-    sink, aside = PickySink(how, bad), Aside()
-    deliver(sink, aside, [range(start, start + 10) for start in range(1, 50, 10)])
-    assert sorted(aside.numbers) == sorted(bad)
+    sink, letters = PickySink(how, bad), Letters()
+    deliver(sink, letters, [range(start, start + 10) for start in range(1, 50, 10)])
+    assert sorted(letters.numbers) == sorted(bad)
     assert list(dict.fromkeys(sink.delivered)) == [n for n in range(1, 51) if n not in bad]
     assert sink.flushes >= 2
 
@@ -200,7 +189,7 @@ def test_a_sink_that_may_refuse_rows_is_flushed_whenever_its_rows_take_much_memo
 ) -> None:
     monkeypatch.setattr(delivery_module, "FLUSH_BYTES", 2 * batch(range(10)).nbytes)
     sink = PickySink("encode", ())
-    flushed = deliver(sink, Aside(), [range(10)] * 5)
+    flushed = deliver(sink, Letters(), [range(10)] * 5)
     assert sink.flushes == 3
     assert (flushed.messages, flushed.files, len(flushed.delivered)) == (50, 3, 3)
 
@@ -208,16 +197,15 @@ def test_a_sink_that_may_refuse_rows_is_flushed_whenever_its_rows_take_much_memo
 def test_a_sink_that_refuses_no_rows_gets_a_whole_slice_without_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_module, "FLUSH_BYTES", 1)
     sink = PickySink("encode", ())
-    monkeypatch.setattr(PickySink, "refuses_rows", False)
-    deliver(sink, Aside(), [range(10)] * 5)
+    deliver(sink, Letters(), [range(10)] * 5, refuses_rows=False)
     assert sink.flushes == 1
 
 
 def test_a_single_bad_row_of_many_costs_few_calls() -> None:
     for how in ("encode", "refuse in flush", "encode and name"):
-        sink, aside = PickySink(how, {77_777}), Aside()
-        deliver(sink, aside, [range(start, start + 10_000) for start in range(1, 100_000, 10_000)])
-        assert aside.numbers == [77_777]
+        sink, letters = PickySink(how, {77_777}), Letters()
+        deliver(sink, letters, [range(start, start + 10_000) for start in range(1, 100_000, 10_000)])
+        assert letters.numbers == [77_777]
         assert sink.emits + sink.flushes < (20 if how == "encode and name" else 150)
 
 
@@ -229,9 +217,9 @@ def test_an_encoder_that_names_the_wrong_row_is_not_followed_for_long() -> None:
             except EncodeError as error:
                 raise EncodeError(str(error), row=0) from None
 
-    sink, aside = Misleading("encode", {9_000}), Aside()
-    deliver(sink, aside, [range(1, 10_001)])
-    assert aside.numbers == [9_000]
+    sink, letters = Misleading("encode", {9_000}), Letters()
+    deliver(sink, letters, [range(1, 10_001)])
+    assert letters.numbers == [9_000]
     assert sink.emits < 60
     assert sink.delivered == [n for n in range(1, 10_001) if n != 9_000]
 
@@ -240,125 +228,90 @@ def test_an_encoder_that_names_the_wrong_row_is_not_followed_for_long() -> None:
 def test_when_every_row_is_bad_the_first_ones_end_it(how: str) -> None:
     sink = PickySink(how, range(100_000))
     with pytest.raises(OverflowError):
-        deliver(sink, Aside(limit=20), [range(start, start + 10_000) for start in range(0, 100_000, 10_000)])
+        deliver(sink, Letters(limit=20), [range(start, start + 10_000) for start in range(0, 100_000, 10_000)])
     assert sink.emits + sink.flushes < 200
     assert sink.delivered == []
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_later_rows_of_a_blocked_key_are_put_aside_behind_the_bad_one(how: str) -> None:
+def test_later_rows_of_a_blocked_key_become_dead_letters_behind_the_bad_one(how: str) -> None:
     numbers = list(range(1, 13))
     for bad in subsets([2, 3, 6, 8]):
-        sink, aside = PickySink(how, bad), Aside(block_key=True)
-        deliver(sink, aside, [numbers[:4], numbers[4:9], numbers[9:]])
+        sink, letters = PickySink(how, bad), Letters(block_key=True)
+        deliver(sink, letters, [numbers[:4], numbers[4:9], numbers[9:]])
         first_bad: dict[int, int] = {}
         for n in bad:
             first_bad.setdefault(n % KEYS, n)
         behind = [n for n in numbers if n > first_bad.get(n % KEYS, 99)]
-        assert set(aside.numbers) == set(first_bad.values()) | set(behind), bad
+        assert set(letters.numbers) == set(first_bad.values()) | set(behind), bad
         for key in first_bad:
-            mine = [n for n in aside.numbers if n % KEYS == key]
-            assert mine == sorted(mine) or how == "name in flush"
+            mine = [n for n in letters.numbers if n % KEYS == key]
+            assert mine == sorted(mine) or how == "name"
         if not how.startswith("name"):  # a sink that names rows has the others already
             assert not set(behind) & set(sink.delivered), bad
-            assert len(aside.numbers) == len(set(aside.numbers))
-        assert set(sink.delivered) | set(aside.numbers) == set(numbers)
-
-
-@pytest.mark.parametrize("numbers", [[3, 6], [3, 6, 7], [3, 6, 7, 8]], ids=str)
-def test_a_refusal_of_a_row_that_waits_behind_a_named_one_is_not_blamed_on_others(numbers: list[int]) -> None:
-    class Both(PickySink):
-        """Names row 3 in `emit`, and refuses row 6, of the same key, in `flush`."""
-
-        def flush(self) -> Flushed:
-            if any(n == 6 for _, n in self.buffer):
-                self.buffer, self.count = [], 0
-                raise RefusedRowsError("refused")
-            return super().flush()
-
-    sink, aside = Both("name in emit", {3}), Aside(block_key=True)
-    deliver(sink, aside, [numbers])
-    assert aside.numbers == [3, 6]
-    assert sink.delivered == numbers[2:]
+            assert len(letters.numbers) == len(set(letters.numbers))
+        assert set(sink.delivered) | set(letters.numbers) == set(numbers)
 
 
 class Wrong(PickySink):
-    """Breaks its contract in the way that a function says."""
+    """Breaks its contract: `flush` returns *refused*, or raises *error*."""
 
-    def __init__(self, *, emit: Callable[[], None] | None = None, flush: Callable[[], None] | None = None) -> None:
+    def __init__(self, *indices: object, error: Exception | None = None) -> None:
         super().__init__("encode", ())
-        self._emit, self._flush = emit, flush
-
-    def emit(self, rows: RowBatch) -> None:
-        if self._emit is not None:
-            self._emit()
-        super().emit(rows)
+        self.refused = tuple(RefusedRow(index=index, reason="no") for index in indices)  # type: ignore[arg-type]
+        self.error = error
 
     def flush(self) -> Flushed:
-        if self._flush is not None:
-            self._flush()
-        return super().flush()
-
-
-def raising(error: Exception) -> Callable[[], None]:
-    def throw() -> None:
-        raise error
-
-    return throw
-
-
-def named(*indices: object) -> PartialWriteError:
-    return PartialWriteError("some", failures=[(index, "no") for index in indices])  # type: ignore[misc]
+        if self.error is not None:
+            raise self.error
+        return dataclasses.replace(super().flush(), refused=self.refused)
 
 
 @pytest.mark.parametrize(
     ("sink", "clause"),
     [
-        (Wrong(emit=raising(named(-1))), "lists row -1, but 5 rows were emitted since the last flush"),
-        (Wrong(emit=raising(named(5))), "lists row 5, but 5 rows were emitted since the last flush"),
-        (Wrong(flush=raising(named(10))), "lists row 10, but 10 rows were emitted since the last flush"),
-        (Wrong(flush=raising(named("3"))), "lists row 3, but 10 rows"),
-        (Wrong(flush=raising(named(3, 4, 3))), "lists row 3 twice"),
-        (Wrong(emit=raising(named(3))), "lists row 3 twice"),
-        (Wrong(flush=raising(named())), "must list the rows that are refused"),
-        (Wrong(flush=raising(named(3))), "lists row 3, but 0 rows were emitted since the last flush"),
-        (Wrong(flush=raising(EncodeError("no"))), "EncodeError may come out of emit() only"),
+        (Wrong(-1), "lists row -1, but 10 rows were emitted since the last flush"),
+        (Wrong(10), "lists row 10, but 10 rows were emitted since the last flush"),
+        (Wrong("3"), "lists row 3, but 10 rows"),
+        (Wrong(3, 4, 3), "lists row 3 twice"),
+        (Wrong(error=EncodeError("no")), "an EncodeError may leave emit() only"),
     ],
-    ids=[
-        "below 0",
-        "behind the emitted",
-        "behind the last emitted",
-        "no number",
-        "twice at once",
-        "twice one after another",
-        "none",
-        "of none",
-        "encode error",
-    ],
+    ids=["below 0", "behind the last emitted", "not a number", "twice", "encode error"],
 )
 def test_a_sink_that_breaks_the_contract_of_row_errors_is_named_with_the_clause(sink: Wrong, clause: str) -> None:
     with pytest.raises(ContractError) as raised:
-        deliver(sink, Aside(), [range(1, 6), range(6, 11)])
+        deliver(sink, Letters(), [range(1, 6), range(6, 11)])
     assert str(raised.value).startswith("sink 'picky' broke its contract: ")
     assert clause in str(raised.value)
 
 
 def test_a_sink_cannot_refuse_rows_when_it_has_none() -> None:
     with pytest.raises(ContractError, match="RefusedRowsError is about rows since the last flush, and there was none"):
-        deliver(Wrong(flush=raising(RefusedRowsError("no"))), Aside(), [])
+        deliver(Wrong(error=RefusedRowsError("no")), Letters(), [])
 
 
-@pytest.mark.parametrize("how", ["name in emit", "name in flush", "refuse in emit", "refuse in flush"])
-def test_a_sink_that_says_it_refuses_no_rows_must_not(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PickySink, "refuses_rows", False)
-    with pytest.raises(ContractError, match=r"refuses_rows = False and raised (PartialWrite|RefusedRows)Error"):
-        deliver(PickySink(how, {3}), Aside(), [range(1, 6)])
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ("name", "returned refused rows"),
+        ("refuse in emit", "raised RefusedRowsError"),
+        ("refuse in flush", "raised RefusedRowsError"),
+    ],
+)
+def test_a_sink_that_says_it_refuses_no_rows_must_not(how: str, what: str) -> None:
+    with pytest.raises(ContractError, match=f"refuses_rows=False, and it {what}"):
+        deliver(PickySink(how, {3}), Letters(), [range(1, 6)], refuses_rows=False)
 
 
-def test_other_errors_of_the_sink_come_through_as_they_are() -> None:
-    for sink in (Wrong(emit=raising(RetryableSinkError("busy"))), Wrong(flush=raising(RetryableSinkError("busy")))):
-        with pytest.raises(RetryableSinkError, match="busy"):
-            deliver(sink, Aside(), [range(1, 6)])
+def test_other_errors_of_the_sink_are_raised_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: object) -> None:
+        raise RetryableSinkError("busy")
+
+    with pytest.raises(RetryableSinkError, match="busy"):
+        deliver(Wrong(error=RetryableSinkError("busy")), Letters(), [range(1, 6)])
+    monkeypatch.setattr(PickySink, "emit", busy)
+    with pytest.raises(RetryableSinkError, match="busy"):
+        deliver(PickySink("encode", ()), Letters(), [range(1, 6)])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -372,9 +325,7 @@ def test_rows_of_many_batches_and_errors_of_every_kind_find_their_way(
 
     class Moody(PickySink):
         def emit(self, rows: RowBatch) -> None:
-            if not any(
-                n in self.bad for _, n in self.buffer
-            ):  # what is held back keeps the way that it was held back in
+            if not any(n in self.bad for _, n in self.buffer):  # rows that wait stay refused in the same way
                 self.how = chance.choice(HOW)
             super().emit(rows)
 
@@ -383,8 +334,8 @@ def test_rows_of_many_batches_and_errors_of_every_kind_find_their_way(
         sizes.append(min(chance.randrange(1, 60), count - sum(sizes)))
     numbers = list(range(1, count + 1))
     split = [numbers[sum(sizes[:index]) : sum(sizes[: index + 1])] for index in range(len(sizes))]
-    sink, aside = Moody("encode", bad), Aside()
-    deliver(sink, aside, split)
-    assert sorted(aside.numbers) == sorted(bad), f"seed {seed}"
+    sink, letters = Moody("encode", bad), Letters()
+    deliver(sink, letters, split)
+    assert sorted(letters.numbers) == sorted(bad), f"seed {seed}"
     assert sorted(set(sink.delivered)) == [n for n in numbers if n not in bad], f"seed {seed}"
     assert newest_first_seen_late(sink.delivered) == [], f"seed {seed}"

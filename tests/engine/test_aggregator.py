@@ -4,36 +4,35 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from cdc_testing.engine import Journal, counter_job
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import Script
 
-from cdc_core import ContractError, RowBatch, Sink, Slice, SliceInfo, Timestamp
+from cdc_core import ContractError, RowBatch, Sink, Slice, SliceInfo, SliceReader, SpanMark, Timestamp
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice, write_slice
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import FAILED, note
 from cdc_core.errors import RetryableSinkError, from_wire
-from cdc_core.rangefeed import Mark, Rangefeed
 
 INFO = SliceInfo(step=4, index=1, lower=Timestamp(1))
 
 
 @pytest.fixture
-def rangefeed(script: Script) -> Rangefeed:
-    return counter_job(script.directory, batch_rows=10).open_rangefeed()
+def reader(script: Script) -> SliceReader:
+    return counter_feed(script.directory, batch_rows=10).open_reader()
 
 
 @pytest.fixture
 def sink(script: Script) -> Sink:
-    return counter_job(script.directory).open_sink()
+    return counter_feed(script.directory).open_sink()
 
 
-def packed(rangefeed: Rangefeed, *, last: int = 100) -> Iterator[pa.RecordBatch]:
+def packed(reader: SliceReader, *, last: int = 100) -> Iterator[pa.RecordBatch]:
     slice_ = Slice(lower=Timestamp(1), payload=(0, last, 1, 2))
-    return read_slice(rangefeed, slice_, INFO, slices=2, end={"n": last})
+    return read_slice(reader, slice_, INFO, slices=2, end={"n": last})
 
 
-def test_a_slice_is_flushed_whole_and_reported_with_its_marks(rangefeed: Rangefeed, sink: Sink, script: Script) -> None:
-    report = write_slice(sink, packed(rangefeed))
+def test_a_slice_is_flushed_whole_and_reported_with_its_marks(reader: SliceReader, sink: Sink, script: Script) -> None:
+    report = write_slice(sink, packed(reader))
     assert (report.step, report.index, report.slices, report.end) == (4, 1, 2, {"n": 100})
     assert (report.rows, report.flushed.messages) == (50, 50)
     [mark] = report.marks
@@ -42,68 +41,72 @@ def test_a_slice_is_flushed_whole_and_reported_with_its_marks(rangefeed: Rangefe
     assert [n for _, n in event[4]] == list(range(1, 101, 2))
 
 
-def test_a_slice_without_rows_still_carries_its_marks(rangefeed: Rangefeed, sink: Sink) -> None:
-    report = write_slice(sink, packed(rangefeed, last=0))
+def test_a_slice_without_rows_still_carries_its_marks(reader: SliceReader, sink: Sink) -> None:
+    report = write_slice(sink, packed(reader, last=0))
     assert report.rows == 0
     assert [mark.timestamp for mark in report.marks] == [Timestamp(0)]
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3], ids=lambda kept: f"{kept} batches came")
 def test_nothing_is_flushed_of_a_slice_whose_reader_died(
-    kept: int, rangefeed: Rangefeed, sink: Sink, script: Script
+    kept: int, reader: SliceReader, sink: Sink, script: Script
 ) -> None:
     with pytest.raises(ReaderDiedError) as raised:
-        write_slice(sink, list(packed(rangefeed))[:kept])
+        write_slice(sink, list(packed(reader))[:kept])
     assert not Journal(script.directory).of("rows")
     assert "died" in str(from_wire(str(raised.value)))
 
 
-def test_nothing_is_flushed_of_a_slice_whose_reader_failed(rangefeed: Rangefeed, sink: Sink, script: Script) -> None:
-    batches = [*list(packed(rangefeed))[:3], note(FAILED, {"error": "out of reach"})]
+def test_nothing_is_flushed_of_a_slice_whose_reader_failed(reader: SliceReader, sink: Sink, script: Script) -> None:
+    batches = [*list(packed(reader))[:3], note(FAILED, {"error": "out of reach"})]
     with pytest.raises(MaskedError, match="out of reach"):
         write_slice(sink, batches)
     assert not Journal(script.directory).of("rows")
 
 
-def test_no_report_without_a_flush(rangefeed: Rangefeed, sink: Sink, script: Script) -> None:
+def test_no_report_without_a_flush(reader: SliceReader, sink: Sink, script: Script) -> None:
     script.order("flush", "RetryableSinkError busy")
     with pytest.raises(RetryableSinkError, match="busy"):
-        write_slice(sink, packed(rangefeed))
+        write_slice(sink, packed(reader))
 
 
-def test_rows_after_the_end_are_refused(rangefeed: Rangefeed, sink: Sink) -> None:
-    batches = list(packed(rangefeed))
+def test_rows_after_the_end_are_refused(reader: SliceReader, sink: Sink) -> None:
+    batches = list(packed(reader))
     with pytest.raises(ContractError, match="outside of a slice"):
         write_slice(sink, [*batches, batches[1]])
 
 
-def test_a_rangefeed_that_yields_no_mark_is_named(rangefeed: Rangefeed, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Markless(type(rangefeed)):  # type: ignore[misc]
-        def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+def test_a_rangefeed_that_yields_no_mark_is_named(reader: SliceReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Markless(type(reader)):  # type: ignore[misc]
+        def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
             return (item for item in super().read(slice_) if isinstance(item, RowBatch))
 
     with pytest.raises(ContractError, match=r"Markless broke its contract: read\(\) must yield a mark"):
-        list(packed(Markless(rangefeed.context)))
+        list(packed(Markless(reader.context)))
 
 
-def test_a_row_that_comes_too_late_is_the_rangefeeds_fault_and_is_not_passed_on(rangefeed: Rangefeed) -> None:
+def test_a_row_that_comes_too_late_is_the_rangefeeds_fault_and_is_not_passed_on(reader: SliceReader) -> None:
     info = SliceInfo(step=4, index=1, lower=Timestamp(14))
     slice_ = Slice(lower=info.lower, payload=(9, 100, 1, 2))
     passed: list[pa.RecordBatch] = []
     with pytest.raises(ContractError) as raised:
-        passed.extend(read_slice(rangefeed, slice_, info, slices=2, end={}))
+        passed.extend(read_slice(reader, slice_, info, slices=2, end={}))
     assert str(raised.value) == (
-        "rangefeed CounterRangefeed broke its contract: the row of table public.counter with key {'id': 11} is from"
-        " 11.0000000000, below 14.0000000000 where its slice begins; what is resolved may be past it"
+        "rangefeed CounterReader broke its contract: the row of table public.counter with key {'id': 11} is from"
+        " 11.0000000000, below 14.0000000000 where its slice begins; a later timestamp may be resolved already"
     )
     assert len(passed) == 1
 
 
-def test_a_row_above_the_marks_is_the_rangefeeds_fault(rangefeed: Rangefeed, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hasty(type(rangefeed)):  # type: ignore[misc]
-        def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+def test_a_row_above_the_marks_is_the_rangefeeds_fault(reader: SliceReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hasty(type(reader)):  # type: ignore[misc]
+        def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
             for item in super().read(slice_):
-                yield Mark(span=item.span, timestamp=Timestamp(50), resolved=True) if isinstance(item, Mark) else item
+                yield (
+                    SpanMark(span=item.span, timestamp=Timestamp(50), resolved=True)
+                    if isinstance(item, SpanMark)
+                    else item
+                )
 
-    with pytest.raises(ContractError, match=r"a row of table db.public.counter is from 99.*, above 50.* was reached"):
-        list(packed(Hasty(rangefeed.context)))
+    with pytest.raises(ContractError, match=r"a row of table db.public.counter is from 99.*, above 50.*, the greatest"):
+        list(packed(Hasty(reader.context)))

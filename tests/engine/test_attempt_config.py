@@ -7,21 +7,21 @@ import re
 from pathlib import Path
 
 import pytest
-from cdc_testing.engine import counter_job
+from cdc_testing.engine import counter_feed
 
-from cdc_core.engine.attempt_config import OPTION, MaskedError, RunConfig
-from cdc_core.errors import PartialWriteError, RetryableError, TerminalSinkError, from_wire
+from cdc_core.engine.attempt_config import OPTION, AttemptConfig, MaskedError
+from cdc_core.errors import RetryableError, TerminalSinkError, from_wire
 
 SECRET = "opens&ses:ame"
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> RunConfig:
-    job = counter_job(tmp_path, plain_secrets=frozenset({SECRET}))
-    return RunConfig(job=job, state_dir=tmp_path, run_dir=tmp_path / "1", start={"n": 3}, parallelism=2)
+def config(tmp_path: Path) -> AttemptConfig:
+    feed = counter_feed(tmp_path, plain_secrets=frozenset({SECRET}), parallelism=2)
+    return AttemptConfig(feed=feed, state_dir=tmp_path, run_dir=tmp_path / "1", start={"n": 3})
 
 
-def left(config: RunConfig, error: BaseException) -> str:
+def left(config: AttemptConfig, error: BaseException) -> str:
     """Return what is left of *error* outside of the process."""
     with pytest.raises(MaskedError) as raised, config.guarded():
         raise error
@@ -33,28 +33,28 @@ def decoded(text: str) -> str:
     return " ".join(base64.b64decode(found).decode() for found in re.findall(r"<<cdc-error (\S+)>>", text))
 
 
-def test_a_config_survives_the_way_through_spark(config: RunConfig) -> None:
-    assert RunConfig.from_options({OPTION: config.to_option()}) == config
+def test_a_config_survives_the_way_through_spark(config: AttemptConfig) -> None:
+    assert AttemptConfig.from_options({OPTION: config.to_option()}) == config
 
 
-def test_feeds_of_one_name_in_two_stores_are_told_apart(config: RunConfig) -> None:
-    keys = {dataclasses.replace(config, job=config.job.with_run(feed_id=feed, epoch=1)).key for feed in ("a", "b")}
+def test_feeds_of_one_name_in_two_stores_are_told_apart(config: AttemptConfig) -> None:
+    keys = {dataclasses.replace(config, feed=config.feed.for_attempt(feed_id=id_, epoch=1)).key for id_ in ("a", "b")}
     assert len(keys) == 2
 
 
-def test_our_errors_leave_with_their_kind_and_their_sentence(config: RunConfig) -> None:
+def test_our_errors_leave_with_their_kind_and_their_sentence(config: AttemptConfig) -> None:
     error = from_wire(left(config, TerminalSinkError("bucket 'x' refuses")))
     assert isinstance(error, TerminalSinkError)
     assert str(error) == "bucket 'x' refuses"
 
 
-def test_errors_leave_masked(config: RunConfig) -> None:
+def test_errors_leave_masked(config: AttemptConfig) -> None:
     text = left(config, TerminalSinkError(f"password {SECRET} refused"))
     assert SECRET not in text + decoded(text)
     assert str(from_wire(text)) == "password *** refused"
 
 
-def test_causes_leave_masked(config: RunConfig) -> None:
+def test_causes_leave_masked(config: AttemptConfig) -> None:
     cause = ConnectionError(f"postgresql://u:{SECRET}@host is down")
     error = ValueError("no rows")
     error.__cause__ = cause
@@ -64,36 +64,28 @@ def test_causes_leave_masked(config: RunConfig) -> None:
     assert SECRET not in text + decoded(text)
 
 
-def test_reasons_of_refused_rows_leave_masked(config: RunConfig) -> None:
-    text = left(config, PartialWriteError("1 row refused", failures=[(0, f"token {SECRET}")]))
-    error = from_wire(text)
-    assert isinstance(error, PartialWriteError)
-    assert error.failures == ((0, "token ***"),)
-    assert SECRET not in decoded(text)
-
-
-def test_an_unknown_error_is_one_that_a_retry_may_cure(config: RunConfig) -> None:
+def test_an_unknown_error_is_one_that_a_retry_may_cure(config: AttemptConfig) -> None:
     error = from_wire(left(config, KeyError("no\nidea")))
     assert isinstance(error, RetryableError)
     assert str(error) == "KeyError: 'no\\nidea'"
 
 
-def test_an_unknown_error_in_a_warm_up_is_not(config: RunConfig) -> None:
+def test_an_unknown_error_in_a_warm_up_is_not(config: AttemptConfig) -> None:
     assert from_wire(left(dataclasses.replace(config, warm_up=True), KeyError("no idea"))) is None
 
 
 @pytest.mark.parametrize("error", [GeneratorExit, KeyboardInterrupt, SystemExit])
-def test_what_ends_a_process_or_a_generator_passes(config: RunConfig, error: type[BaseException]) -> None:
+def test_what_ends_a_process_or_a_generator_passes(config: AttemptConfig, error: type[BaseException]) -> None:
     with pytest.raises(error), config.guarded():
         raise error
 
 
-def test_an_error_that_was_masked_already_passes_unchanged(config: RunConfig) -> None:
+def test_an_error_that_was_masked_already_passes_unchanged(config: AttemptConfig) -> None:
     assert left(config, MaskedError("as it is")) == "as it is"
 
 
 def test_logs_of_a_worker_are_masked(
-    config: RunConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    config: AttemptConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a worker's process
     monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
@@ -109,5 +101,5 @@ def test_logs_of_a_worker_are_masked(
     assert SECRET not in shown
 
 
-def test_repr_shows_no_secret(config: RunConfig) -> None:
+def test_repr_shows_no_secret(config: AttemptConfig) -> None:
     assert SECRET not in repr(config)

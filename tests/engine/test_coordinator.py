@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cdc_testing.engine import Journal, counter_job
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, Script
 
-from cdc_core import ContractError, Flushed, Mark, Span, Timestamp
+from cdc_core import ContractError, Flushed, Span, SpanMark, Timestamp
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.reports import SliceReport
+from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
 from cdc_core.frontier import Frontier
+from cdc_core.options import Duration
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 SPAN = Span(TABLE.name.full)
@@ -20,25 +22,26 @@ SPAN = Span(TABLE.name.full)
 @pytest.fixture
 def store(script: Script) -> ProgressStore:
     store = ProgressStore(store_url(script.directory))
-    store.register("t", counter_job(script.directory).definition())
-    assert store.begin_run("t") == 1
+    store.register("t", counter_feed(script.directory).definition())
+    assert store.begin_attempt("t") == 1
     store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([SPAN])))
     return store
 
 
 def coordinator(store: ProgressStore, script: Script, *, resolved_interval_s: float | None = 0.0) -> Coordinator:
-    job = counter_job(script.directory).with_run(feed_id="0" * 12, epoch=1)
+    options = {"resolved": None if resolved_interval_s is None else Duration(resolved_interval_s)}
+    feed = counter_feed(script.directory, options=options).for_attempt(feed_id="0" * 12, epoch=1)
     return Coordinator(
         name="t",
         epoch=1,
         store=store,
-        open_sink=job.open_sink,
-        open_rangefeed=job.open_rangefeed,
+        open_marks=lambda: open_resolved_marks(feed, store),
+        open_history=feed.open_history,
         resolved_interval_s=resolved_interval_s,
     )
 
 
-def step(number: int, *marks: Mark, slices: int = 2) -> Sequence[SliceReport]:
+def step(number: int, *marks: SpanMark, slices: int = 2) -> Sequence[SliceReport]:
     return [
         SliceReport(
             step=number,
@@ -54,8 +57,8 @@ def step(number: int, *marks: Mark, slices: int = 2) -> Sequence[SliceReport]:
     ]
 
 
-def mark(wall: int, *, span: Span = SPAN, resolved: bool = True) -> Mark:
-    return Mark(span=span, timestamp=Timestamp(wall), resolved=resolved)
+def mark(wall: int, *, span: Span = SPAN, resolved: bool = True) -> SpanMark:
+    return SpanMark(span=span, timestamp=Timestamp(wall), resolved=resolved)
 
 
 def saved(store: ProgressStore) -> Progress:
@@ -106,9 +109,9 @@ def test_nothing_is_saved_until_all_slices_have_reported(
     assert Journal(script.directory).events == []
 
 
-def test_a_fenced_run_saves_emits_and_releases_nothing(store: ProgressStore, script: Script) -> None:
+def test_a_fenced_attempt_saves_emits_and_releases_nothing(store: ProgressStore, script: Script) -> None:
     turn = coordinator(store, script)
-    store.begin_run("t")
+    store.begin_attempt("t")
     with pytest.raises(FencedError):
         turn.step_done(step(5, mark(5)))
     assert saved(store).token == {"n": 0}

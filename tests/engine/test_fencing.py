@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from cdc_testing.engine import eventually
 
-from cdc_core.engine.fencing import RunLock, StopFlag, at_work, is_idle
+from cdc_core.engine.fencing import RunLock, at_work, is_idle
+from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.errors import RetryableError
 
 HOLD = """
@@ -108,7 +109,7 @@ def test_a_task_of_a_replaced_run_is_refused(tmp_path: Path) -> None:
     (runs / "10").mkdir(parents=True)
     with at_work(path, run_dir=runs / "10"):
         pass
-    with pytest.raises(RetryableError, match="run 9 has been replaced"), at_work(path, run_dir=runs / "9"):
+    with pytest.raises(RetryableError, match="attempt 9 was replaced"), at_work(path, run_dir=runs / "9"):
         pass
     assert is_idle(path)
 

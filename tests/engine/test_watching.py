@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_testing.engine import counter_job
+from cdc_testing.engine import counter_feed
 
 from cdc_core.engine.watching import Watch
 from cdc_core.frontier import Frontier
@@ -41,7 +41,7 @@ class Watched:
         self.asked = 0
         activity_directory(run_dir).mkdir(parents=True, exist_ok=True)
         self.watch = Watch(
-            counter_job(run_dir, min_checkpoint_frequency_s=frequency_s),
+            counter_feed(run_dir, min_checkpoint_frequency_s=frequency_s),
             run_dir,
             local=local,
             count_dead_letters=self._count,

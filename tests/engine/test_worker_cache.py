@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from cdc_core.engine.worker_cache import Kept
+from cdc_core.engine.worker_cache import WorkerCache
 
 
 class Part:
@@ -19,7 +19,7 @@ class Part:
 
 
 def test_a_component_stays_open_between_the_slices_of_a_run() -> None:
-    kept: Kept[Part] = Kept()
+    kept: WorkerCache[Part] = WorkerCache()
     with kept.use(("a", 1), Part) as first:
         pass
     with kept.use(("a", 1), Part) as second:
@@ -28,7 +28,7 @@ def test_a_component_stays_open_between_the_slices_of_a_run() -> None:
 
 
 def test_components_are_keyed_by_changefeed_and_epoch() -> None:
-    kept: Kept[Part] = Kept()
+    kept: WorkerCache[Part] = WorkerCache()
     with kept.use(("a", 1), Part) as a1, kept.use(("b", 1), Part) as b1:
         assert a1 is not b1
     with kept.use(("a", 2), Part) as a2:
@@ -36,7 +36,7 @@ def test_components_are_keyed_by_changefeed_and_epoch() -> None:
 
 
 def test_a_newer_run_closes_what_older_ones_left() -> None:
-    kept: Kept[Part] = Kept()
+    kept: WorkerCache[Part] = WorkerCache()
     with kept.use(("a", 1), Part) as old, kept.use(("b", 1), Part) as other:
         pass
     with kept.use(("a", 2), Part):
@@ -45,7 +45,7 @@ def test_a_newer_run_closes_what_older_ones_left() -> None:
 
 
 def test_an_older_run_does_not_get_a_newer_ones() -> None:
-    kept: Kept[Part] = Kept()
+    kept: WorkerCache[Part] = WorkerCache()
     with kept.use(("a", 2), Part) as newer:
         pass
     with kept.use(("a", 1), Part) as older:
@@ -55,7 +55,7 @@ def test_an_older_run_does_not_get_a_newer_ones() -> None:
 
 @pytest.mark.parametrize("error", [ValueError, GeneratorExit, KeyboardInterrupt])
 def test_a_component_is_dropped_when_its_use_did_not_end_normally(error: type[BaseException]) -> None:
-    kept: Kept[Part] = Kept()
+    kept: WorkerCache[Part] = WorkerCache()
     with pytest.raises(error), kept.use(("a", 1), Part) as failed:
         raise error
     assert failed.closed == 1
@@ -64,13 +64,13 @@ def test_a_component_is_dropped_when_its_use_did_not_end_normally(error: type[Ba
 
 
 def test_nothing_half_used_is_kept_while_it_is_in_use() -> None:
-    kept: Kept[Part] = Kept()
+    kept: WorkerCache[Part] = WorkerCache()
     with kept.use(("a", 1), Part) as outer, kept.use(("a", 1), Part) as inner:
         assert inner is not outer
 
 
 def test_the_number_of_components_is_bounded() -> None:
-    kept: Kept[Part] = Kept(size=2)
+    kept: WorkerCache[Part] = WorkerCache(size=2)
     parts = []
     for name in "abcd":
         with kept.use((name, 1), Part) as part:
@@ -79,7 +79,7 @@ def test_the_number_of_components_is_bounded() -> None:
 
 
 def test_a_component_that_does_not_close_is_let_go_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    kept: Kept[Part] = Kept()
+    kept: WorkerCache[Part] = WorkerCache()
     caplog.set_level(logging.WARNING)
     with pytest.raises(ValueError, match="the use"), kept.use(("a", 1), lambda: Part(fails=True)):
         raise ValueError("the use")
@@ -89,7 +89,7 @@ def test_a_component_that_does_not_close_is_let_go_with_a_warning(caplog: pytest
 
 
 def test_nothing_is_kept_of_a_component_that_did_not_open() -> None:
-    kept: Kept[Part] = Kept()
+    kept: WorkerCache[Part] = WorkerCache()
 
     def refuse() -> Part:
         raise OSError("not now")

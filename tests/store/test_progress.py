@@ -45,7 +45,7 @@ def progress(n: int = 1) -> Progress:
 
 def test_what_was_saved_is_what_is_loaded(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    store.save("orders", store.begin_run("orders"), progress())
+    store.save("orders", store.begin_attempt("orders"), progress())
     loaded = store.load("orders")
     assert loaded is not None
     assert (loaded.token, loaded.frontier, loaded.latest, loaded.counters) == (
@@ -73,12 +73,12 @@ def test_the_identity_is_chosen_once(store: ProgressStore) -> None:
 
 def test_each_run_has_a_greater_epoch(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    assert [store.begin_run("orders") for _ in range(3)] == [1, 2, 3]
+    assert [store.begin_attempt("orders") for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_run_that_was_overtaken_saves_nothing(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    old, new = store.begin_run("orders"), store.begin_run("orders")
+    old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
     store.save("orders", new, progress(5))
     with pytest.raises(FencedError, match="another run of changefeed 'orders' took over"):
         store.save("orders", old, progress(9))
@@ -91,7 +91,7 @@ def test_a_run_that_was_overtaken_saves_nothing(store: ProgressStore) -> None:
 
 def test_an_intent_comes_back_as_the_token_and_keeps_the_rest(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.save_intent("orders", epoch, {"intent": "slot"})
     loaded = store.load("orders")
     assert loaded is not None
@@ -105,7 +105,7 @@ def test_an_intent_comes_back_as_the_token_and_keeps_the_rest(store: ProgressSto
 
 def test_a_forgotten_changefeed_is_gone_and_fences_its_run(store: ProgressStore) -> None:
     feed = store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.forget("orders")
     store.forget("orders")
     assert store.load("orders") is None
@@ -117,7 +117,7 @@ def test_a_forgotten_changefeed_is_gone_and_fences_its_run(store: ProgressStore)
 
 def test_a_run_of_a_changefeed_that_nobody_registered_is_refused(store: ProgressStore) -> None:
     with pytest.raises(ConfigError, match="changefeed 'orders' is not registered"):
-        store.begin_run("orders")
+        store.begin_attempt("orders")
 
 
 @pytest.mark.parametrize(
@@ -127,23 +127,23 @@ def test_a_run_of_a_changefeed_that_nobody_registered_is_refused(store: Progress
             {"source": "postgresql://host2/shop"},
             "'orders' was started on the source postgresql://user:\\*\\*\\*@host:5432/shop",
         ),
-        ({"source": "postgresql://user@host:5432/other"}, "not postgresql://user@host:5432/other; give the new one"),
+        ({"source": "postgresql://user@host:5432/other"}, "not postgresql://user@host:5432/other; give the new changefeed"),
         (
             {"tables": ["public.orders"]},
-            "on the tables public.orders, public.users, not public.orders; give the new one",
+            "on the tables public.orders, public.users, not public.orders; give the new changefeed",
         ),
     ],
 )
 def test_a_name_keeps_its_source_and_tables(store: ProgressStore, changes: dict[str, Any], complaint: str) -> None:
     store.register("orders", DEFINITION)
-    store.save_intent("orders", store.begin_run("orders"), {"intent": "slot"})
+    store.save_intent("orders", store.begin_attempt("orders"), {"intent": "slot"})
     with pytest.raises(ConfigError, match=complaint):
         store.register("orders", DEFINITION | changes)
 
 
 def test_a_changefeed_that_never_began_may_change_altogether(store: ProgressStore) -> None:
     store.register("orders", DEFINITION | {"tables": ["public.ordrs"]})
-    store.begin_run("orders")
+    store.begin_attempt("orders")
     assert store.register("orders", DEFINITION).definition == DEFINITION
 
 
@@ -157,14 +157,14 @@ def test_a_changefeed_that_never_began_may_change_altogether(store: ProgressStor
 )
 def test_user_order_of_tables_and_sink_may_change(store: ProgressStore, changes: dict[str, Any]) -> None:
     store.register("orders", DEFINITION)
-    store.save("orders", store.begin_run("orders"), progress())
+    store.save("orders", store.begin_attempt("orders"), progress())
     assert store.register("orders", DEFINITION | changes).definition == DEFINITION | changes
 
 
 def test_the_listing_has_every_changefeed_by_name(store: ProgressStore) -> None:
     for name in ("users", "orders"):
         store.register(name, DEFINITION)
-    store.save("orders", store.begin_run("orders"), progress())
+    store.save("orders", store.begin_attempt("orders"), progress())
     rows = store.list()
     assert [(row.name, row.epoch, row.high_water) for row in rows] == [
         ("orders", 1, Timestamp(1, 3)),
@@ -174,7 +174,7 @@ def test_the_listing_has_every_changefeed_by_name(store: ProgressStore) -> None:
 
 def test_a_store_survives_pickling_and_reopening(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    store.save("orders", store.begin_run("orders"), progress())
+    store.save("orders", store.begin_attempt("orders"), progress())
     copy = pickle.loads(pickle.dumps(store))
     assert copy.load("orders").token == {"lsn": 1}
     copy.close()
@@ -193,7 +193,7 @@ def test_a_commit_is_on_disk_when_save_returns(store: ProgressStore) -> None:
 
 def test_reading_does_not_wait_for_a_writer(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    store.save("orders", store.begin_run("orders"), progress())
+    store.save("orders", store.begin_attempt("orders"), progress())
     writer = sqlite3.connect(sa.make_url(store.url).database or "", isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
     loaded = store.load("orders")
@@ -204,7 +204,7 @@ def test_reading_does_not_wait_for_a_writer(store: ProgressStore) -> None:
 
 def begin_runs(url: str, count: int, results: Any) -> None:
     store = ProgressStore(url)
-    results.put([store.begin_run("orders") for _ in range(count)])
+    results.put([store.begin_attempt("orders") for _ in range(count)])
     store.close()
 
 
@@ -246,11 +246,11 @@ def test_a_fork_opens_connections_of_its_own(store: ProgressStore) -> None:
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if store.begin_run("orders") == 1 else 1)
+            os._exit(0 if store.begin_attempt("orders") == 1 else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert store.begin_run("orders") == 2
+    assert store.begin_attempt("orders") == 2
 
 
 def test_a_directory_with_odd_characters_will_do(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_postgresql_keeps_the_same_promises(database: str) -> None:
     store.open()
     feed = store.register("orders", DEFINITION)
     assert store.register("orders", DEFINITION).feed_id == feed.feed_id
-    old, new = store.begin_run("orders"), store.begin_run("orders")
+    old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
     assert (old, new) == (1, 2)
     store.save_intent("orders", new, {"intent": "slot"})
     store.save("orders", new, progress())
@@ -329,7 +329,7 @@ def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: st
     def begin() -> None:
         store = ProgressStore(database)
         store.register("orders", DEFINITION)
-        found.append(store.begin_run("orders"))
+        found.append(store.begin_attempt("orders"))
         store.close()
 
     threads = [threading.Thread(target=begin) for _ in range(4)]
@@ -357,7 +357,7 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore
         connection.execute("DROP TABLE cdc_dead_letters")
         connection.execute("UPDATE cdc_store SET version = 1")
     connection.close()
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.save_plan("orders", epoch, {"step": 3})
     store.pause("orders", epoch, "a row was refused")
     assert store.load_plan("orders") == {"step": 3}
@@ -368,13 +368,13 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore
 
 def test_a_store_of_the_second_version_is_brought_up_to_date(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    store.save("orders", store.begin_run("orders"), progress())
+    store.save("orders", store.begin_attempt("orders"), progress())
     store.close()
     with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
         connection.execute("ALTER TABLE cdc_changefeeds DROP COLUMN emitted")
         connection.execute("UPDATE cdc_store SET version = 2")
     connection.close()
-    store.emitted("orders", store.begin_run("orders"), Timestamp(1))
+    store.emitted("orders", store.begin_attempt("orders"), Timestamp(1))
     loaded = store.load("orders")
     assert loaded is not None
     assert (loaded.token, loaded.emitted) == ({"lsn": 1}, Timestamp(1))
@@ -387,7 +387,7 @@ def test_the_last_mark_is_remembered_for_the_sink_that_got_it(store: ProgressSto
         return loaded.emitted
 
     store.register("orders", DEFINITION)
-    old, new = store.begin_run("orders"), store.begin_run("orders")
+    old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
     store.save("orders", new, progress())
     store.emitted("orders", new, Timestamp(1, 3))
     with pytest.raises(FencedError):
@@ -401,7 +401,7 @@ def test_the_last_mark_is_remembered_for_the_sink_that_got_it(store: ProgressSto
 
 def test_counters_are_saved_without_anything_else(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    old, new = store.begin_run("orders"), store.begin_run("orders")
+    old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
     store.save("orders", new, progress())
     store.save_counters("orders", new, {"rows": 7.0})
     with pytest.raises(FencedError):
@@ -413,7 +413,7 @@ def test_counters_are_saved_without_anything_else(store: ProgressStore) -> None:
 
 def test_a_paused_changefeed_goes_on_once(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     assert paused(store) is None
     store.pause("orders", epoch, "a row was refused")
     assert paused(store) == "a row was refused"
@@ -424,13 +424,13 @@ def test_a_paused_changefeed_goes_on_once(store: ProgressStore) -> None:
 
 def test_being_paused_is_no_new_run_and_neither_is_going_on(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.pause("orders", epoch, "a row was refused")
     store.resume("orders")
     found = store.find("orders")
     assert found is not None
     assert found.epoch == epoch
-    store.begin_run("orders")
+    store.begin_attempt("orders")
     with pytest.raises(FencedError):
         store.pause("orders", epoch, "a row was refused")
     assert paused(store) is None
@@ -445,11 +445,11 @@ def test_what_was_delivered_keeps_its_first_mark_until_it_is_recorded(store: Pro
     store.register("orders", DEFINITION)
     first, second = Timestamp(10), Timestamp(20)
     a, b, c = ({"path": name} for name in "abc")
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.save("orders", epoch, Progress(token={}), delivered=[a, b])
     one = Waiting(mark=first, previous=Timestamp(), delivered=(a, b))
     assert store.deliver_marks("orders", epoch, first) == [one]
-    epoch = store.begin_run("orders")  # the run before died here
+    epoch = store.begin_attempt("orders")  # the run before died here
     store.save("orders", epoch, Progress(token={}), delivered=[c])
     two = Waiting(mark=second, previous=first, delivered=(c,))
     assert store.deliver_marks("orders", epoch, second) == [one, two]
@@ -459,7 +459,7 @@ def test_what_was_delivered_keeps_its_first_mark_until_it_is_recorded(store: Pro
 
 def test_what_comes_after_a_mark_waits_for_a_later_one(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     assert store.deliver_marks("orders", epoch, Timestamp(10)) == [
         Waiting(mark=Timestamp(10), previous=Timestamp(), delivered=())
     ]
@@ -473,7 +473,7 @@ def test_what_comes_after_a_mark_waits_for_a_later_one(store: ProgressStore) -> 
 
 def test_the_first_mark_after_something_went_unrecorded_says_so(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.recorded("orders", epoch, Timestamp(10))
     store.save("orders", epoch, Progress(token={}), delivered=None)
     store.save("orders", epoch, Progress(token={}), delivered=[{"path": "b"}])
@@ -486,7 +486,7 @@ def test_the_first_mark_after_something_went_unrecorded_says_so(store: ProgressS
 
 def test_a_gap_does_not_reach_back_to_marks_that_were_given_before_it(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.recorded("orders", epoch, Timestamp(10))
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "a"}])
     (first,) = store.deliver_marks("orders", epoch, Timestamp(20))  # recorded at the sink; then the run died
@@ -509,13 +509,13 @@ ELSEWHERE = DEFINITION | {"sink": "kafka://broker:9092"}
 
 def test_the_first_mark_at_another_sink_says_that_rows_are_missing(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.save("orders", epoch, progress(), delivered=[{"path": "a"}])
     store.recorded("orders", epoch, Timestamp(10))
     store.save("orders", epoch, progress(), delivered=[{"path": "b"}])  # and the run died before its mark
     store.register("orders", ELSEWHERE)
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.save("orders", epoch, progress(), delivered=[{"path": "c"}])
     assert store.deliver_marks("orders", epoch, Timestamp(20)) == [
         Waiting(mark=Timestamp(20), previous=None, delivered=({"path": "c"},))
@@ -528,23 +528,23 @@ def test_the_first_mark_at_another_sink_says_that_rows_are_missing(store: Progre
 @pytest.mark.parametrize("sink", ["file:///data/out/", "file://someone@/data/out?file_size=1MB"])
 def test_the_same_sink_with_other_parameters_loses_nothing(store: ProgressStore, sink: str) -> None:
     store.register("orders", DEFINITION)
-    store.save("orders", store.begin_run("orders"), progress(), delivered=[{"path": "a"}])
+    store.save("orders", store.begin_attempt("orders"), progress(), delivered=[{"path": "a"}])
     store.register("orders", DEFINITION | {"sink": sink})
-    (waiting,) = store.deliver_marks("orders", store.begin_run("orders"), Timestamp(20))
+    (waiting,) = store.deliver_marks("orders", store.begin_attempt("orders"), Timestamp(20))
     assert waiting == Waiting(mark=Timestamp(20), previous=Timestamp(), delivered=({"path": "a"},))
 
 
 def test_a_sink_that_changed_before_the_first_step_misses_nothing(store: ProgressStore) -> None:
     store.register("orders", ELSEWHERE)
-    store.save("orders", store.begin_run("orders"), Progress(token={}))
+    store.save("orders", store.begin_attempt("orders"), Progress(token={}))
     store.register("orders", DEFINITION)
-    (waiting,) = store.deliver_marks("orders", store.begin_run("orders"), Timestamp(20))
+    (waiting,) = store.deliver_marks("orders", store.begin_attempt("orders"), Timestamp(20))
     assert waiting.previous == Timestamp()
 
 
 def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     letters = [
         DeadLetter(table="shop.public.orders", key=f"[{key}]", updated=Timestamp(key), stage="encode", error="no")
         for key in (7, 8)
@@ -552,16 +552,16 @@ def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> No
     store.save("orders", epoch, Progress(token={}), dead_letters=letters)
     seven, eight = store.dead_letters("orders")
     assert (seven.key, seven.updated, seven.stage, eight.key) == ("[7]", Timestamp(7), "encode", "[8]")
-    assert seven.put_aside_at is not None
-    assert store.count_dead_letters("orders", since=seven.put_aside_at) == 2
+    assert seven.refused_at is not None
+    assert store.count_dead_letters("orders", since=seven.refused_at) == 2
     store.replayed("orders", epoch, [seven.number])
     assert [letter.key for letter in store.dead_letters("orders")] == ["[8]"]
-    assert store.count_dead_letters("orders", since=seven.put_aside_at) == 2
+    assert store.count_dead_letters("orders", since=seven.refused_at) == 2
 
 
 def test_each_blocked_key_is_told_once_until_all_its_rows_are_sent_again(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     letters = [
         DeadLetter(table="shop.public.orders", key=key, updated=Timestamp(n), stage=stage, error="no")
         for n, (key, stage) in enumerate([("[7]", "sink"), ("[7]", "blocked"), ("[8]", "encode")])
@@ -578,7 +578,7 @@ def test_each_blocked_key_is_told_once_until_all_its_rows_are_sent_again(store: 
 
 def test_what_a_replay_delivers_is_recorded_with_a_later_mark(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.recorded("orders", epoch, Timestamp(10))
     store.replayed("orders", epoch, [], delivered=[{"path": "again"}])
     assert store.deliver_marks("orders", epoch, Timestamp(10)) == []
@@ -588,7 +588,7 @@ def test_what_a_replay_delivers_is_recorded_with_a_later_mark(store: ProgressSto
 
 def test_a_replay_that_goes_unrecorded_says_so(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     store.save("orders", epoch, Progress(token={}))
     store.recorded("orders", epoch, Timestamp(10))
     store.replayed("orders", epoch, [], delivered=None)
@@ -606,7 +606,7 @@ def test_rows_that_were_sent_again_are_forgotten_after_a_day_and_their_numbers_n
             store.save("orders", epoch, Progress(token={}), dead_letters=letters)
 
     store.register("orders", DEFINITION)
-    epoch, now = store.begin_run("orders"), datetime.now(UTC)
+    epoch, now = store.begin_attempt("orders"), datetime.now(UTC)
     put_aside("[1]", at=now)
     put_aside("[2]", "[3]", "[4]", at=now - timedelta(days=2))
     numbers = {letter.key: letter.number for letter in store.dead_letters("orders")}
@@ -621,11 +621,11 @@ def test_rows_that_were_sent_again_are_forgotten_after_a_day_and_their_numbers_n
 
 def test_a_fenced_replay_changes_nothing(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
     letter = DeadLetter(table="t", key="[1]", updated=Timestamp(1), stage="sink", error="no")
     store.save("orders", epoch, Progress(token={}), dead_letters=[letter])
     (waiting,) = store.dead_letters("orders")
-    newer = store.begin_run("orders")
+    newer = store.begin_attempt("orders")
     with pytest.raises(FencedError):
         store.replayed("orders", epoch, [waiting.number], delivered=[{"path": "again"}])
     assert store.dead_letters("orders") == [waiting]
@@ -634,8 +634,8 @@ def test_a_fenced_replay_changes_nothing(store: ProgressStore) -> None:
 
 def test_a_fenced_run_leaves_no_dead_letter_and_no_delivery(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
-    epoch = store.begin_run("orders")
-    newer = store.begin_run("orders")
+    epoch = store.begin_attempt("orders")
+    newer = store.begin_attempt("orders")
     letter = DeadLetter(table="t", key="[1]", updated=Timestamp(1), stage="sink", error="no")
     with pytest.raises(FencedError):
         store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}], dead_letters=[letter])

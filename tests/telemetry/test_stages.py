@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from cdc_testing.engine import counter_job
+from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import TABLE, PlainEncoder
 
-from cdc_core import EncoderContext, EnvelopeOptions, RowBatch, Timestamp
+from cdc_core import EncoderContext, Envelope, RowBatch, Timestamp
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage, time_encoder, waited_for
 
 
@@ -91,7 +91,7 @@ def test_an_encoder_that_is_timed_stays_the_same_for_its_sink(clock: Clock) -> N
             clock.takes(5)
             return super().encode(rows, topic=topic)
 
-    encoder = SlowEncoder(EncoderContext(changefeed="t", envelope=EnvelopeOptions(), options=None))
+    encoder = SlowEncoder(EncoderContext(changefeed="t", envelope=Envelope(), options=None))
     assert time_encoder(encoder) is encoder
     rows = RowBatch.of(
         TABLE,
@@ -110,7 +110,7 @@ def test_an_encoder_that_is_timed_stays_the_same_for_its_sink(clock: Clock) -> N
 
 
 def test_the_sink_of_a_job_has_an_encoder_that_is_timed(tmp_path_factory: pytest.TempPathFactory) -> None:
-    sink = counter_job(tmp_path_factory.mktemp("job")).open_sink()
+    sink = counter_feed(tmp_path_factory.mktemp("feed")).open_sink()
     told: list[str] = []
     with Stages(SINK, changed=lambda stages: told.append(stages.now)).measured():
         sink.context.encoder.encode_resolved("t", Timestamp(1))

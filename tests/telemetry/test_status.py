@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from cdc_core import ScanProgress, Timestamp
-from cdc_core.telemetry.status import Status, StatusBlock, StatusLog, status_line
+from cdc_core.cli.status_block import StatusBlock
+from cdc_core.telemetry.status import Status, StatusLog, status_line
 
 RUNNING = Status(
     changefeed="orders",
@@ -47,7 +48,7 @@ def test_the_line_has_the_scan_while_there_is_one() -> None:
 
 
 def test_a_source_that_does_not_release_its_history_is_told_of() -> None:
-    told = "the source's history: not released at the last 1,500 steps, it grows; orders.spark.log says why"
+    told = "the source's history: not released at the last 1,500 steps, so it grows; see orders.spark.log for the reason"
     assert status_line(replace(RUNNING, releases_failed=1500)).endswith(f", {told}")
     assert status_line(replace(RUNNING, releases_failed=1)) == status_line(RUNNING)  # it passed before anybody knew
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
@@ -117,7 +118,7 @@ def test_an_empty_scan_has_a_bar_too() -> None:
 
 def test_the_line_says_where_the_time_goes() -> None:
     line = status_line(replace(RUNNING, shares={"source": 0.123, "encode": 0.3, "sink": 0.577}))
-    assert line.endswith(", spends its time: source 12%, encode 30%, sink 58%")
+    assert line.endswith(", time spent: source 12%, encode 30%, sink 58%")
 
 
 @pytest.mark.parametrize(
@@ -155,8 +156,8 @@ PAUSED = Status(
 
 def test_a_paused_one_says_since_when_why_and_how_to_go_on() -> None:
     assert status_line(PAUSED) == (
-        "changefeed 'orders': paused, since 2026-01-31 12:30:00 UTC: row 7 is refused; go on with"
-        " `cdc resume shop.toml orders`"
+        "changefeed 'orders': paused, since 2026-01-31 12:30:00 UTC: row 7 is refused; run"
+        " `cdc resume shop.toml orders` to continue"
     )
 
 
