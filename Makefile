@@ -1,16 +1,17 @@
-# The README's commands. Each sets up what it needs: a virtual environment in .venv, and Java and Maven where it may
-# install them.
+# Commands for development. Each one creates what it needs: a virtual environment in .venv, and Java, Maven and Azurite
+# where it may install them.
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PACKAGES := cdc_core $(wildcard */*/src)
 
-# A run of Spark mostly waits, for itself or for a file. The slow files come first, each is one process's business, and
-# a process that dies (a test that hangs ends its own) ends all.
-TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Two processes share the tests by file: most tests with Spark wait for something. The order is the one of the files. When
+# a process dies, such as in a test that hangs, the whole run ends.
+PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+SERVERS := $(READY) maven azurite spark-archive
 
-.PHONY: demo demo-kafka test sabotage nemesis bench lint java maven azurite spark-archive clean
+.PHONY: demo demo-kafka test test-slow test-all sabotage nemesis bench lint docs java maven azurite spark-archive clean
 
 demo: $(READY) java
 	$(PYTHON) -m cdc_core demo postgres --directory build/demo
@@ -18,15 +19,23 @@ demo: $(READY) java
 demo-kafka: $(READY) maven
 	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka
 
-test: $(READY) maven azurite spark-archive
-	$(PYTHON) -m pytest $(TWO_AT_A_TIME)
+# Everything except the tests marked `slow`.
+test: $(SERVERS)
+	$(PYTEST) -m "not slow"
 
-# Every promise of the conformance kit broken once: each saboteur must fail its own test and no other.
+# The tests marked `slow` only.
+test-slow: $(SERVERS)
+	$(PYTEST) -m slow
+
+test-all: $(SERVERS)
+	$(PYTEST)
+
+# Breaks each promise of the conformance kit once. Exactly the test of that promise must fail.
 sabotage: $(READY)
 	$(PYTHON) -m cdc_conformance.sabotage
 
-# Seeded histories through the engine, none begun after so many minutes; then the same with mistakes put into the engine,
-# each of which must be found. BUG=NAME plays the seeds with one mistake only.
+# Plays seeded histories through the engine; no new one starts after MINUTES. Then plays histories with faults injected
+# into the engine, each of which must be found. BUG=NAME plays the seeds with that fault only.
 SEEDS := 20
 MINUTES := 10
 NEMESIS := $(PYTHON) tests/nemesis/run.py --minutes $(MINUTES) --directory build/nemesis
@@ -43,6 +52,12 @@ lint: $(READY)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy $(PACKAGES)
 
+# A broken link, an unresolved reference or a page that nothing leads to is an error.
+docs: $(READY)
+	rm -rf build/site
+	$(PYTHON) -m sphinx -q -W -b html -c docs/site -d build/site-doctrees -E . build/site
+	@echo "The site is in build/site/index.html"
+
 java:
 	@.ci/java
 
@@ -52,7 +67,7 @@ maven:
 azurite:
 	@.ci/azurite >/dev/null
 
-# Lets each start of Spark in the tests take two thirds of the time; they do without it as well.
+# Cuts the time of each start of Spark in the tests by a third. The tests work without it.
 spark-archive: $(READY) java
 	-@PYTHONPATH=tests $(PYTHON) -m cdc_testing.spark_archive
 

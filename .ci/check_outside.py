@@ -1,6 +1,6 @@
-"""Do what a stranger does: install the wheels, make a plugin, prove it, run its pipeline, and take it away again.
+"""Do what the author of a plugin does: install the wheels, create a plugin, test it, run its pipeline, uninstall it.
 
-All of it happens in a temporary directory and a virtual environment of its own, with nothing of the tree to import.
+Everything happens in a temporary directory with its own virtual environment; nothing can be imported from the tree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = {"cdc_core": "spark", "cdc_rangefeed_postgres": "demo"}
-"""By package, what running a pipeline from an embedded PostgreSQL needs besides."""
+"""By package, the extra that a pipeline from an embedded PostgreSQL needs."""
 
 LONGEST_S = 900.0
 
@@ -29,7 +29,7 @@ def main() -> int:
 
 
 def check(outside: Outside) -> None:
-    """Go through it step by step. Raises: SystemExit for the first that goes wrong."""
+    """Run every step. Raises: SystemExit for the first that fails."""
     with step("build the wheels"):
         wheels = [
             outside.built(project.parent)
@@ -71,7 +71,7 @@ def check(outside: Outside) -> None:
 
 
 class Outside:
-    """A directory outside of the tree with a virtual environment in it."""
+    """A directory outside of the tree, with a virtual environment."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
@@ -81,7 +81,7 @@ class Outside:
         self._environment = {**inherited, "PATH": f"{self.directory / 'venv' / 'bin'}:{os.environ['PATH']}"}
 
     def built(self, project: Path) -> Path:
-        """Return the wheel of *project*, built by the tools that the tree is developed with."""
+        """Return the wheel of *project*, built with the tools of the tree's own environment."""
         out = self.directory / "wheels" / project.name
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(project)]
         self._checked(command)
@@ -89,7 +89,7 @@ class Outside:
         return wheel
 
     def run(self, program: str, *arguments: str, status: int = 0) -> str:
-        """Return what a program of the virtual environment prints, both streams together."""
+        """Return the output of a program of the virtual environment, both streams together."""
         return self._checked([str(self.directory / "venv" / "bin" / program), *arguments], status=status)
 
     def _checked(self, command: list[str], *, status: int = 0) -> str:
@@ -120,7 +120,7 @@ def expect(holds: bool, otherwise: str) -> None:
 
 
 def expect_hint(said: str, hint: str) -> None:
-    expect(hint in said, f"without the plugin it should say '{hint}', and says: {said}")
+    expect(hint in said, f"without the plugin, the output should contain '{hint}': {said}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Run the pipeline that the plugin `shelf` publishes, twice, and look into its file. check_outside.py starts this."""
+"""Run the pipeline that the plugin `shelf` publishes twice, and check its file. check_outside.py starts this."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(source: str, file: Path) -> None:
 
 
 def check(file: Path, expected: dict[int, str]) -> None:
-    """See that the last versions are the table's rows, that marks tell the truth, and that every topic has them."""
+    """Check that the last versions are the rows of the table, and that marks are true and in every topic."""
     versions: dict[int, str | None] = {}
     marks: dict[str, list[str]] = {"book": [], "empty": []}
     messages = list(sqlite3.connect(file).execute("SELECT topic, key, value FROM messages ORDER BY sequence"))

@@ -1,4 +1,4 @@
-"""What the documents show is true: every changefeed resolves, every command exists, every link leads somewhere."""
+"""The documentation is true: its changefeeds resolve, its commands exist, its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,11 @@ from cdc_sink_kafka.producer_config import client_properties, producer_propertie
 from cdc_sink_template import plugin as template
 from confluent_kafka import Producer
 
+import cdc_core
 from cdc_core import (
     Column,
     ColumnType,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     SinkRegistration,
     TableName,
@@ -42,12 +42,13 @@ from cdc_core.cli.main import cdc
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import interpolate
 from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import Job
-from cdc_core.plugins.host import GROUP, PluginHost
-from cdc_core.plugins.loading import PluginSource
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.plugins.entry_points import PLUGINS, Published, published
+from cdc_core.plugins.host import PluginHost
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/*/README.md")])
+PAGES = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/api/*.md")]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *PAGES, *ROOT.glob("*/*/README.md")])
 QUIET = logging.getLogger(f"{__name__}.quiet")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
@@ -55,7 +56,7 @@ OF_AN_EXAMPLE = {"source": "postgresql://u@h/d", "tables": ["t"], "sink": "file:
 
 
 def blocks(language: str) -> list[Any]:
-    """Return every fenced block in *language*, as a test parameter named after its document."""
+    """Return every fenced block in *language* as a test parameter, named after its document."""
     found = []
     for document in DOCUMENTS:
         for number, text in enumerate(re.findall(rf"```{language}\n(.*?)```", document.read_text(), re.DOTALL)):
@@ -64,7 +65,7 @@ def blocks(language: str) -> list[Any]:
 
 
 class Demo:
-    """The plugin that docs/write-a-sink.md makes; what it says of its own options is tested with that page."""
+    """The plugin of docs/write-a-sink.md. The options that the page gives it are tested with the page."""
 
     @hookimpl
     def cdc_register_sinks(self) -> Iterator[SinkRegistration]:
@@ -73,7 +74,7 @@ class Demo:
 
 
 class AnySecret(Mapping[str, str]):
-    """An environment that has every variable; the value may also be read as base64."""
+    """An environment that has every variable. The value is also valid base64."""
 
     def __getitem__(self, name: str) -> str:
         return "c2VjcmV0"
@@ -99,24 +100,24 @@ def mentioned_files(tmp_path_factory: pytest.TempPathFactory, certificates: Cert
 
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_every_changefeed_in_the_documents_resolves(text: str, mentioned_files: Path) -> None:
-    installed = (PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP))
-    host = PluginHost([*installed, PluginSource.of(template, name="template"), PluginSource.of(Demo(), name="demo")])
+    installed = [plugin for plugins in published(PLUGINS).values() for plugin in plugins]
+    host = PluginHost([*installed, Published.of(template, name="template"), Published.of(Demo(), name="demo")])
     for name, fields in tomllib.loads(text).get("changefeed", {}).items():
         example = {**OF_AN_EXAMPLE, **fields}
         shown = interpolate(example, place="example", directory=mentioned_files, environ=AnySecret())
-        job = resolve(Changefeed(name=name, **shown), host)
-        assert job.rangefeed.parsed() is not None
-        job.open_sink().close()
-        if job.sink.name == "kafka":
-            assert_the_client_takes(job)
+        feed = resolve(Changefeed(name=name, **shown), host)
+        assert feed.rangefeed.parsed() is not None
+        feed.open_sink().close()
+        if feed.sink.name == "kafka":
+            assert_librdkafka_accepts(feed)
 
 
-def assert_the_client_takes(job: Job) -> None:
-    """See that the options fit together, and that librdkafka knows the properties, without any broker."""
-    options = job.sink.parsed()
+def assert_librdkafka_accepts(feed: ResolvedChangefeed) -> None:
+    """Assert, without a broker, that the options fit together and that librdkafka knows the properties."""
+    options = feed.sink.parsed()
     Headers(options)
     properties = {
-        **client_properties(job.destination, options, changefeed=job.name),
+        **client_properties(feed.destination, options, changefeed=feed.name),
         **producer_properties(options),
         "bootstrap.servers": "",
     }
@@ -168,13 +169,20 @@ def test_every_piece_of_python_in_the_documents_is_python(text: str) -> None:
     ast.parse(text)
 
 
-def test_the_documents_lead_to_every_page() -> None:
+def test_every_page_is_linked() -> None:
     linked = {
         (document.parent / target).resolve()
         for document in DOCUMENTS
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text())
     }
-    assert {path.resolve() for path in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/examples/*"))} <= linked
+    pages = {path.resolve() for path in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/examples/*"))}
+    assert pages <= linked
+
+
+def test_the_api_reference_has_every_exported_name_once() -> None:
+    texts = [page.read_text() for page in ROOT.glob("docs/api/*.md")]
+    found = [name for text in texts for name in re.findall(r"^\.\. \S+:: cdc_core\.(\w+)$", text, re.MULTILINE)]
+    assert sorted(found) == sorted(cdc_core.__all__), "give each name its place in a page of docs/api"
 
 
 NAMES = {
@@ -186,7 +194,7 @@ NAMES = {
 
 
 def pg_types(cell: str) -> Iterator[ColumnType]:
-    """Return the types of PostgreSQL that a cell names, as far as they come with it."""
+    """Yield the built-in types of PostgreSQL that a cell names."""
     oids = {name: oid for oid, (name, _, _) in BUILTIN.items()}
     if cell == "numeric(p,s)":
         yield column_type(PgColumn("c", oids["numeric"], (10 << 16 | 2) + 4), TypeCatalog())
@@ -198,7 +206,7 @@ def pg_types(cell: str) -> Iterator[ColumnType]:
             yield column_type(PgColumn("c", oids[NAMES.get(name, name)]), TypeCatalog())
 
 
-def test_the_table_of_postgresql_s_types_says_what_avro_makes_of_them() -> None:
+def test_the_table_of_postgresql_types_shows_their_avro_types() -> None:
     page = (ROOT / "docs" / "postgres.md").read_text()
     rows = re.findall(r"^\| (.+?) \| .+ \| (.+?) \|$", page.partition("| Avro, besides null |")[2], re.MULTILINE)
     checked = 0
@@ -216,7 +224,7 @@ def test_the_table_of_postgresql_s_types_says_what_avro_makes_of_them() -> None:
     assert checked > 25
 
 
-def test_the_schema_that_the_page_of_avro_shows_is_what_is_registered() -> None:
+def test_the_avro_page_shows_the_schema_that_is_registered() -> None:
     (text,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "avro.md").read_text(), re.DOTALL)
     columns = (
         Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64)),
@@ -231,7 +239,7 @@ def test_the_schema_that_the_page_of_avro_shows_is_what_is_registered() -> None:
     schema = envelope_schema(
         orders,
         "orders",
-        envelope=EnvelopeOptions(updated=True),
+        envelope=Envelope(updated=True),
         options=AvroOptions(avro_schema_prefix="shop."),
         resolved=True,
     )
@@ -246,7 +254,7 @@ def test_every_command_and_option_is_explained() -> None:
                 assert parameter.help, (command.name, parameter.name)
 
 
-def test_every_error_is_in_the_page_of_errors() -> None:
+def test_every_error_is_on_the_page_of_errors() -> None:
     page = (ROOT / "docs" / "errors.md").read_text()
     for name in errors.__all__:
         assert name in ("from_wire", "to_wire") or f"`{name}`" in page, name

@@ -1,4 +1,4 @@
-"""What docs/operations.md shows is what the commands say."""
+"""docs/operations.md shows the real output of commands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PAUSED = Status(
 )
 
 
-def test_the_status_lines_of_the_page_are_real_ones() -> None:
+def test_the_status_lines_of_the_page_are_real() -> None:
     shown = [line for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
     assert shown == [status_line(status) for status in (RUNNING, IDLE, STUCK, REPEATING, HELD, DOWN, PAUSED)]
 

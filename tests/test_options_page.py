@@ -1,4 +1,4 @@
-"""The generated tables of options are those of the code."""
+"""The generated tables of options match the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_generated_tables_are_up_to_date() -> None:
     assert stale == [], "run: python docs/generate_options.py"
 
 
-def test_a_table_escapes_what_would_end_a_cell() -> None:
+def test_a_table_escapes_pipes() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Options:
         pin: str = option("a", doc="One | two.", secret=True)
