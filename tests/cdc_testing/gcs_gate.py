@@ -1,4 +1,4 @@
-"""What fake-gcs-server lacks: a door. Tokens for signatures, as Google's token server gives them, and none without."""
+"""Authentication for fake-gcs-server, which has none: tokens for signatures, as Google's token server issues them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 
 class GcsGate:
-    """Passes requests on to *store* when they carry a token that `/token` gave for what our account's key has signed.
+    """Passes requests on to *store* if they have a token that `/token` issued for a signature of the account's key.
 
-    While `revoked` it gives no tokens and knows none. The account has no right to HTTP methods that are `forbidden`.
+    While `revoked` is true it issues no tokens and accepts none. It denies the HTTP methods in `forbidden`.
     """
 
     def __init__(self, store: FakeGcs) -> None:
@@ -58,7 +58,7 @@ class GcsGate:
         return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     def credentials(self, *, key: rsa.RSAPrivateKey | None = None) -> str:
-        """Return the service account's key file as JSON, with another private *key* when it is to be a wrong one."""
+        """Return the key file of the service account as JSON. *key* replaces its private key, to make it wrong."""
         pem = (key or self.private_key).private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -75,7 +75,7 @@ class GcsGate:
         )
 
     def uri(self, path: str = "", *, bucket: str = BUCKET, **parameters: str) -> str:
-        """Return the sink's URI of *path*, with the account's credentials unless *parameters* have others."""
+        """Return the sink's URI of *path*, with the account's credentials by default."""
         given = {
             "AUTH": "specified",
             "CREDENTIALS": self.credentials(),
@@ -85,7 +85,7 @@ class GcsGate:
         return f"gs://{bucket}/{path}?" + uri_query(given)
 
     def token_for(self, assertion: str) -> str | None:
-        """Return a new token when *assertion* is signed with the account's key."""
+        """Return a new token, or None when *assertion* is not signed with the account's key."""
         public = self.private_key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base's name)
-        """Say nothing."""
+        """Log nothing."""
 
     def do_request(self) -> None:
         gate = self.server.gate
@@ -118,46 +118,46 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/token":
             token = gate.token_for(parse_qs(body.decode())["assertion"][0])
             if token is None:
-                self._answer(400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
+                self._respond(400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
             else:
-                self._answer(200, {"access_token": token, "expires_in": 3600, "token_type": "Bearer"})
+                self._respond(200, {"access_token": token, "expires_in": 3600, "token_type": "Bearer"})
             return
         scheme, _, token = self.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or token not in gate.tokens or gate.revoked:
-            self._answer(401, {"error": {"code": 401, "message": "Invalid Credentials"}})
+            self._respond(401, {"error": {"code": 401, "message": "Invalid Credentials"}})
         elif "/iam/testPermissions" in self.path and "GET" not in gate.forbidden:
-            asked = parse_qs(urlsplit(self.path).query)["permissions"]
-            refused = {right for right in asked if right.endswith(".create") and "POST" in gate.forbidden}
-            self._answer(200, {"permissions": sorted(set(asked) - refused)})
+            requested = parse_qs(urlsplit(self.path).query)["permissions"]
+            denied = {name for name in requested if name.endswith(".create") and "POST" in gate.forbidden}
+            self._respond(200, {"permissions": sorted(set(requested) - denied)})
         elif self.command in gate.forbidden:
             message = f"{_ACCOUNT} does not have storage.objects access to the Google Cloud Storage object."
-            self._answer(403, {"error": {"code": 403, "message": message}})
+            self._respond(403, {"error": {"code": 403, "message": message}})
         else:
             self._pass_on(body)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = do_request  # noqa: N815 (the base's names)
 
     def _pass_on(self, body: bytes) -> None:
-        behind = http.client.HTTPConnection(urlsplit(self.server.gate.store.endpoint).netloc)
+        upstream = http.client.HTTPConnection(urlsplit(self.server.gate.store.endpoint).netloc)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
         try:
-            behind.request(self.command, self.path, body=body, headers=headers)
-            response = behind.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException):  # the store is down: so is its door
+            upstream.request(self.command, self.path, body=body, headers=headers)
+            response = upstream.getresponse()
+            response_body = response.read()
+        except (OSError, http.client.HTTPException):  # the store is down, so the gate is too
             self.close_connection = True
             return
         finally:
-            behind.close()
+            upstream.close()
         self.send_response(response.status)
         for name, value in response.getheaders():
             if name.lower() not in _HOP_BY_HOP:
                 self.send_header(name, value)
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", str(len(response_body)))
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(response_body)
 
-    def _answer(self, status: int, value: Any) -> None:
+    def _respond(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

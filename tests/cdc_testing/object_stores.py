@@ -1,8 +1,8 @@
 """Real object stores on loopback.
 
-SeaweedFS and Azurite check the keys of every request. fake-gcs-server checks nothing: `GcsGate` stands before it, and
-lets only those through to whom it has given a token for their signature. What is not tested by that are Google's own
-rights of accounts to buckets.
+SeaweedFS and Azurite check the keys of every request. fake-gcs-server checks nothing, so `GcsGate` in front of it
+passes on only requests with a token that it has issued for a valid signature. Google's own permissions of accounts on
+buckets are not tested.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 S3_KEY = "cdcwriter"
 S3_SECRET = "Wonder/land+&=%40secret"
-"""It needs quoting in a URI."""
+"""It contains characters that must be quoted in a URI."""
 S3_READER_KEY, S3_READER_SECRET = "cdcreader", "may-only-look"
 BUCKET = "changefeeds"
 _GRPC = 10_000
@@ -53,9 +53,9 @@ AZURE_KEY = base64.b64encode(b"a key of Azurite's one account //++").decode()
 
 
 class SeaweedFS(NativeServer):
-    """An S3 store that signs nothing off without the right keys. It has the bucket `changefeeds`.
+    """An S3 store that checks signatures. It has the bucket `changefeeds`.
 
-    S3_KEY may do everything, S3_READER_KEY only read and list.
+    S3_KEY has all permissions, S3_READER_KEY may only read and list.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class SeaweedFS(NativeServer):
         return f"http://127.0.0.1:{self.port}"
 
     def uri(self, path: str = "", *, bucket: str = BUCKET, **parameters: str) -> str:
-        """Return the sink's URI of *path*, with the writer's keys unless *parameters* have others."""
+        """Return the sink's URI of *path*, with the writer's keys by default."""
         given = {
             "AUTH": "specified",
             "AWS_ACCESS_KEY_ID": S3_KEY,
@@ -106,7 +106,7 @@ class SeaweedFS(NativeServer):
         try:
             if not fs.exists(BUCKET):
                 fs.mkdir(BUCKET)
-            fs.pipe_file(f"{BUCKET}/.ready", b"")  # volumes take a moment longer
+            fs.pipe_file(f"{BUCKET}/.ready", b"")  # volumes are ready a moment later
         except OSError:
             return False
         return True
@@ -118,9 +118,10 @@ class SeaweedFS(NativeServer):
 
 
 def _free_ports() -> int:
-    """Return a port that is free together with the one 10,000 above it, which SeaweedFS takes as well.
+    """Return a free port whose neighbour 10,000 above is free too, because SeaweedFS uses both.
 
-    That too must lie below the ports of connections, or one of these has it when the server is started again.
+    The neighbour must be below the port range of connections. Otherwise a connection may have it when the server is
+    started again.
     """
     while True:
         port = free_port()
@@ -134,7 +135,7 @@ def _free_ports() -> int:
 
 
 class FakeGcs(NativeServer):
-    """A Google Cloud Storage that believes everybody. It has the bucket `changefeeds`."""
+    """A Google Cloud Storage that checks no credentials. It has the bucket `changefeeds`."""
 
     def __init__(self) -> None:
         super().__init__(prefix="cdc-fake-gcs-")
@@ -176,14 +177,14 @@ class Azurite(NativeServer):
 
     @property
     def connection_string(self) -> str:
-        """What Azure's own clients take; also in AZURE_STORAGE_CONNECTION_STRING."""
+        """A connection string for Azure's own clients and AZURE_STORAGE_CONNECTION_STRING."""
         return (
             f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY};"
             f"BlobEndpoint={self.endpoint}"
         )
 
     def uri(self, path: str = "", *, container: str = BUCKET, **parameters: str) -> str:
-        """Return the sink's URI of *path*, with the account's key unless *parameters* have another."""
+        """Return the sink's URI of *path*, with the account's key by default."""
         given = {
             "AUTH": "specified",
             "AZURE_ACCOUNT_NAME": AZURE_ACCOUNT,
@@ -216,7 +217,7 @@ class Azurite(NativeServer):
 
 
 def uri_query(parameters: Mapping[str, str]) -> str:
-    """Return *parameters* as they stand behind the `?` of a URI, without the empty ones."""
+    """Return *parameters* as the query of a URI, without the empty ones."""
     return "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items() if value)
 
 
@@ -229,7 +230,7 @@ def _reader() -> dict[str, object]:
 
 
 def _program(name: str) -> str:
-    """Return the path of a program that a package of our environment brings."""
+    """Return the path of a program that a package of this environment installs."""
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
     assert found is not None, f"{name} is missing: install requirements-dev.txt"

@@ -1,8 +1,8 @@
-"""What the sink suites at real object stores have in common: what befalls a store, and how small all is kept."""
+"""The sink suite for real object stores: how a store is disturbed, and sizes that keep the tests small."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,13 +10,13 @@ import pytest
 from cdc_conformance import SinkConformance
 from cdc_testing.native_server import NativeServer
 
-from cdc_core.options import MB
+from cdc_core import MB
 
-__all__ = ["OnAStore", "StoreDisturbance"]
+__all__ = ["ObjectStoreConformance", "StoreDisturbance"]
 
 
 class StoreDisturbance:
-    """What can happen to a store."""
+    """Breaks and stalls a store. With *in_order* the server is stopped instead of killed."""
 
     def __init__(self, server: NativeServer, *, in_order: bool = False) -> None:
         self._server = server
@@ -24,7 +24,7 @@ class StoreDisturbance:
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """The store was killed; afterwards another process answers at its address, with what was on disk."""
+        """The server has ended. Afterwards another process serves the same address and the same files."""
         self._end()
         try:
             yield
@@ -33,7 +33,7 @@ class StoreDisturbance:
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """The store keeps its connections and answers nothing."""
+        """The server keeps its connections and does not respond."""
         self._server.pause()
         try:
             yield
@@ -41,26 +41,23 @@ class StoreDisturbance:
             self._server.resume()
 
 
-class OnAStore(SinkConformance):
-    """What the three have in common."""
+class ObjectStoreConformance(SinkConformance):
+    """The part of the suite that S3, Google Cloud Storage and Azure share."""
 
     __test__ = False
     sink = "cloudstorage"
+    capabilities = frozenset({"disturbance", "stall", "unreachable"})
 
     @pytest.fixture
     def sink_options(self) -> Mapping[str, Any]:
         return {"partition_format": "flat", "file_size": "1MB", "upload_buffer": "4MB"}
 
     @pytest.fixture
-    def capabilities(self) -> Collection[str]:
-        return {"disturbance", "stall", "unreachable"}
-
-    @pytest.fixture
     def settle_s(self) -> float:
-        """Clients keep a thread for the process, which the suite waits for a while to end."""
+        """Clients keep one thread in the process, and the suite waits this long for it to end."""
         return 3.0
 
     @pytest.fixture
     def memory_bound_bytes(self) -> int:
-        """Open files, files on their way twice over (a request has its own copy), a batch, and what clients hold."""
+        """Open files, uploads twice (a request has its own copy), one batch, and the memory of the clients."""
         return 40 * MB

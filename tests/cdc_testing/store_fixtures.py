@@ -1,4 +1,4 @@
-"""Fixtures of object stores. A server that cannot be had is an error of the test, never a skip."""
+"""Fixtures of object stores. A server that does not start fails the test; tests are never skipped for it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__: list[str] = []
 
 @pytest.fixture(scope="session")
 def seaweedfs() -> Iterator[SeaweedFS]:
-    """An S3 store for the whole session. Tests that harm one leave it as it was, or start their own."""
+    """An S3 store for the whole session. Tests that change it restore it, or start their own."""
     with SeaweedFS() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def gcs_gate() -> Iterator[GcsGate]:
-    """A Google Cloud Storage with a door, for the whole session."""
+    """A Google Cloud Storage that checks tokens, for the whole session."""
     with FakeGcs() as server, GcsGate(server) as gate:
         yield gate
 

@@ -1,17 +1,19 @@
-"""A line encoder, rows, and sinks to give them to."""
+"""A line encoder, rows, and the parts of a sink."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.names import DataFile, parse_name
 from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.schemas import SCHEMAS
+from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
+from cdc_sink_cloudstorage.schema_file import SCHEMAS
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
 from cdc_core import (
@@ -19,7 +21,7 @@ from cdc_core import (
     ColumnType,
     Encoder,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     MessageBatch,
     Op,
@@ -29,19 +31,18 @@ from cdc_core import (
     TableName,
     TableSchema,
     Timestamp,
+    parse_options,
 )
-from cdc_core.options import parse_options
+
+Part = TypeVar("Part", CloudStorageSink, CloudStorageResolvedSink, CloudStorageDestination)
 
 START = Timestamp(1_585_861_087_210_714_000)  # 2020-04-02 20:58:07.210714 UTC
 
 
 class LineEncoder(Encoder):
-    """One JSON array a row: topic, key, schema version, wall time."""
+    """Writes each row as a JSON array: topic, key, schema version, wall time."""
 
     file_extension = ".lines"
-
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
-        pass
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = rows.column("key").field("id").to_pylist()
@@ -98,34 +99,51 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def context(root: Path) -> Callable[..., SinkContext]:
-    """Make the context of a sink from options and, by keyword, what else it should differ in."""
+    """Makes the context of a sink from its options, and from other fields of the context by keyword."""
 
     def make(options: dict[str, Any] | None = None, /, **changes: Any) -> SinkContext:
-        encoder = LineEncoder(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(), options=None))
+        parsed = parse_options(CloudStorageOptions, options or {}, owner="sink 'cloudstorage'")
         fields: dict[str, Any] = {
             "changefeed": "feed",
             "epoch": 7,
             "uri": f"file://{root}",
-            "options": parse_options(CloudStorageOptions, options or {}, owner="sink 'cloudstorage'"),
-            "encoder": encoder,
+            "options": parsed,
+            "encoder": LineEncoder(EncoderContext(changefeed="feed", envelope=Envelope(), options=None)),
+            "compression": parsed.compression,
         }
         return SinkContext(**(fields | changes))
 
     return make
 
 
-@pytest.fixture
-def open_sink(context: Callable[..., SinkContext]) -> Iterator[Callable[..., CloudStorageSink]]:
-    """Make a sink from options and changes of its context; closed at the end of the test."""
-    opened: list[CloudStorageSink] = []
+def _opener(part: type[Part], context: Callable[..., SinkContext]) -> Iterator[Callable[..., Part]]:
+    opened: list[Part] = []
 
-    def make(options: dict[str, Any] | None = None, /, **changes: Any) -> CloudStorageSink:
-        opened.append(CloudStorageSink(context(options, **changes)))
+    def make(options: dict[str, Any] | None = None, /, **changes: Any) -> Part:
+        opened.append(part(context(options, **changes)))
         return opened[-1]
 
     yield make
-    for sink in opened:
-        sink.close()
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def open_sink(context: Callable[..., SinkContext]) -> Iterator[Callable[..., CloudStorageSink]]:
+    """Makes a sink; arguments as for `context`. It is closed at the end of the test."""
+    yield from _opener(CloudStorageSink, context)
+
+
+@pytest.fixture
+def open_resolved_sink(context: Callable[..., SinkContext]) -> Iterator[Callable[..., CloudStorageResolvedSink]]:
+    """Makes a resolved sink, as `open_sink` does a sink."""
+    yield from _opener(CloudStorageResolvedSink, context)
+
+
+@pytest.fixture
+def open_destination(context: Callable[..., SinkContext]) -> Iterator[Callable[..., CloudStorageDestination]]:
+    """Makes a destination, as `open_sink` does a sink."""
+    yield from _opener(CloudStorageDestination, context)
 
 
 @pytest.fixture
@@ -138,7 +156,7 @@ def slice_of() -> Callable[..., SliceInfo]:
 
 @pytest.fixture
 def visible(root: Path) -> Callable[[], list[str]]:
-    """List what a reader sees: the paths of all files below the root, in their order, without schemas and manifests."""
+    """Lists the paths of all files that a reader of names sees, in order: no schemas, manifests or unfinished files."""
 
     def read() -> list[str]:
         paths = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
@@ -152,7 +170,7 @@ def visible(root: Path) -> Callable[[], list[str]]:
 
 @pytest.fixture
 def data_files(visible: Callable[[], list[str]]) -> Callable[[], list[DataFile]]:
-    """Parse the names of all visible data files, in their order."""
+    """Parses the names of all visible data files, in order."""
 
     def read() -> list[DataFile]:
         return [name for path in visible() if isinstance(name := parse_name(path), DataFile)]
@@ -162,7 +180,7 @@ def data_files(visible: Callable[[], list[str]]) -> Callable[[], list[DataFile]]
 
 @pytest.fixture
 def keys_of(root: Path) -> Callable[[str], list[int]]:
-    """Return the keys of the rows of an uncompressed file, in their order."""
+    """Returns the keys of the rows of an uncompressed file, in order."""
 
     def read(path: str) -> list[int]:
         return [json.loads(line)[1] for line in (root / path).read_text().splitlines()]

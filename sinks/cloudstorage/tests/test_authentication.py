@@ -1,4 +1,4 @@
-"""Credentials that cannot be meant are refused before anything is connected to."""
+"""Credentials that cannot be right are refused before the sink connects."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from azure.identity.aio import ClientSecretCredential
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.sink import CloudStorageSink
 
-from cdc_core import ConfigError, OptionError
-from cdc_core.options import parse_options, secret_values
+from cdc_core import ConfigError, OptionError, parse_options, secret_values
 
-OpenSink = Callable[..., CloudStorageSink]
+OpenDestination = Callable[..., CloudStorageDestination]
 S3_KEYS = {"aws_access_key_id": "id", "aws_secret_access_key": "hunter2"}
 SHOP = "DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=AAAA;EndpointSuffix=core.windows.net"
 PRINCIPAL = {"azure_client_id": "c", "azure_client_secret": "hunter2", "azure_tenant_id": "t"}
@@ -27,121 +26,122 @@ PRINCIPAL = {"azure_client_id": "c", "azure_client_secret": "hunter2", "azure_te
         (
             "s3://bucket/x",
             {"auth": "specified"},
-            "sink 's3://bucket/x' has AUTH=specified but no credentials: set AWS_ACCESS_KEY_ID and"
+            "sink 's3://bucket/x' has AUTH=specified but no credentials. Set AWS_ACCESS_KEY_ID and"
             " AWS_SECRET_ACCESS_KEY, or use AUTH=implicit",
         ),
         (
             "s3://bucket/x",
             {"aws_access_key_id": "id"},
-            "sink 's3://bucket/x' has credentials that are not complete: with AUTH=specified set"
-            " AWS_SECRET_ACCESS_KEY too, or take AWS_ACCESS_KEY_ID out and use AUTH=implicit",
+            "sink 's3://bucket/x' has incomplete credentials. Set AWS_SECRET_ACCESS_KEY as well, or remove"
+            " AWS_ACCESS_KEY_ID and use AUTH=implicit",
         ),
         (
             "s3://bucket/x",
             {"auth": "implicit", **S3_KEYS},
-            "sink 's3://bucket/x' has AUTH=implicit and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: leave them out,"
-            " or set AUTH=specified",
+            "sink 's3://bucket/x' has AUTH=implicit together with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Remove"
+            " them, or set AUTH=specified",
         ),
         (
             "s3://bucket/x",
             {"azure_account_name": "a"},
-            "sink 's3://bucket/x' cannot use AZURE_ACCOUNT_NAME, which is for Azure: leave it out",
+            "sink 's3://bucket/x' cannot use AZURE_ACCOUNT_NAME, which is for Azure. Remove it",
         ),
         (
             "gs://bucket/x",
             {"aws_region": "eu-west-1", "s3_storage_class": "GLACIER"},
-            "sink 'gs://bucket/x' cannot use AWS_REGION and S3_STORAGE_CLASS, which are for S3: leave them out",
+            "sink 'gs://bucket/x' cannot use AWS_REGION and S3_STORAGE_CLASS, which are for S3. Remove them",
         ),
         (
             "gs://bucket/x",
             {"auth": "specified"},
-            "sink 'gs://bucket/x' has AUTH=specified but no credentials: set CREDENTIALS, or use AUTH=implicit",
+            "sink 'gs://bucket/x' has AUTH=specified but no credentials. Set CREDENTIALS, or use AUTH=implicit",
         ),
         (
             "gs://bucket/x",
             {"credentials": "hunter2"},
-            "CREDENTIALS is neither the JSON text of a key file nor base64 of it: give it as `base64 -w0 FILE` prints"
-            " it, percent-encoded inside a URI",
+            "CREDENTIALS is neither the JSON of a key file nor base64 of it. Set it to the output of `base64 -w0 FILE`,"
+            " percent-encoded inside a URI",
         ),
         (
             "gs://bucket/x",
             {"credentials": base64.b64encode(b'{"type": "service_account", "private_key": "hunter2"}').decode()},
-            "CREDENTIALS is no complete key file of the type service_account: download the key anew",
+            "CREDENTIALS is an incomplete key file of type service_account. Download the key again",
         ),
         (
             "gs://bucket/x",
             {"credentials": json.dumps({"type": "external_account", "token": "hunter2"})},
-            "CREDENTIALS must be the key file of a service account: other kinds go by the environment, with"
-            " AUTH=implicit and GOOGLE_APPLICATION_CREDENTIALS",
+            "CREDENTIALS must be the key file of a service account. For other kinds set AUTH=implicit, and"
+            " GOOGLE_APPLICATION_CREDENTIALS in the environment",
         ),
         (
             "azure-blob://box/x",
             {"azure_account_key": "aHVudGVyMg=="},
-            "sink 'azure-blob://box/x' has credentials that are not complete: with AUTH=specified set"
-            " AZURE_ACCOUNT_NAME too, or take AZURE_ACCOUNT_KEY out and use AUTH=implicit",
+            "sink 'azure-blob://box/x' has incomplete credentials. Set AZURE_ACCOUNT_NAME as well, or remove"
+            " AZURE_ACCOUNT_KEY and use AUTH=implicit",
         ),
         (
             "azure-storage://box/x",
             {"azure_account_name": "a", "azure_account_key": "hunter2 "},
-            "AZURE_ACCOUNT_KEY is not base64: give it as the portal shows it, percent-encoded inside a URI",
+            "AZURE_ACCOUNT_KEY is not base64. Copy it from the Azure portal, and percent-encode it inside a URI",
         ),
         (
             "azure://box/x",
             {"azure_account_name": "a", "azure_account_key": "aHVudGVyMg==", **PRINCIPAL},
-            "sink 'azure://box/x' has both an account key and what a service principal needs, AZURE_CLIENT_ID,"
-            " AZURE_CLIENT_SECRET and AZURE_TENANT_ID: keep one of them",
+            "sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_CLIENT_ID,"
+            " AZURE_CLIENT_SECRET and AZURE_TENANT_ID. Keep one of the two",
         ),
         (
             "azure://box/x",
             {"azure_account_name": "a", "azure_account_key": "aHVudGVyMg==", "azure_tenant_id": "t"},
-            "sink 'azure://box/x' has both an account key and what a service principal needs, AZURE_TENANT_ID: keep one"
-            " of them",
+            "sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_TENANT_ID. Keep"
+            " one of the two",
         ),
         (
             "azure://box/x",
             {"azure_account_name": "a", **PRINCIPAL, "azure_tenant_id": "a tenant"},
-            "AZURE_TENANT_ID=a tenant cannot be a tenant: give its ID or its domain, as the portal shows it",
+            "AZURE_TENANT_ID=a tenant is neither an ID nor a domain of a tenant. Copy it from the Azure portal",
         ),
         (
             "azure://box/x",
             {"auth": "specified", "azure_account_name": "a"},
-            "sink 'azure://box/x' has AUTH=specified but no credentials: set AZURE_ACCOUNT_NAME and AZURE_ACCOUNT_KEY"
+            "sink 'azure://box/x' has AUTH=specified but no credentials. Set AZURE_ACCOUNT_NAME and AZURE_ACCOUNT_KEY"
             " or AZURE_ACCOUNT_NAME, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or use AUTH=implicit",
         ),
         (
             "azure://box/x",
             {},
-            "no storage account is named: set AZURE_ACCOUNT_NAME, or AZURE_STORAGE_ACCOUNT_NAME in the environment",
+            "the storage account is not known. Set AZURE_ACCOUNT_NAME, or AZURE_STORAGE_ACCOUNT_NAME in the"
+            " environment",
         ),
         (
             "s3://bucket/x",
             {"auth": "specified", "aws_access_key_id": "id", "aws_secret_access_key": ""},
-            "sink 's3://bucket/x' has nothing in AWS_SECRET_ACCESS_KEY: give a value, or leave it out",
+            "sink 's3://bucket/x' has an empty value for AWS_SECRET_ACCESS_KEY. Give a value, or remove it",
         ),
         (
             "file:///data/out",
             {"aws_session_token": "hunter2"},
-            "sink 'file:///data/out' cannot use AWS_SESSION_TOKEN, which is for S3: leave it out",
+            "sink 'file:///data/out' cannot use AWS_SESSION_TOKEN, which is for S3. Remove it",
         ),
         (
             "memory://bucket/x",
             {"auth": "implicit"},
-            "sink 'memory://bucket/x' needs no credentials and cannot use AUTH: leave it out",
+            "sink 'memory://bucket/x' does not use credentials. Remove AUTH",
         ),
         (
             "s3://bucket/x",
             {"s3_storage_class": "FROZEN"},
-            "sink 's3://bucket/x' has S3_STORAGE_CLASS=FROZEN, which S3 does not know: choose one of STANDARD, ",
+            "sink 's3://bucket/x' has S3_STORAGE_CLASS=FROZEN, which S3 does not know. Choose one of STANDARD, ",
         ),
     ],
 )
-def test_credentials_that_do_not_fit_are_refused_in_one_sentence(
-    open_sink: OpenSink, uri: str, options: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+def test_credentials_that_do_not_fit_are_refused(
+    open_destination: OpenDestination, uri: str, options: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(OptionError) as refused:
-        open_sink(options, uri=uri).check()
+        open_destination(options, uri=uri).check()
     assert str(refused.value).startswith(sentence)
     assert "hunter2" not in str(refused.value)
 
@@ -160,8 +160,8 @@ def test_credentials_that_do_not_fit_are_refused_in_one_sentence(
     ],
 )
 @pytest.mark.parametrize("environment", [{"ACCOUNT_NAME": "shop", "ACCOUNT_KEY": "AAAA"}, {"CONNECTION_STRING": SHOP}])
-def test_azure_goes_where_the_options_say_with_the_credentials_of_the_environment(
-    open_sink: OpenSink,
+def test_azure_uses_the_place_of_the_options_and_the_credentials_of_the_environment(
+    open_destination: OpenDestination,
     options: dict[str, Any],
     url: str,
     environment: dict[str, str],
@@ -169,46 +169,46 @@ def test_azure_goes_where_the_options_say_with_the_credentials_of_the_environmen
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(f"AZURE_STORAGE_{name}", value)
-    fs, _ = open_sink(options, uri="azure://box/x")._store._place  # type: ignore[attr-defined]
+    fs, _ = open_destination(options, uri="azure://box/x")._store._place  # type: ignore[attr-defined]
     assert fs.service_client.url.rstrip("/") == url.rstrip("/")
 
 
-def test_a_service_principals_connections_end_with_the_sink(
-    open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch
+def test_close_closes_the_connections_of_a_service_principal(
+    open_destination: OpenDestination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has connections of its own, to where tokens come from."""
+    """A service principal has its own connections, to the server that issues tokens."""
     closed = []
 
     async def close(principal: ClientSecretCredential) -> None:
         closed.append(principal)
 
     monkeypatch.setattr(ClientSecretCredential, "close", close)
-    sink = open_sink({"azure_account_name": "a", **PRINCIPAL}, uri="azure://box/x")
-    principal = sink._store._place[0].service_client.credential  # type: ignore[attr-defined]
-    sink.close()
+    destination = open_destination({"azure_account_name": "a", **PRINCIPAL}, uri="azure://box/x")
+    principal = destination._store._place[0].service_client.credential  # type: ignore[attr-defined]
+    destination.close()
     assert closed == [principal]
 
 
-def test_an_account_other_than_that_of_the_environments_connection_string_is_refused(
-    open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch
+def test_an_account_other_than_that_of_the_connection_string_is_refused(
+    open_destination: OpenDestination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", SHOP)
     with pytest.raises(
-        OptionError, match=r"AZURE_ACCOUNT_NAME=other is not the account of .*, shop: leave one of them"
+        OptionError, match=r"AZURE_ACCOUNT_NAME=other differs from the account 'shop' of AZURE_STORAGE_CO"
     ):
-        open_sink({"azure_account_name": "other"}, uri="azure://box/x").check()
+        open_destination({"azure_account_name": "other"}, uri="azure://box/x").check()
 
 
-def test_a_role_to_assume_is_refused_with_what_to_do_instead() -> None:
+def test_assume_role_is_refused_with_the_alternative() -> None:
     with pytest.raises(OptionError) as refused:
         parse_options(CloudStorageOptions, {"assume_role": "arn:aws:iam::1:role/cdc"}, owner="sink 'cloudstorage'")
     assert str(refused.value) == (
-        "sink 'cloudstorage': ASSUME_ROLE is not supported: put the role into a profile of the AWS configuration"
-        " (role_arn and source_profile or credential_source), name that in AWS_PROFILE, and set AUTH=implicit"
+        "sink 'cloudstorage': ASSUME_ROLE is not supported. Put the role into a profile of the AWS configuration"
+        " (role_arn and source_profile or credential_source), set AWS_PROFILE to that profile, and set AUTH=implicit"
     )
 
 
-def test_secrets_are_declared_secret() -> None:
+def test_secret_options_are_declared_secret() -> None:
     options = CloudStorageOptions(
         aws_secret_access_key="hunter2",
         aws_session_token="hunter2",
@@ -220,7 +220,7 @@ def test_secrets_are_declared_secret() -> None:
 
 
 @pytest.mark.parametrize("name", ["aws_endpoint", "gcs_endpoint", "azure_endpoint"])
-def test_what_is_secret_in_an_endpoint_is_masked(name: str) -> None:
+def test_secrets_in_an_endpoint_are_masked(name: str) -> None:
     endpoint = "https://me:hunter2@store.example.com/x?sv=1&sig=hunter3"
     options = parse_options(CloudStorageOptions, {name: endpoint}, owner="sink 'cloudstorage'")
     assert {"hunter2", "hunter3"} <= set(secret_values(options))
@@ -228,7 +228,9 @@ def test_what_is_secret_in_an_endpoint_is_masked(name: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["s3://user:hunter2@bucket/x", "azure://user:hunter2@box/x"])
-def test_a_password_in_the_uri_is_refused_unseen(open_sink: OpenSink, uri: str) -> None:
-    with pytest.raises(ConfigError, match="has a password, which would become part of the bucket's name") as refused:
-        open_sink(uri=uri).check()
+def test_a_password_in_the_uri_is_refused_and_not_shown(open_destination: OpenDestination, uri: str) -> None:
+    with pytest.raises(
+        ConfigError, match="contains a password, which would become part of the bucket's name"
+    ) as refused:
+        open_destination(uri=uri).check()
     assert "hunter2" not in str(refused.value)

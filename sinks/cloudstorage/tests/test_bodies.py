@@ -1,4 +1,4 @@
-"""Bodies of files that are more than lines: compressed inside, held back, or refused."""
+"""Bodies of files that are not lines: compressed inside, held until the end, or refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc_encoder_parquet.options import ParquetOptions
 from cdc_sink_cloudstorage.names import DataFile
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
-from cdc_core import EncodeError, Encoder, EncoderContext, EnvelopeOptions, FileBody, RowBatch, SinkContext, SliceInfo
+from cdc_core import EncodeError, Encoder, EncoderContext, Envelope, FileBody, RowBatch, SinkContext, SliceInfo
 
 OpenSink = Callable[..., CloudStorageSink]
 Rows = Callable[..., RowBatch]
@@ -22,7 +22,7 @@ KB = 1024
 
 
 class _HoldingBody(FileBody):
-    """Gives nothing away before it is finished."""
+    """Returns no bytes before `finish`."""
 
     def __init__(self) -> None:
         self.held_bytes = 0
@@ -40,20 +40,20 @@ class _HoldingBody(FileBody):
 
 @pytest.fixture
 def holding(context: Callable[..., SinkContext]) -> Encoder:
-    """An encoder whose files are held back until they are finished."""
+    """An encoder whose bodies return no bytes before they are finished."""
     encoder = context().encoder
     encoder.open_body = lambda _: _HoldingBody()  # type: ignore[method-assign]
     return encoder
 
 
 def parquet(**fields: Any) -> Encoder:
-    envelope = EnvelopeOptions(updated=True, key_in_value=True)
+    envelope = Envelope(updated=True, key_in_value=True)
     return ParquetEncoder(
         EncoderContext(changefeed="feed", envelope=envelope, options=ParquetOptions(), output="files", **fields)
     )
 
 
-def test_what_bodies_hold_back_counts_as_memory(
+def test_bytes_that_bodies_hold_count_as_memory(
     open_sink: OpenSink, holding: Encoder, rows: Rows, slice_of: SliceOf
 ) -> None:
     sink = open_sink({"file_size": "64KB"}, encoder=holding)
@@ -85,10 +85,10 @@ def test_a_file_without_rows_is_not_published(
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
-def test_what_is_compressed_inside_is_left_alone(
+def test_a_file_that_the_encoder_compresses_is_not_compressed_again(
     open_sink: OpenSink, rows: Rows, slice_of: SliceOf, data_files: DataFiles, root: Path, compression: str
 ) -> None:
-    sink = open_sink({"compression": compression}, encoder=parquet(compression=compression))
+    sink = open_sink({"compression": compression}, encoder=parquet(compression=compression), compression="none")
     sink.begin(slice_of())
     sink.emit(rows([1, 2]))
     sink.flush()

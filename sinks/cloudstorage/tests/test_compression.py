@@ -13,7 +13,7 @@ from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_core import RowBatch, SliceInfo
 
 
-def unpacked(data: bytes, extension: str) -> bytes:
+def decompressed(data: bytes, extension: str) -> bytes:
     if extension == ".gz":
         return gzip.decompress(data)
     if extension == ".zst":
@@ -22,7 +22,7 @@ def unpacked(data: bytes, extension: str) -> bytes:
 
 
 @pytest.mark.parametrize(("compression", "extension"), [("none", ""), ("gzip", ".gz"), ("zstd", ".zst")])
-def test_compressed_files_hold_the_same_rows_and_say_so_in_their_names(
+def test_compressed_files_hold_the_same_rows_and_have_the_extension_in_their_names(
     open_sink: Callable[..., CloudStorageSink],
     rows: Callable[..., RowBatch],
     slice_of: Callable[..., SliceInfo],
@@ -43,11 +43,11 @@ def test_compressed_files_hold_the_same_rows_and_say_so_in_their_names(
     assert flushed.bytes == len(data)
     encoder = sink.context.encoder
     body = encoder.open_body("orders")
-    assert unpacked(data, extension) == b"".join(bytes(body.write(batch)) for batch in batches)
+    assert decompressed(data, extension) == b"".join(bytes(body.write(batch)) for batch in batches)
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
-def test_file_size_is_compared_with_compressed_bytes(
+def test_file_size_is_measured_after_compression(
     open_sink: Callable[..., CloudStorageSink],
     rows: Callable[..., RowBatch],
     slice_of: Callable[..., SliceInfo],
@@ -61,13 +61,13 @@ def test_file_size_is_compared_with_compressed_bytes(
         sink.emit(rows([key * 7919 % 1_000_003 for key in range(number * 1000, number * 1000 + 1000)]))
     flushed = sink.flush()
     assert 2 <= flushed.files <= flushed.bytes // 32768 + 1
-    raw = [unpacked((root / path).read_bytes(), Path(path).suffix) for path in visible()]
+    raw = [decompressed((root / path).read_bytes(), Path(path).suffix) for path in visible()]
     assert len(raw[0]) > 2 * 32768
     assert sum(body.count(b"\n") for body in raw) == flushed.messages == 40_000
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
-def test_compression_is_deterministic_and_knows_no_clock(compression: str) -> None:
+def test_compression_is_deterministic_and_writes_no_time(compression: str) -> None:
     def pack() -> bytes:
         compressor = new_compressor(compression)
         assert compressor is not None

@@ -1,9 +1,9 @@
-"""The cloud-storage sink keeps the promises of a sink, as lines, as compressed Avro, as Parquet, and in memory."""
+"""The cloud-storage sink keeps the promises of a sink: as lines, as compressed Avro, as Parquet, and in memory."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,11 @@ class TestLines(SinkConformance):
     """Lines of JSON in a directory."""
 
     sink = "cloudstorage"
+    capabilities = frozenset({"disturbance", "unreachable"})
 
     @pytest.fixture
     def sink_uri(self, root: Path) -> str:
         return f"file://{root}"
-
-    @pytest.fixture
-    def capabilities(self) -> Collection[str]:
-        return {"disturbance", "unreachable"}
 
     @pytest.fixture
     def unreachable_uri(self, tmp_path: Path) -> str:
@@ -37,7 +34,7 @@ class TestLines(SinkConformance):
 
 
 class TestCompressedAvro(TestLines):
-    """Object container files, of which each flush and each schema version gives one, compressed."""
+    """Compressed object container files: at least one for each flush and each schema version."""
 
     @pytest.fixture
     def sink_format(self) -> str:
@@ -49,7 +46,7 @@ class TestCompressedAvro(TestLines):
 
 
 class TestParquet(TestLines):
-    """Files that are compressed inside, and of which nothing is final before a row group is full."""
+    """Files that are compressed inside, and whose bytes are final only when a row group is full."""
 
     @pytest.fixture
     def sink_format(self) -> str:
@@ -61,7 +58,7 @@ class TestParquet(TestLines):
 
 
 class TestMemory(SinkConformance):
-    """An object store, as far as one process can have it."""
+    """An object store that exists in one process only."""
 
     sink = "cloudstorage"
 

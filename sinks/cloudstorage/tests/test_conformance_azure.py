@@ -1,4 +1,4 @@
-"""The cloud-storage sink keeps the promises of a sink at a real blob storage, killed, paused and begun again."""
+"""The cloud-storage sink keeps the promises of a sink while a real blob storage is stopped, paused and started."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 import pytest
 from cdc_sink_cloudstorage import azure
 from cdc_testing.object_stores import Azurite
-from cdc_testing.store_conformance import OnAStore, StoreDisturbance
+from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
 
 
-class TestCloudStorageOnAzure(OnAStore):
-    """Azurite, with signatures checked."""
+class TestCloudStorageOnAzure(ObjectStoreConformance):
+    """Azurite, which checks signatures."""
 
     __test__ = True
 
     @pytest.fixture(autouse=True)
-    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A store that is down is down at the first try."""
+    def no_retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Do not retry when the store is down."""
         monkeypatch.setitem(azure._RETRY, "retry_total", 0)
 
     @pytest.fixture
@@ -27,7 +27,7 @@ class TestCloudStorageOnAzure(OnAStore):
 
     @pytest.fixture
     def disturbance(self, azurite: Azurite) -> StoreDisturbance:
-        """Azurite writes down what it has when it ends in order, and every few seconds."""
+        """Stops Azurite instead of killing it: it writes its contents to disk only then, and every few seconds."""
         return StoreDisturbance(azurite, in_order=True)
 
     @pytest.fixture
@@ -36,6 +36,6 @@ class TestCloudStorageOnAzure(OnAStore):
 
     @pytest.fixture
     def secret_options(self) -> Sequence[Mapping[str, str]]:
-        """A key that is no key of the account's, and one that could be none."""
+        """A key that is not the account's, and a client secret."""
         principal = {"azure_client_id": "1", "azure_client_secret": "{secret}", "azure_tenant_id": "t"}
         return [{"azure_account_key": "{secret}"}, {"azure_account_key": "", **principal}]

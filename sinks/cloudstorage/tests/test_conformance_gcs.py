@@ -1,4 +1,4 @@
-"""The cloud-storage sink keeps the promises of a sink at fake-gcs-server, killed, paused and begun again."""
+"""The cloud-storage sink keeps the promises of a sink while fake-gcs-server is killed, paused and started."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from cdc_testing.gcs_gate import GcsGate
-from cdc_testing.store_conformance import OnAStore, StoreDisturbance
+from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
 
 
-class TestCloudStorageOnGcs(OnAStore):
-    """fake-gcs-server behind a door that lets in whom it gave a token."""
+class TestCloudStorageOnGcs(ObjectStoreConformance):
+    """fake-gcs-server behind a gate that checks tokens."""
 
     __test__ = True
 
     @pytest.fixture(autouse=True)
-    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A store that is down is down at the first try: gcsfs would try for half a minute."""
+    def no_retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Do not retry when the store is down: gcsfs would retry for half a minute."""
         monkeypatch.setattr("gcsfs.retry.is_retriable", lambda _: False)
 
     @pytest.fixture
@@ -35,6 +35,6 @@ class TestCloudStorageOnGcs(OnAStore):
 
     @pytest.fixture
     def secret_options(self, gcs_gate: GcsGate) -> Sequence[Mapping[str, str]]:
-        """A key file that Google never gave out."""
+        """A key file that Google did not issue."""
         info = json.loads(gcs_gate.credentials()) | {"private_key_id": "{secret}"}
         return [{"credentials": json.dumps(info)}, {"credentials": "{secret}"}]

@@ -1,4 +1,4 @@
-"""The cloud-storage sink keeps the promises of a sink at a real S3 store, killed, paused and begun again."""
+"""The cloud-storage sink keeps the promises of a sink while a real S3 store is killed, paused and started."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 import pytest
 from cdc_sink_cloudstorage import s3
 from cdc_testing.object_stores import SeaweedFS
-from cdc_testing.store_conformance import OnAStore, StoreDisturbance
+from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
 
 
-class TestCloudStorageOnS3(OnAStore):
-    """SeaweedFS, with signatures checked."""
+class TestCloudStorageOnS3(ObjectStoreConformance):
+    """SeaweedFS, which checks signatures."""
 
     __test__ = True
 
     @pytest.fixture(autouse=True)
-    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A store that is down is down at the first try."""
+    def no_retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Do not retry when the store is down."""
         monkeypatch.setitem(s3._CLIENT, "retries", {"mode": "standard", "max_attempts": 1})
 
     @pytest.fixture
@@ -35,5 +35,5 @@ class TestCloudStorageOnS3(OnAStore):
 
     @pytest.fixture
     def secret_options(self) -> Sequence[Mapping[str, str]]:
-        """Secrets that are really used: others are refused before anything is connected to."""
+        """Secrets that reach the store: unused ones are refused before the sink connects."""
         return [{"aws_secret_access_key": "{secret}"}, {"aws_session_token": "{secret}"}]

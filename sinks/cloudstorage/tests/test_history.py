@@ -1,4 +1,4 @@
-"""What manifests promise: every file that counts once, none that does not, and no gap unnoticed."""
+"""The promises of manifests: each file that counts is listed once, no other file is, and every gap is noticed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from cdc_sink_cloudstorage.history import CloudStorageHistory
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.remote import FsspecStore
+from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from fsspec.implementations.local import LocalFileSystem
 
-from cdc_core import Covered, RowBatch, SliceInfo, Timestamp
-from cdc_core.errors import ConfigError, HistoryLostError
+from cdc_core import ConfigError, Covered, HistoryLostError, RowBatch, SliceInfo, Timestamp
 
 ZERO = Timestamp()
 OpenSink = Callable[..., CloudStorageSink]
@@ -28,10 +28,13 @@ def at(n: int) -> Timestamp:
 
 
 class Feed:
-    """A changefeed whose steps and marks a test makes by hand, as the engine would."""
+    """A changefeed whose steps and marks a test makes one by one, as the engine would."""
 
-    def __init__(self, sink: CloudStorageSink, rows: Callable[..., RowBatch]) -> None:
+    def __init__(
+        self, sink: CloudStorageSink, resolved_sink: CloudStorageResolvedSink, rows: Callable[..., RowBatch]
+    ) -> None:
         self.sink = sink
+        self.resolved_sink = resolved_sink
         self.rows = rows
         self.waiting: list[Any] = []
         self.previous: Timestamp | None = ZERO
@@ -48,20 +51,30 @@ class Feed:
         return [entry["path"] for entry in delivered]
 
     def mark(self, wall: int, *, latest: int | None = None, previous: Timestamp | str | None = "known") -> Timestamp:
-        """Record and emit a mark; *previous* is the last one unless it is said otherwise."""
+        """Record and emit a mark. *previous* is the last mark by default."""
         before = self.previous if previous == "known" else previous
         assert not isinstance(before, str)
         reached = at(latest or wall)
         covered = Covered(mark=at(wall), previous=before, latest=reached, delivered=tuple(self.waiting))
-        self.sink.record(covered)
-        self.sink.emit_resolved(at(wall))
+        self.resolved_sink.record(covered)
+        self.resolved_sink.emit_resolved(at(wall))
         self.waiting, self.previous = [], at(wall)
         return at(wall)
 
 
 @pytest.fixture
-def feed(open_sink: OpenSink, rows: Callable[..., RowBatch]) -> Feed:
-    return Feed(open_sink(feed_id="0123456789ab", format="lines"), rows)
+def open_feed(
+    open_sink: OpenSink,
+    open_resolved_sink: Callable[..., CloudStorageResolvedSink],
+    rows: Callable[..., RowBatch],
+) -> Callable[..., Feed]:
+    """Makes a changefeed from fields of the context."""
+    return lambda **fields: Feed(open_sink(**fields), open_resolved_sink(**fields), rows)
+
+
+@pytest.fixture
+def feed(open_feed: Callable[..., Feed]) -> Feed:
+    return open_feed(feed_id="0123456789ab", format="lines")
 
 
 @pytest.fixture
@@ -75,9 +88,7 @@ def listed(history: CloudStorageHistory, upto: Timestamp, after: Timestamp = ZER
     return [file.path for file in history.files(upto=upto, after=after)]
 
 
-def test_a_mark_covers_what_was_saved_and_nothing_that_a_crash_left_behind(
-    feed: Feed, history: CloudStorageHistory
-) -> None:
+def test_a_mark_covers_saved_steps_and_no_leftovers_of_a_crash(feed: Feed, history: CloudStorageHistory) -> None:
     first = feed.step(1, 2)
     feed.step(3, 4, saved=False)
     second = feed.step(3, 4)
@@ -91,7 +102,7 @@ def test_a_mark_covers_what_was_saved_and_nothing_that_a_crash_left_behind(
     assert listed(history, mark, after=mark) == []
 
 
-def test_what_a_file_holds_is_said_without_opening_it(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+def test_a_manifest_describes_its_files(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
     (path,) = feed.step(3, 1, 2, version=10)
     mark = feed.mark(9)
     (file,) = pickle.loads(pickle.dumps(list(history.files(upto=mark))))
@@ -105,7 +116,7 @@ def test_what_a_file_holds_is_said_without_opening_it(feed: Feed, history: Cloud
     assert shape.schema.column("id").type.source == "bigint"
 
 
-def test_a_mark_that_covers_nothing_new_is_a_mark_all_the_same(feed: Feed, history: CloudStorageHistory) -> None:
+def test_a_mark_without_new_files_is_a_mark(feed: Feed, history: CloudStorageHistory) -> None:
     files = feed.step(1)
     marks = [feed.mark(2), feed.mark(3), feed.mark(4)]
     assert history.marks() == marks
@@ -113,7 +124,7 @@ def test_a_mark_that_covers_nothing_new_is_a_mark_all_the_same(feed: Feed, histo
     assert listed(history, marks[-1], after=marks[0]) == []
 
 
-def test_rows_above_their_files_mark_are_found_when_reading_on_from_it(
+def test_rows_above_the_mark_of_their_file_are_found_when_reading_after_it(
     feed: Feed, history: CloudStorageHistory
 ) -> None:
     ahead = feed.step(1, 9)  # one part of the table is ahead of the others
@@ -126,7 +137,7 @@ def test_rows_above_their_files_mark_are_found_when_reading_on_from_it(
     assert listed(history, third, after=third) == []
 
 
-def test_a_manifest_that_was_written_again_counts_once(feed: Feed, history: CloudStorageHistory) -> None:
+def test_a_manifest_that_is_written_twice_counts_once(feed: Feed, history: CloudStorageHistory) -> None:
     files = feed.step(1)
     waiting, previous = feed.waiting, feed.previous
     mark = feed.mark(2)
@@ -135,19 +146,17 @@ def test_a_manifest_that_was_written_again_counts_once(feed: Feed, history: Clou
     assert listed(history, mark) == files
 
 
-def test_a_manifest_of_a_run_that_died_before_it_counted_is_passed_over(
-    feed: Feed, history: CloudStorageHistory
-) -> None:
+def test_a_manifest_of_a_mark_that_was_not_saved_is_skipped(feed: Feed, history: CloudStorageHistory) -> None:
     first = feed.step(1)
     start = feed.mark(2)
-    feed.mark(3)  # the store never learned of it
+    feed.mark(3)  # never saved in the progress store
     second = feed.step(4)
     last = feed.mark(5, previous=start)
     assert listed(history, last) == first + second
     assert listed(history, last, after=at(3)) == second
 
 
-def test_a_manifest_that_is_gone_is_noticed(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+def test_a_missing_manifest_is_noticed(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
     feed.step(1)
     feed.mark(2)
     feed.step(3)
@@ -156,7 +165,7 @@ def test_a_manifest_that_is_gone_is_noticed(feed: Feed, history: CloudStorageHis
     last = feed.mark(6)
     (gone,) = root.rglob("*07000000004*.MANIFEST.*")
     gone.unlink()
-    with pytest.raises(HistoryLostError, match=f"the manifest of the mark {at(4)} is gone; read after {last}"):
+    with pytest.raises(HistoryLostError, match=f"the manifest of the mark {at(4)} does not exist. Read after {last}"):
         listed(history, last)
     feed.step(7)
     assert len(listed(history, feed.mark(8), after=last)) == 1
@@ -186,31 +195,29 @@ def test_a_damaged_manifest_is_noticed(feed: Feed, history: CloudStorageHistory,
         listed(history, mark)
 
 
-def test_a_damaged_file_and_one_that_is_gone_are_noticed(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+def test_damaged_and_missing_files_are_noticed(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
     (path,) = feed.step(1)
     (file,) = history.files(upto=feed.mark(2))
     body = (root / path).read_bytes()
     (root / path).write_bytes(body[:-1] + b"x")
-    with pytest.raises(HistoryLostError, match=f"{path} is not what the mark"):
+    with pytest.raises(HistoryLostError, match=f"{path} is not the file that the mark"):
         history.body(file)
     (root / path).unlink()
-    with pytest.raises(HistoryLostError, match="is gone"):
+    with pytest.raises(HistoryLostError, match="does not exist"):
         history.body(file)
     for schema in (root / "_schemas").iterdir():
         schema.unlink()
-    with pytest.raises(HistoryLostError, match=r"_schemas.*is gone"):
+    with pytest.raises(HistoryLostError, match=r"_schemas.*does not exist"):
         history.shape(file)
 
 
-def test_changefeeds_that_share_a_root_are_told_apart(
-    open_sink: OpenSink, rows: Callable[..., RowBatch], root: Path
-) -> None:
-    one = Feed(open_sink(changefeed="one", feed_id="0" * 12), rows)
-    two = Feed(open_sink(changefeed="two", feed_id="1" * 12), rows)
-    anew = Feed(open_sink(changefeed="two", feed_id="2" * 12), rows)
+def test_changefeeds_that_share_a_root_have_separate_histories(open_feed: Callable[..., Feed], root: Path) -> None:
+    one = open_feed(changefeed="one", feed_id="0" * 12)
+    two = open_feed(changefeed="two", feed_id="1" * 12)
+    anew = open_feed(changefeed="two", feed_id="2" * 12)
     paths = [feed.step(1, table=f"t{index}") for index, feed in enumerate((one, two, anew))]
     for feed in (one, two, anew):
-        feed.mark(2)  # all of them at the very same time
+        feed.mark(2)  # all at the same time
 
     def of(changefeed: str) -> CloudStorageHistory:
         return CloudStorageHistory(f"file://{root}", CloudStorageOptions(), changefeed=changefeed)
@@ -218,28 +225,32 @@ def test_changefeeds_that_share_a_root_are_told_apart(
     assert of("").changefeeds() == [f"one.{'0' * 12}", f"two.{'1' * 12}", f"two.{'2' * 12}"]
     assert listed(of("one"), at(2)) == paths[0]
     assert listed(of(f"two.{'2' * 12}"), at(2)) == paths[2]
-    with pytest.raises(ConfigError, match=f"choose one of them: one.{'0' * 12}, two.{'1' * 12}, two.{'2' * 12}"):
+    with pytest.raises(ConfigError, match=f"Choose one of one.{'0' * 12}, two.{'1' * 12}, two.{'2' * 12}"):
         of("").marks()
-    with pytest.raises(ConfigError, match=f"choose one of them: two.{'1' * 12}, two.{'2' * 12}"):
+    with pytest.raises(ConfigError, match=f"Choose one of two.{'1' * 12}, two.{'2' * 12}"):
         of("two").marks()
     with pytest.raises(ConfigError, match="changefeed 'three' has no manifest below"):
         of("three").marks()
 
 
-def test_a_place_without_manifests_says_what_makes_them(history: CloudStorageHistory, root: Path) -> None:
+def test_a_place_without_manifests_names_the_option_that_writes_them(history: CloudStorageHistory, root: Path) -> None:
     for _ in range(2):
-        with pytest.raises(ConfigError, match=r"there is no manifest below .*: a changefeed writes them .* 'resolved'"):
+        with pytest.raises(
+            ConfigError, match=r"there is no manifest below .*\. Set the changefeed's option 'resolved'"
+        ):
             history.marks()
         root.mkdir(exist_ok=True)
 
 
-def test_a_time_that_is_no_mark_is_refused(feed: Feed, history: CloudStorageHistory) -> None:
+def test_a_time_that_is_not_a_mark_is_refused(feed: Feed, history: CloudStorageHistory) -> None:
     mark = feed.mark(2)
-    with pytest.raises(ConfigError, match=f"{at(3)} is no resolved mark of the files below .*; the newest is {mark}"):
+    with pytest.raises(
+        ConfigError, match=f"{at(3)} is not a resolved mark of the files below .*; the newest is {mark}"
+    ):
         listed(history, at(3))
 
 
-def test_more_manifests_than_are_read_at_once_make_one_history(feed: Feed, history: CloudStorageHistory) -> None:
+def test_a_long_chain_of_manifests_is_one_history(feed: Feed, history: CloudStorageHistory) -> None:
     files = []
     for step in range(150):
         files += feed.step(2 * step + 1)
@@ -248,7 +259,7 @@ def test_more_manifests_than_are_read_at_once_make_one_history(feed: Feed, histo
     assert listed(history, mark, after=at(102)) == files[51:]
 
 
-def test_the_schema_of_each_version_is_there_before_the_first_file_of_it_and_once(
+def test_each_schema_file_is_written_once_and_before_the_files_of_its_version(
     open_sink: OpenSink, rows: Callable[..., RowBatch], root: Path
 ) -> None:
     sink = open_sink({"file_size": "1B"}, format="lines")
@@ -262,7 +273,7 @@ def test_the_schema_of_each_version_is_there_before_the_first_file_of_it_and_onc
     assert (root / "_schemas" / schemas[0]).stat().st_mtime_ns < first_file
 
 
-def test_a_repeated_slice_takes_the_names_of_the_run_that_planned_it(
+def test_a_repeated_slice_uses_the_names_of_the_attempt_that_planned_it(
     open_sink: OpenSink, rows: Callable[..., RowBatch], visible: Callable[[], list[str]]
 ) -> None:
     slice_ = SliceInfo(step=4, index=0, lower=at(1))
@@ -274,10 +285,10 @@ def test_a_repeated_slice_takes_the_names_of_the_run_that_planned_it(
     assert len(visible()) == 1
 
 
-def test_a_name_never_gets_other_rows_than_it_had(
+def test_a_file_never_changes_its_content(
     open_sink: OpenSink, rows: Callable[..., RowBatch], visible: Callable[[], list[str]], root: Path
 ) -> None:
-    """A reader that leaves out names which it knows would miss rows: here the third."""
+    """A reader that skips the names which it knows would miss rows, here the third."""
 
     def write(epoch: int, batches: list[list[int]], *, planned_by: int | None = None) -> list[str]:
         sink = open_sink({"file_size": "1B"}, epoch=epoch)
@@ -288,7 +299,7 @@ def test_a_name_never_gets_other_rows_than_it_had(
 
     write(7, [[1], [2]])
     before = {path: (root / path).read_bytes() for path in visible()}
-    delivered = write(9, [[1], [2, 3], [4]], planned_by=7)  # something made the source cut in another place
+    delivered = write(9, [[1], [2, 3], [4]], planned_by=7)  # the source gave batches with other borders
     assert {path: (root / path).read_bytes() for path in before} == before
     assert delivered[0] in before
     assert not set(delivered[1:]) & set(before)
@@ -296,25 +307,25 @@ def test_a_name_never_gets_other_rows_than_it_had(
 
 
 @pytest.mark.parametrize("planned_by", [None, 7])
-def test_an_attempt_never_writes_over_what_an_earlier_one_has_shown(
+def test_a_task_attempt_never_overwrites_the_files_of_an_earlier_one(
     open_sink: OpenSink,
     rows: Callable[..., RowBatch],
     visible: Callable[[], list[str]],
     root: Path,
     planned_by: int | None,
 ) -> None:
-    """A worker died, and what the source fills in has changed since: other bytes, another cut, the same slice."""
+    """A worker died, and values that the source fills in have changed: the same slice has other bytes and batches."""
 
-    def write(attempt: int, batches: list[list[int]]) -> list[str]:
+    def write(task_attempt: int, batches: list[list[int]]) -> list[str]:
         sink = open_sink({"file_size": "1B"}, epoch=9)
-        sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by, attempt=attempt))
+        sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by, task_attempt=task_attempt))
         for batch in batches:
             sink.emit(rows(batch))
         return [entry["path"] for entry in sink.flush().delivered]
 
     known: dict[str, bytes] = {}
-    for attempt, batches in enumerate(([[1], [2], [3]], [[1], [2, 3], [4]], [[1], [2, 3, 4], [5]])):
-        delivered = write(attempt, batches)
+    for task_attempt, batches in enumerate(([[1], [2], [3]], [[1], [2, 3], [4]], [[1], [2, 3, 4], [5]])):
+        delivered = write(task_attempt, batches)
         assert {path: (root / path).read_bytes() for path in known} == known
         assert sorted(delivered) == delivered
         assert max(visible()) == delivered[-1]
@@ -322,13 +333,13 @@ def test_an_attempt_never_writes_over_what_an_earlier_one_has_shown(
     assert len(known) == 3 + 2 + 2
 
 
-def test_a_name_that_may_not_be_looked_at_counts_as_taken(
+def test_a_name_whose_file_cannot_be_read_is_not_used_again(
     open_sink: OpenSink,
     rows: Callable[..., RowBatch],
     visible: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Credentials that may only write must not make every run fail at the file that a dead one has left."""
+    """Credentials that may only write must not make every attempt fail at a file of an earlier one."""
 
     def denied(self: LocalFileSystem, path: str, **_: object) -> bytes:
         raise PermissionError(13, "Forbidden", path)
@@ -342,15 +353,15 @@ def test_a_name_that_may_not_be_looked_at_counts_as_taken(
     assert len(visible()) == 2
 
 
-def test_what_is_there_already_is_not_sent_to_an_object_store_again(
+def test_a_file_that_exists_is_not_uploaded_to_an_object_store_again(
     open_sink: OpenSink, rows: Callable[..., RowBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor must it be replaced, which retention rules forbid."""
+    """Retention rules may forbid replacing it."""
     uri = f"memory://bucket/{secrets.token_hex(4)}"
     sent: list[str] = []
-    honest = FsspecStore.stage
+    stage = FsspecStore.stage
     monkeypatch.setattr(
-        FsspecStore, "stage", lambda self, path, chunks: (sent.append(path), honest(self, path, chunks))[1]
+        FsspecStore, "stage", lambda self, path, chunks: (sent.append(path), stage(self, path, chunks))[1]
     )
     delivered = []
     for epoch, planned_by in ((7, None), (9, 7)):

@@ -43,7 +43,7 @@ data_files = st.builds(
 )
 
 
-def meant_order(file: DataFile) -> tuple[Any, ...]:
+def sort_key(file: DataFile) -> tuple[Any, ...]:
     return file.timestamp, file.epoch, file.step, file.slice_index, file.counter
 
 
@@ -83,24 +83,26 @@ def test_cockroachdbs_own_pattern_finds_the_parts(file: DataFile) -> None:
 
 
 @given(data_files, st.sampled_from(FORMATS))
-def test_a_data_file_is_read_back_from_its_path(file: DataFile, partition_format: PartitionFormat) -> None:
+def test_parsing_the_path_of_a_data_file_gives_the_file(file: DataFile, partition_format: PartitionFormat) -> None:
     assert parse_name(file.path(partition_format)) == file
 
 
 @given(timestamps, st.sampled_from(FORMATS))
-def test_a_resolved_file_is_read_back_from_its_path(timestamp: Timestamp, partition_format: PartitionFormat) -> None:
+def test_parsing_the_path_of_a_resolved_file_gives_the_file(
+    timestamp: Timestamp, partition_format: PartitionFormat
+) -> None:
     resolved = ResolvedFile(timestamp=timestamp)
     assert parse_name(resolved.path(partition_format)) == resolved
 
 
 @given(st.lists(data_files, max_size=8), st.sampled_from(FORMATS))
-def test_paths_sort_as_the_files_were_written(files: list[DataFile], partition_format: PartitionFormat) -> None:
+def test_paths_sort_in_the_order_of_writing(files: list[DataFile], partition_format: PartitionFormat) -> None:
     by_path = sorted(files, key=lambda file: file.path(partition_format))
-    assert [meant_order(file) for file in by_path] == sorted(map(meant_order, files))
+    assert [sort_key(file) for file in by_path] == sorted(map(sort_key, files))
 
 
 @given(st.lists(data_files, max_size=8), timestamps, st.sampled_from(FORMATS))
-def test_a_resolved_file_sorts_after_all_data_up_to_it_and_before_all_later(
+def test_a_resolved_file_sorts_after_all_data_up_to_it_and_before_all_later_data(
     files: list[DataFile], timestamp: Timestamp, partition_format: PartitionFormat
 ) -> None:
     resolved = ResolvedFile(timestamp=timestamp).path(partition_format)
@@ -109,12 +111,12 @@ def test_a_resolved_file_sorts_after_all_data_up_to_it_and_before_all_later(
 
 
 @given(data_files)
-def test_a_name_is_one_component_of_a_path_without_wildcards(file: DataFile) -> None:
+def test_a_name_is_one_path_component_without_wildcards(file: DataFile) -> None:
     assert not set('/\\*?[]{}:"<>|#\0\n') & set(file.name)
 
 
 @given(topics, topics)
-def test_two_topics_never_share_a_name(one: str, other: str) -> None:
+def test_different_topics_have_different_names(one: str, other: str) -> None:
     assert (escape_topic(one) == escape_topic(other)) == (one == other)
 
 
@@ -130,7 +132,7 @@ def test_two_topics_never_share_a_name(one: str, other: str) -> None:
         ("../x", "..%2Fx"),
     ],
 )
-def test_only_characters_with_a_meaning_are_escaped(topic: str, escaped: str) -> None:
+def test_only_special_characters_are_escaped(topic: str, escaped: str) -> None:
     assert escape_topic(topic) == escaped
 
 
@@ -148,7 +150,7 @@ def test_only_characters_with_a_meaning_are_escaped(topic: str, escaped: str) ->
         ".inprogress/0123456789abcdef-0000000000000001-00.tmp",
     ],
 )
-def test_a_strangers_file_is_not_mistaken_for_ours(path: str) -> None:
+def test_names_that_the_sink_does_not_write_are_not_parsed(path: str) -> None:
     assert parse_name(path) is None
 
 
@@ -174,11 +176,11 @@ def test_a_value_that_would_break_the_order_or_the_parser_is_refused(changes: di
 
 def test_a_time_after_the_year_9999_is_refused() -> None:
     assert timestamp_text(Timestamp(END_OF_9999)).startswith("99991231235959")
-    with pytest.raises(ValueError, match="beyond the year 9999"):
+    with pytest.raises(ValueError, match="after the year 9999"):
         timestamp_text(Timestamp(END_OF_9999 + 1))
 
 
-def test_partitions_are_cut_at_utc_borders() -> None:
+def test_partitions_begin_at_midnight_and_full_hours_utc() -> None:
     before, after = Timestamp(1_585_871_999_999_999_999), Timestamp(1_585_872_000_000_000_000)
     assert [partition_of(ts, "daily") for ts in (before, after)] == ["2020-04-02/", "2020-04-03/"]
     assert [partition_of(ts, "hourly") for ts in (before, after)] == ["2020-04-02/23/", "2020-04-03/00/"]

@@ -5,20 +5,19 @@ from typing import Any
 import pytest
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 
-from cdc_core import OptionError
-from cdc_core.options import MB, parse_options
+from cdc_core import MB, OptionError, parse_options
 
 OWNER = "sink 'cloudstorage'"
 
 
-def test_the_defaults_are_cockroachdbs() -> None:
+def test_the_defaults_are_those_of_cockroachdb() -> None:
     options = parse_options(CloudStorageOptions, {}, owner=OWNER)
     assert options == CloudStorageOptions()
     assert (options.partition_format, options.file_size, options.compression) == ("daily", 16 * MB, "none")
     assert options.topic_prefix == ""
 
 
-def test_options_may_come_as_text_from_the_uri() -> None:
+def test_options_may_be_text_as_in_a_uri() -> None:
     texts = {"partition_format": "flat", "file_size": "64KB", "compression": "GZIP", "topic_prefix": "eu-"}
     options = parse_options(CloudStorageOptions, texts, owner=OWNER)
     assert options.partition_format == "flat"

@@ -1,4 +1,4 @@
-"""What a consumer sees of files."""
+"""Files as a consumer sees them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from cdc_sink_cloudstorage.plugin import cdc_register_sinks
 from cdc_sink_cloudstorage.reader import CloudStorageReader
+from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from fsspec.implementations.memory import MemoryFileSystem
 
-from cdc_core import RowBatch, SinkContext, SinkReader, StoredMessage, Timestamp
-from cdc_core.errors import ConfigError
+from cdc_core import ConfigError, RowBatch, SinkContext, SinkReader, StoredMessage, Timestamp
 from cdc_core.plugins.classes import load_class
 
 Context = Callable[..., SinkContext]
@@ -47,12 +47,12 @@ def test_rows_and_marks_come_in_the_order_of_names(
     made = context({"compression": compression, "partition_format": partition_format}, uri=place)
     reader = CloudStorageReader(made)
     assert list(reader.read()) == []
-    sink = CloudStorageSink(made)
+    sink, resolved_sink = CloudStorageSink(made), CloudStorageResolvedSink(made)
     later = Timestamp(1_585_961_087_000_000_000)
     sink.begin(slice_of(step=1, lower=later))
     sink.emit(rows([3], table="customers", wall=later.wall))
     sink.flush()
-    sink.emit_resolved(later.prev())
+    resolved_sink.emit_resolved(later.prev())
     sink.begin(slice_of(step=0))
     sink.emit(rows([1, 2]))
     sink.flush()
@@ -65,21 +65,22 @@ def test_rows_and_marks_come_in_the_order_of_names(
     assert list(reader.read()) == [orders, mark, customers]
     assert list(reader.endpoints()) == [(None, None)]
     sink.close()
+    resolved_sink.close()
     reader.close()
     reader.close()
 
 
-def test_files_of_others_and_unfinished_ones_are_not_seen(context: Context, root: Path) -> None:
+def test_other_files_and_unfinished_files_are_skipped(context: Context, root: Path) -> None:
     (root / ".inprogress").mkdir(parents=True)
     name = "202004022058072107140000000000000-0000000000000007-0000000000-00000-00000000-orders-1.lines.gz"
-    (root / ".inprogress" / name).write_bytes(b"torso")
+    (root / ".inprogress" / name).write_bytes(b"incomplete")
     (root / "README.txt").write_text("not ours")
     (root / name).write_bytes(gzip.compress(b"[1]"))
     assert list(CloudStorageReader(context()).read()) == [StoredMessage(topic="orders", value=b"[1]")]
 
 
-def test_a_uri_that_names_no_place_is_refused(context: Context) -> None:
-    with pytest.raises(ConfigError, match="names no bucket"):
+def test_a_uri_without_a_bucket_is_refused(context: Context) -> None:
+    with pytest.raises(ConfigError, match="does not name a bucket"):
         list(CloudStorageReader(context(uri="s3:///path")).read())
 
 

@@ -1,4 +1,4 @@
-"""Stores other than a local directory. Memory stands for object stores."""
+"""Stores other than a local directory, on fsspec's file system in memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from unittest.mock import Mock
 
 import fsspec
 import pytest
-from cdc_sink_cloudstorage import destination
+from cdc_sink_cloudstorage import uris
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.plugin import cdc_register_sinks
+from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from fsspec.implementations.memory import MemoryFileSystem
 
 from cdc_core import ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError, Timestamp
 
-OpenSink = Callable[..., CloudStorageSink]
+OpenResolvedSink = Callable[..., CloudStorageResolvedSink]
+OpenDestination = Callable[..., CloudStorageDestination]
 
 
 @pytest.fixture(autouse=True)
@@ -31,18 +34,23 @@ def write_slice(sink: CloudStorageSink, rows: Callable[..., RowBatch], slice_: S
     for number in range(10):
         sink.emit(rows(range(number * 10, number * 10 + 10), version=1 + number // 5))
     sink.flush()
-    sink.emit_resolved(slice_.lower)
 
 
 def test_an_object_store_gets_the_same_files_as_a_directory(
-    open_sink: OpenSink, rows: Callable[..., RowBatch], slice_of: Callable[..., SliceInfo], root: Path
+    open_sink: Callable[..., CloudStorageSink],
+    open_resolved_sink: OpenResolvedSink,
+    open_destination: OpenDestination,
+    rows: Callable[..., RowBatch],
+    slice_of: Callable[..., SliceInfo],
+    root: Path,
 ) -> None:
     options = {"file_size": "500", "compression": "zstd"}
     for uri in (f"file://{root}", "memory://bucket/feeds"):
-        sink = open_sink(options, uri=uri)
-        sink.check()
-        write_slice(sink, rows, slice_of())
-        sink.check()
+        destination = open_destination(options, uri=uri)
+        destination.check()
+        write_slice(open_sink(options, uri=uri), rows, slice_of())
+        open_resolved_sink(options, uri=uri).emit_resolved(slice_of().lower)
+        destination.check()
     stored = {
         path.removeprefix("/bucket/feeds/"): bytes(file.getvalue()) for path, file in MemoryFileSystem.store.items()
     }
@@ -54,15 +62,19 @@ def test_an_object_store_gets_the_same_files_as_a_directory(
 @pytest.mark.parametrize(
     ("raised", "kind", "reason"),
     [
-        (PermissionError("Access Denied"), RetryableSinkError, "Access Denied; let this process's user write there"),
+        (
+            PermissionError("Access Denied"),
+            RetryableSinkError,
+            "Access Denied. Grant this process's user write permission there",
+        ),
         (FileNotFoundError("The specified bucket does not exist"), RetryableSinkError, "The specified bucket"),
         (ConnectionError("reset"), RetryableSinkError, "reset"),
         (RuntimeError("pool is closed"), RetryableSinkError, "RuntimeError: pool is closed"),
         (OSError(errno.EINVAL, "bad"), TerminalSinkError, "Invalid argument"),
     ],
 )
-def test_what_clients_raise_is_translated(
-    open_sink: OpenSink,
+def test_errors_of_clients_are_translated(
+    open_resolved_sink: OpenResolvedSink,
     start: Timestamp,
     monkeypatch: pytest.MonkeyPatch,
     raised: Exception,
@@ -71,18 +83,20 @@ def test_what_clients_raise_is_translated(
 ) -> None:
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", Mock(side_effect=raised))
     with pytest.raises(kind) as failed:
-        open_sink({"partition_format": "flat"}, uri="memory://bucket").emit_resolved(start)
+        open_resolved_sink({"partition_format": "flat"}, uri="memory://bucket").emit_resolved(start)
     place = "memory://bucket/202004022058072107140000000000000.RESOLVED"
     assert str(failed.value).startswith(f"cannot write {place}: {reason}")
 
 
-def test_check_says_why_a_store_cannot_be_listed(open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_says_why_a_store_cannot_be_listed(
+    open_destination: OpenDestination, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(MemoryFileSystem, "ls", Mock(side_effect=PermissionError("Access Denied")))
     with pytest.raises(ConfigError) as refused:
-        open_sink(uri="memory://bucket/feeds").check()
+        open_destination(uri="memory://bucket/feeds").check()
     assert str(refused.value) == (
-        "sink memory://bucket/feeds cannot be listed: Access Denied; check that it exists and that the credentials"
-        " in the environment may use it"
+        "sink memory://bucket/feeds cannot be listed: Access Denied. Check that it exists, and that the credentials in"
+        " the environment have access to it"
     )
 
 
@@ -92,29 +106,29 @@ def test_check_says_why_a_store_cannot_be_listed(open_sink: OpenSink, monkeypatc
         (
             "s3://bucket/x",
             ImportError("Install s3fs to access S3"),
-            "sink URI 's3://bucket/x' needs the package s3fs, which is not installed: pip install s3fs",
+            "sink URI 's3://bucket/x' needs the package s3fs, which is not installed. Run pip install s3fs",
         ),
         (
             "azure://box/x",
             ImportError("Install adlfs"),
-            "sink URI 'azure://box/x' needs the package adlfs, which is not installed: pip install adlfs",
+            "sink URI 'azure://box/x' needs the package adlfs, which is not installed. Run pip install adlfs",
         ),
     ],
 )
-def test_a_store_that_is_not_installed_is_named_with_what_to_install(
-    open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch, uri: str, raised: Exception, sentence: str
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    open_destination: OpenDestination, monkeypatch: pytest.MonkeyPatch, uri: str, raised: Exception, sentence: str
 ) -> None:
     monkeypatch.setattr(fsspec, "get_filesystem_class", Mock(side_effect=raised))
     with pytest.raises(ConfigError) as refused:
-        open_sink(uri=uri).check()
+        open_destination(uri=uri).check()
     assert str(refused.value) == sentence
 
 
-def test_a_uri_without_a_bucket_is_refused(open_sink: OpenSink) -> None:
-    with pytest.raises(ConfigError, match="sink URI 's3://' names no bucket: write s3://name/path"):
-        open_sink(uri="s3://").check()
+def test_a_uri_without_a_bucket_is_refused(open_destination: OpenDestination) -> None:
+    with pytest.raises(ConfigError, match=r"sink URI 's3://' does not name a bucket\. Write s3://bucket/path"):
+        open_destination(uri="s3://").check()
 
 
-def test_every_scheme_of_the_sink_is_one_of_a_store_that_shows_whole_objects_only() -> None:
+def test_every_scheme_is_one_of_a_store_that_shows_only_whole_objects() -> None:
     (registration,) = cdc_register_sinks()
-    assert {*destination._PROTOCOLS, "file"} == set(registration.schemes)
+    assert {*uris._PROTOCOLS, "file"} == set(registration.schemes)

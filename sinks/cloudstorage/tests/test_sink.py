@@ -6,21 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.names import DataFile
+from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
-from cdc_core import (
-    ConfigError,
-    Flushed,
-    RowBatch,
-    SliceInfo,
-    TableName,
-    Timestamp,
-)
+from cdc_core import ConfigError, Flushed, RowBatch, SliceInfo, TableName, Timestamp
 
 LIMIT_S = 20.0
 
 OpenSink = Callable[..., CloudStorageSink]
+OpenResolvedSink = Callable[..., CloudStorageResolvedSink]
+OpenDestination = Callable[..., CloudStorageDestination]
 Rows = Callable[..., RowBatch]
 SliceOf = Callable[..., SliceInfo]
 DataFiles = Callable[[], list[DataFile]]
@@ -28,14 +25,14 @@ Visible = Callable[[], list[str]]
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    """Return whether *condition* came true: finished files are uploaded in the background."""
+    """Return whether *condition* becomes true: finished files are uploaded in the background."""
     deadline = time.monotonic() + LIMIT_S
     while not condition() and time.monotonic() < deadline:
         pass
     return condition()
 
 
-def test_rows_are_in_a_file_named_after_their_slice_once_flushed(
+def test_flushed_rows_are_in_a_file_named_after_their_slice(
     open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, root: Path
 ) -> None:
     sink = open_sink()
@@ -54,7 +51,7 @@ def test_rows_are_in_a_file_named_after_their_slice_once_flushed(
     assert [entry["path"] for entry in flushed.delivered] == [path]
 
 
-def test_flush_counts_only_what_came_since_the_flush_before(open_sink: OpenSink, rows: Rows, slice_of: SliceOf) -> None:
+def test_flush_counts_only_rows_since_the_last_flush(open_sink: OpenSink, rows: Rows, slice_of: SliceOf) -> None:
     sink = open_sink()
     sink.begin(slice_of())
     sink.emit(rows([1, 2]))
@@ -66,7 +63,7 @@ def test_flush_counts_only_what_came_since_the_flush_before(open_sink: OpenSink,
     assert sink.flush() == Flushed()
 
 
-def test_a_slice_without_rows_makes_no_file(open_sink: OpenSink, rows: Rows, slice_of: SliceOf, root: Path) -> None:
+def test_a_slice_without_rows_writes_no_file(open_sink: OpenSink, rows: Rows, slice_of: SliceOf, root: Path) -> None:
     sink = open_sink()
     sink.begin(slice_of())
     sink.emit(rows([]))
@@ -87,7 +84,7 @@ def test_a_full_file_is_visible_before_flush(
     assert flushed.messages == 20
 
 
-def test_every_row_is_in_exactly_one_file_in_the_order_it_came(
+def test_every_row_is_in_exactly_one_file_in_order(
     open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, keys_of: Callable[[str], list[int]]
 ) -> None:
     sink = open_sink({"file_size": "100"})
@@ -98,7 +95,7 @@ def test_every_row_is_in_exactly_one_file_in_the_order_it_came(
     assert [key for path in visible() for key in keys_of(path)] == list(range(60))
 
 
-def test_a_newer_schema_version_closes_the_file_of_the_older_first(
+def test_a_newer_schema_version_closes_the_file_of_the_older_version(
     open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
 ) -> None:
     sink = open_sink()
@@ -113,7 +110,7 @@ def test_a_newer_schema_version_closes_the_file_of_the_older_first(
     assert orders == [(0, 1), (1, 2), (3, 3)]
 
 
-def test_a_returning_older_version_gets_a_later_file(
+def test_rows_of_an_older_version_after_a_newer_one_get_a_later_file(
     open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
 ) -> None:
     sink = open_sink({"file_size": "100"})
@@ -165,7 +162,7 @@ def test_flush_publishes_in_the_order_of_first_rows(
     assert [file.topic for file in data_files()] == ["b", "a", "c"]
 
 
-def test_the_counter_starts_again_with_every_slice(
+def test_every_slice_counts_its_files_from_zero(
     open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf, start: Timestamp
 ) -> None:
     sink = open_sink()
@@ -176,7 +173,7 @@ def test_the_counter_starts_again_with_every_slice(
     assert [(file.step, file.counter) for file in data_files()] == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_the_same_slice_gives_the_same_files_again(
+def test_the_same_slice_gives_the_same_files(
     open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, root: Path
 ) -> None:
     def write() -> dict[str, bytes]:
@@ -195,6 +192,7 @@ def test_the_same_slice_gives_the_same_files_again(
 )
 def test_files_and_resolved_files_are_in_the_partition_of_their_timestamp(
     open_sink: OpenSink,
+    open_resolved_sink: OpenResolvedSink,
     rows: Rows,
     visible: Visible,
     slice_of: SliceOf,
@@ -206,7 +204,7 @@ def test_files_and_resolved_files_are_in_the_partition_of_their_timestamp(
     sink.begin(slice_of())
     sink.emit(rows([1]))
     sink.flush()
-    sink.emit_resolved(start)
+    open_resolved_sink({"partition_format": partition_format}).emit_resolved(start)
     data, resolved = visible()
     assert data.startswith(f"{directory}{'202004022058072107140000000000000-'}")
     assert resolved == f"{directory}202004022058072107140000000000000.RESOLVED"
@@ -216,8 +214,9 @@ def test_files_and_resolved_files_are_in_the_partition_of_their_timestamp(
     ("prefix", "full", "topic"),
     [("", False, "orders"), ("eu-", False, "eu-orders"), ("eu/", True, "eu/shop.public.orders")],
 )
-def test_topics_carry_prefix_and_full_name(
+def test_topics_have_the_prefix_and_the_full_name(
     open_sink: OpenSink,
+    open_destination: OpenDestination,
     rows: Rows,
     data_files: DataFiles,
     visible: Visible,
@@ -233,21 +232,23 @@ def test_topics_carry_prefix_and_full_name(
     sink.flush()
     assert [file.topic for file in data_files()] == [topic]
     assert json.loads((root / visible()[0]).read_text())[0] == topic
+    table = TableName("shop", "public", "orders")
+    assert open_destination({"topic_prefix": prefix}, full_table_name=full).topic(table) == topic
 
 
-def test_a_resolved_file_holds_the_encoders_payload_and_may_be_written_twice(
-    open_sink: OpenSink, visible: Visible, root: Path, start: Timestamp
+def test_a_resolved_file_has_the_payload_of_the_encoder_and_can_be_written_twice(
+    open_resolved_sink: OpenResolvedSink, visible: Visible, root: Path, start: Timestamp
 ) -> None:
-    sink = open_sink({"compression": "gzip"})
+    sink = open_resolved_sink({"compression": "gzip"})
     sink.emit_resolved(start)
     once = visible(), (root / visible()[0]).read_bytes()
     sink.emit_resolved(start)
-    open_sink().emit_resolved(start)
+    open_resolved_sink().emit_resolved(start)
     assert (visible(), (root / visible()[0]).read_bytes()) == once
     assert once[1] == f'{{"resolved":"{start}"}}'.encode()
 
 
-def test_the_open_files_of_all_topics_together_are_bounded(
+def test_the_memory_of_all_open_files_is_bounded(
     open_sink: OpenSink, rows: Rows, slice_of: SliceOf, data_files: DataFiles
 ) -> None:
     sink = open_sink({"file_size": "2KB"})
@@ -262,7 +263,7 @@ def test_the_open_files_of_all_topics_together_are_bounded(
     assert [file.counter for file in data_files()] == list(range(len(data_files())))
 
 
-def test_open_compressors_are_bounded_too(
+def test_the_memory_of_all_open_compressors_is_bounded(
     open_sink: OpenSink, rows: Rows, slice_of: SliceOf, data_files: DataFiles
 ) -> None:
     sink = open_sink({"compression": "zstd"})
@@ -273,23 +274,23 @@ def test_open_compressors_are_bounded_too(
     assert sink.flush().messages == 40
 
 
-def test_two_tables_of_one_topic_are_refused(open_sink: OpenSink) -> None:
+def test_two_tables_with_the_same_topic_are_refused(open_destination: OpenDestination) -> None:
     tables = (TableName("shop", "public", "orders"), TableName("shop", "eu", "orders"))
     with pytest.raises(ConfigError) as refused:
-        open_sink(tables=tables).check()
+        open_destination(tables=tables).check()
     assert str(refused.value) == (
-        "tables eu.orders and public.orders would both be written as topic 'orders': set the option full_table_name, or"
-        " put them into changefeeds of their own"
+        "tables eu.orders and public.orders would share the topic 'orders'. Set the option full_table_name, or put the"
+        " tables into separate changefeeds"
     )
-    open_sink(tables=tables, full_table_name=True).check()
+    open_destination(tables=tables, full_table_name=True).check()
 
 
-def test_names_that_are_too_long_are_refused_before_the_start(open_sink: OpenSink) -> None:
+def test_names_that_are_too_long_are_refused_by_check(open_destination: OpenDestination) -> None:
     tables = (TableName("d" * 63, "s" * 63, "t" * 63),)
     with pytest.raises(ConfigError) as refused:
-        open_sink(tables=tables, full_table_name=True).check()
+        open_destination(tables=tables, full_table_name=True).check()
     assert str(refused.value) == (
-        f"file names of topic '{tables[0].full}' would have 283 bytes, the sink takes 255:"
-        " shorten topic_prefix, or do without full_table_name"
+        f"file names of topic '{tables[0].full}' would have 283 bytes, and the sink allows 255."
+        " Shorten topic_prefix, or remove full_table_name"
     )
-    open_sink(tables=tables).check()
+    open_destination(tables=tables).check()

@@ -1,4 +1,4 @@
-"""What real object stores refuse, and what the sink says of it before a run and during one."""
+"""What real object stores refuse, and what the sink reports in `check` and during a run."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from urllib.parse import parse_qsl
 
 import pytest
 from cdc_sink_cloudstorage import azure, s3
-from cdc_sink_cloudstorage.destination import open_file_system
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_sink_cloudstorage.uris import open_file_system
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import S3_READER_KEY, S3_READER_SECRET, Azurite, SeaweedFS
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from cdc_core import ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError
-from cdc_core.options import parse_options
+from cdc_core import ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError, parse_options
 
 OpenAt = Callable[[str], CloudStorageSink]
+Check = Callable[[str], None]
+Refusal = Callable[[str], str]
 WriteTo = Callable[[CloudStorageSink], None]
 NOWHERE = "http://127.0.0.1:9"
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is down is down at the first try."""
+def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not retry when the store is down."""
     monkeypatch.setitem(s3._CLIENT, "retries", {"mode": "standard", "max_attempts": 1})
     monkeypatch.setitem(azure._RETRY, "retry_total", 0)
     monkeypatch.setattr("gcsfs.retry.is_retriable", lambda _: False)
@@ -35,13 +37,31 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def open_at(open_sink: Callable[..., CloudStorageSink]) -> OpenAt:
-    """Make a sink from a URI with its parameters."""
+    """Makes a sink from a URI with its parameters."""
+    return lambda uri: _open(open_sink, uri)
 
-    def make(uri: str) -> CloudStorageSink:
-        place, _, query = uri.partition("?")
-        return open_sink({name.lower(): value for name, value in parse_qsl(query)}, uri=place)
 
-    return make
+@pytest.fixture
+def check(open_destination: Callable[..., CloudStorageDestination]) -> Check:
+    """Checks the destination at a URI with its parameters."""
+    return lambda uri: _open(open_destination, uri).check()
+
+
+@pytest.fixture
+def refusal(check: Check) -> Refusal:
+    """Returns why the destination at a URI is refused."""
+
+    def message(uri: str) -> str:
+        with pytest.raises(ConfigError) as refused:
+            check(uri)
+        return str(refused.value)
+
+    return message
+
+
+def _open(make: Callable[..., Any], uri: str) -> Any:
+    place, _, query = uri.partition("?")
+    return make({name.lower(): value for name, value in parse_qsl(query)}, uri=place)
 
 
 @pytest.fixture
@@ -54,85 +74,81 @@ def write_to(rows: Callable[..., RowBatch], slice_of: Callable[..., SliceInfo]) 
     return write
 
 
-def refusal(sink: CloudStorageSink) -> str:
-    with pytest.raises(ConfigError) as refused:
-        sink.check()
-    return str(refused.value)
-
-
 # S3
 
 
 @pytest.mark.parametrize(
     ("changes", "bucket", "why"),
     [
-        ({"AWS_ACCESS_KEY_ID": "who"}, "", "S3 does not know the access key: check AWS_ACCESS_KEY_ID"),
+        ({"AWS_ACCESS_KEY_ID": "who"}, "", "S3 does not know the access key. Check AWS_ACCESS_KEY_ID"),
         (
             {"AWS_SECRET_ACCESS_KEY": "wrong"},
             "",
-            "the secret key does not belong to the access key: check AWS_SECRET_ACCESS_KEY, percent-encoded inside a"
-            " URI",
+            "the secret key does not match the access key. Check AWS_SECRET_ACCESS_KEY, which must be percent-encoded"
+            " inside a URI",
         ),
         (
             {"AWS_ACCESS_KEY_ID": S3_READER_KEY, "AWS_SECRET_ACCESS_KEY": S3_READER_SECRET},
             "",
-            "these credentials may not use it: grant them s3:PutObject, s3:ListBucket and what else the documentation"
-            " lists",
+            "these credentials lack permissions. Grant them s3:PutObject, s3:ListBucket and the other permissions in"
+            " the documentation",
         ),
-        ({}, "nobodys", "the bucket does not exist: create it or correct its name in the sink's URI"),
+        ({}, "missing", "the bucket does not exist. Create it, or correct its name in the sink's URI"),
         (
             {"AWS_ENDPOINT": NOWHERE},
             "",
-            f"the endpoint '{NOWHERE}' cannot be reached: check the network and AWS_ENDPOINT",
+            f"the endpoint '{NOWHERE}' cannot be reached. Check the network and AWS_ENDPOINT",
         ),
         (
             {"AWS_ENDPOINT": "localhost"},
             "",
-            "'localhost' is no endpoint: write AWS_ENDPOINT as https://host:port",
+            "'localhost' is not an endpoint. Write AWS_ENDPOINT as https://host:port",
         ),
     ],
 )
 def test_s3_check_says_what_is_wrong_and_creates_nothing(
-    open_at: OpenAt, seaweedfs: SeaweedFS, changes: dict[str, str], bucket: str, why: str
+    refusal: Refusal, seaweedfs: SeaweedFS, changes: dict[str, str], bucket: str, why: str
 ) -> None:
     at = {"bucket": bucket} if bucket else {}
     before = seaweedfs.file_system().find("changefeeds")
-    said = refusal(open_at(seaweedfs.uri("x", **at, **changes)))
-    assert said == f"sink s3://{bucket or 'changefeeds'}/x cannot be used because {why}"
+    said = refusal(seaweedfs.uri("x", **at, **changes))
+    assert said == f"sink s3://{bucket or 'changefeeds'}/x cannot be used: {why}"
     assert seaweedfs.file_system().find("changefeeds") == before
     assert seaweedfs.file_system().ls("") == ["changefeeds"]
 
 
-def test_s3_check_accepts_what_can_be_used(open_at: OpenAt, seaweedfs: SeaweedFS) -> None:
-    open_at(seaweedfs.uri("not/there/yet")).check()
-    open_at(seaweedfs.uri()).check()
+def test_s3_check_accepts_a_bucket_and_a_path_that_does_not_exist(check: Check, seaweedfs: SeaweedFS) -> None:
+    check(seaweedfs.uri("not/there/yet"))
+    check(seaweedfs.uri())
 
 
 def test_s3_keys_may_come_from_the_environment(
-    open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch
+    check: Check, open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = dict(parse_qsl(seaweedfs.uri().partition("?")[2]))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.setenv(name, given[name])
-    sink = open_at(f"s3://changefeeds/environment?AUTH=implicit&AWS_ENDPOINT={seaweedfs.endpoint}")
-    sink.check()
-    write_to(sink)
+    uri = f"s3://changefeeds/environment?AUTH=implicit&AWS_ENDPOINT={seaweedfs.endpoint}"
+    check(uri)
+    write_to(open_at(uri))
     assert seaweedfs.file_system().find("changefeeds/environment")
 
 
-def test_s3_without_any_credentials_is_refused(
-    open_at: OpenAt, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch
+def test_s3_without_credentials_is_refused(
+    refusal: Refusal, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    said = refusal(open_at(f"s3://changefeeds/x?AWS_REGION=us-east-1&AWS_ENDPOINT={seaweedfs.endpoint}"))
-    assert said.startswith("sink s3://changefeeds/x cannot be used because there are no credentials for S3: set AWS_")
+    said = refusal(f"s3://changefeeds/x?AWS_REGION=us-east-1&AWS_ENDPOINT={seaweedfs.endpoint}")
+    assert said.startswith("sink s3://changefeeds/x cannot be used: no usable credentials for S3 were found. Set AWS_")
 
 
-def test_s3_objects_have_the_storage_class_asked_for(open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS) -> None:
+def test_s3_objects_have_the_storage_class_of_the_option(
+    open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS
+) -> None:
     write_to(open_at(seaweedfs.uri("cold", S3_STORAGE_CLASS="GLACIER")))
     fs = seaweedfs.file_system()
     (path,) = [path for path in fs.find("changefeeds/cold") if path.endswith(".lines")]
@@ -140,23 +156,19 @@ def test_s3_objects_have_the_storage_class_asked_for(open_at: OpenAt, write_to: 
     assert fs.call_s3("head_object", Bucket=bucket, Key=key)["StorageClass"] == "GLACIER"
 
 
-def test_a_storage_class_that_the_store_does_not_know_ends_the_changefeed(
-    open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS
-) -> None:
+def test_an_unknown_storage_class_ends_the_changefeed(open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS) -> None:
     with pytest.raises(TerminalSinkError) as failed:
         write_to(open_at(seaweedfs.uri("cold", S3_STORAGE_CLASS="FROZEN")))
-    assert str(failed.value).endswith(
-        " because the store does not know the storage class 'FROZEN': correct S3_STORAGE_CLASS"
-    )
+    assert str(failed.value).endswith(": the store does not know the storage class 'FROZEN'. Correct S3_STORAGE_CLASS")
 
 
-def test_a_removed_bucket_is_tried_again(open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS) -> None:
+def test_a_removed_bucket_is_retried(open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS) -> None:
     fs = seaweedfs.file_system()
     fs.mkdir("shortlived")
     sink = open_at(seaweedfs.uri("x", bucket="shortlived"))
     write_to(sink)
     fs.rm("shortlived", recursive=True)
-    with pytest.raises(RetryableSinkError, match="because the bucket does not exist: create it or correct its name"):
+    with pytest.raises(RetryableSinkError, match=r"the bucket does not exist\. Create it, or correct its name"):
         write_to(sink)
 
 
@@ -167,32 +179,37 @@ def test_a_removed_bucket_is_tried_again(open_at: OpenAt, write_to: WriteTo, sea
             "AuthorizationHeaderMalformed",
             {"Region": "eu-west-1"},
             TerminalSinkError,
-            "the bucket is in another region, eu-west-1: set AWS_REGION=eu-west-1",
+            "the bucket is in another region, eu-west-1. Set AWS_REGION=eu-west-1",
         ),
         (
             "PermanentRedirect",
             {},
             TerminalSinkError,
-            "the bucket is in another region: set AWS_REGION to the bucket's region",
+            "the bucket is in another region. Set AWS_REGION to the bucket's region",
         ),
         (
             "ExpiredToken",
             {},
             RetryableSinkError,
-            "the temporary credentials have expired or are not valid: get new ones and set AWS_SESSION_TOKEN and both"
+            "the temporary credentials have expired or are not valid. Get new ones, and set AWS_SESSION_TOKEN and both"
             " keys",
         ),
-        ("RequestTimeTooSkewed", {}, RetryableSinkError, "this machine's clock and the store's differ too much: set"),
-        ("KeyTooLongError", {}, TerminalSinkError, "the path is longer than S3 takes: shorten topic_prefix"),
+        (
+            "RequestTimeTooSkewed",
+            {},
+            RetryableSinkError,
+            "the clocks of this machine and of the store differ too much. Set this machine's clock",
+        ),
+        ("KeyTooLongError", {}, TerminalSinkError, "the path is longer than S3 allows. Shorten topic_prefix"),
         (
             "SlowDown",
             {"Message": "Please reduce your request rate.\nAnd more"},
             RetryableSinkError,
-            "the store answered 'Please reduce your request rate': see what S3 says of SlowDown",
+            "the store answered 'Please reduce your request rate'. Look up SlowDown in the documentation of S3",
         ),
     ],
 )
-def test_what_only_amazon_answers_is_told_too(
+def test_errors_that_only_amazon_returns_are_reported(
     open_at: OpenAt,
     write_to: WriteTo,
     seaweedfs: SeaweedFS,
@@ -202,16 +219,16 @@ def test_what_only_amazon_answers_is_told_too(
     kind: type[Exception],
     why: str,
 ) -> None:
-    """SeaweedFS has one region and no temporary keys: these are answers as Amazon documents them."""
+    """SeaweedFS has one region and no temporary keys, so these responses are made as Amazon documents them."""
     from botocore.exceptions import ClientError
 
-    async def answer(*_: Any, **__: Any) -> None:
+    async def respond(*_: Any, **__: Any) -> None:
         raise ClientError({"Error": {"Code": code, "Message": "", **details}}, "PutObject")
 
-    monkeypatch.setattr("s3fs.S3FileSystem._call_s3", answer)
+    monkeypatch.setattr("s3fs.S3FileSystem._call_s3", respond)
     with pytest.raises(kind) as failed:
         write_to(open_at(seaweedfs.uri("x")))
-    assert f" because {why}" in str(failed.value)
+    assert f": {why}" in str(failed.value)
 
 
 # Google Cloud Storage
@@ -219,70 +236,69 @@ def test_what_only_amazon_answers_is_told_too(
 
 @pytest.fixture
 def gate(gcs_gate: GcsGate) -> Iterator[GcsGate]:
-    """The session's, put right again."""
+    """The gate of the session; permits everything again afterwards."""
     yield gcs_gate
     gcs_gate.revoked, gcs_gate.forbidden = False, frozenset()
 
 
-def test_gcs_check_accepts_what_can_be_used(open_at: OpenAt, gate: GcsGate) -> None:
-    open_at(gate.uri("not/there/yet")).check()
+def test_gcs_check_accepts_a_path_that_does_not_exist(check: Check, gate: GcsGate) -> None:
+    check(gate.uri("not/there/yet"))
 
 
-def test_gcs_check_refuses_a_key_that_google_did_not_give_out(open_at: OpenAt, gate: GcsGate) -> None:
-    strange = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    said = refusal(open_at(gate.uri("x", CREDENTIALS=gate.credentials(key=strange))))
+def test_gcs_check_refuses_a_key_that_google_did_not_issue(refusal: Refusal, gate: GcsGate) -> None:
+    other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    said = refusal(gate.uri("x", CREDENTIALS=gate.credentials(key=other)))
     assert said == (
-        "sink gs://changefeeds/x cannot be used because Google refuses the credentials (invalid_grant: Invalid JWT"
-        " Signature): check CREDENTIALS"
+        "sink gs://changefeeds/x cannot be used: Google rejected the credentials (invalid_grant: Invalid JWT"
+        " Signature). Check CREDENTIALS"
     )
 
 
-def test_gcs_check_names_the_rights_that_are_missing(open_at: OpenAt, gate: GcsGate) -> None:
+def test_gcs_check_names_the_missing_permissions(refusal: Refusal, gate: GcsGate) -> None:
     gate.forbidden = frozenset({"POST"})
-    assert refusal(open_at(gate.uri("x"))) == (
-        "sink gs://changefeeds/x cannot be used because these credentials may not use it: grant them"
-        " storage.objects.create"
+    assert refusal(gate.uri("x")) == (
+        "sink gs://changefeeds/x cannot be used: these credentials lack permissions. Grant them storage.objects.create"
     )
     gate.forbidden = frozenset({"GET"})
-    assert refusal(open_at(gate.uri("x"))).endswith(
-        "may not use it: grant them storage.objects.create, storage.objects.delete, storage.objects.list"
+    assert refusal(gate.uri("x")).endswith(
+        "lack permissions. Grant them storage.objects.create, storage.objects.delete, storage.objects.list"
     )
 
 
 @pytest.mark.parametrize(
     ("bucket", "changes", "why"),
     [
-        ("nobodys", {}, "the bucket does not exist: create it or correct its name in the sink's URI"),
+        ("missing", {}, "the bucket does not exist. Create it, or correct its name in the sink's URI"),
         (
             "changefeeds",
             {"GCS_ENDPOINT": NOWHERE},
-            f"the endpoint '{NOWHERE}' cannot be reached: check the network and GCS_ENDPOINT",
+            f"the endpoint '{NOWHERE}' cannot be reached. Check the network and GCS_ENDPOINT",
         ),
     ],
 )
 def test_gcs_check_says_what_is_wrong(
-    open_at: OpenAt, gate: GcsGate, bucket: str, changes: dict[str, str], why: str
+    refusal: Refusal, gate: GcsGate, bucket: str, changes: dict[str, str], why: str
 ) -> None:
-    said = refusal(open_at(gate.uri("x", bucket=bucket, **changes)))
-    assert said == f"sink gs://{bucket}/x cannot be used because {why}"
+    said = refusal(gate.uri("x", bucket=bucket, **changes))
+    assert said == f"sink gs://{bucket}/x cannot be used: {why}"
 
 
-def test_gcs_credentials_that_are_revoked_and_given_back_go_on(
+def test_gcs_works_again_when_revoked_credentials_are_restored(
     open_at: OpenAt, write_to: WriteTo, gate: GcsGate
 ) -> None:
     sink = open_at(gate.uri("revoked"))
     write_to(sink)
     gate.revoked = True
-    with pytest.raises(RetryableSinkError, match="because Google refuses the credentials"):
+    with pytest.raises(RetryableSinkError, match="Google rejected the credentials"):
         write_to(sink)
     gate.revoked = False
     write_to(open_at(gate.uri("revoked")))
 
 
-def test_google_is_asked_by_http_alone(
-    open_at: OpenAt, write_to: WriteTo, gate: GcsGate, monkeypatch: pytest.MonkeyPatch
+def test_gcs_uses_http_only(
+    check: Check, open_at: OpenAt, write_to: WriteTo, gate: GcsGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing answers gRPC, a client that asks for the kind of a bucket waits a minute before each file."""
+    """A client that asks for the kind of a bucket by gRPC waits a minute before each file where nothing answers."""
     channels: list[str] = []
 
     def refuse(target: str, *_: Any, **__: Any) -> None:
@@ -292,9 +308,8 @@ def test_google_is_asked_by_http_alone(
     for name in ("secure_channel", "insecure_channel"):
         monkeypatch.setattr(f"grpc.aio.{name}", refuse)
     uri = gate.uri("http")
-    sink = open_at(uri)
-    sink.check()
-    write_to(sink)
+    check(uri)
+    write_to(open_at(uri))
     place, _, query = uri.partition("?")
     values = {name.lower(): value for name, value in parse_qsl(query)}
     fs, root = open_file_system(place, parse_options(CloudStorageOptions, values, owner="sink 'cloudstorage'"))
@@ -311,46 +326,47 @@ def test_google_is_asked_by_http_alone(
         (
             {"AZURE_ACCOUNT_KEY": "d3Jvbmc="},
             "",
-            "Azure refuses these credentials, or does not let them use it: check AZURE_ACCOUNT_KEY, the role Storage"
-            " Blob Data Contributor and the account's network",
+            "Azure rejected these credentials or denied them access. Check AZURE_ACCOUNT_KEY, the role Storage Blob"
+            " Data Contributor and the account's network rules",
         ),
-        ({}, "nobodys", "the container does not exist: create it or correct its name in the sink's URI"),
+        ({}, "missing", "the container does not exist. Create it, or correct its name in the sink's URI"),
         (
             {"AZURE_ENDPOINT": f"{NOWHERE}/account"},
             "",
-            f"the endpoint '{NOWHERE}' cannot be reached: check the network, AZURE_ENDPOINT",
+            f"the endpoint '{NOWHERE}' cannot be reached. Check the network and AZURE_ENDPOINT",
         ),
     ],
 )
 def test_azure_check_says_what_is_wrong(
-    open_at: OpenAt, azurite: Azurite, changes: dict[str, str], container: str, why: str
+    refusal: Refusal, azurite: Azurite, changes: dict[str, str], container: str, why: str
 ) -> None:
     at = {"container": container} if container else {}
-    said = refusal(open_at(azurite.uri("x", **at, **changes)))
-    assert said == f"sink azure://{container or 'changefeeds'}/x cannot be used because {why}"
+    said = refusal(azurite.uri("x", **at, **changes))
+    assert said == f"sink azure://{container or 'changefeeds'}/x cannot be used: {why}"
 
 
-def test_azure_check_accepts_what_can_be_used(open_at: OpenAt, azurite: Azurite) -> None:
-    open_at(azurite.uri("not/there/yet")).check()
+def test_azure_check_accepts_a_path_that_does_not_exist(check: Check, azurite: Azurite) -> None:
+    check(azurite.uri("not/there/yet"))
 
 
 def test_azure_credentials_may_come_from_the_environment(
-    open_at: OpenAt, write_to: WriteTo, azurite: Azurite, monkeypatch: pytest.MonkeyPatch
+    check: Check, open_at: OpenAt, write_to: WriteTo, azurite: Azurite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
-    with closing(open_at("azure-blob://changefeeds/environment")) as sink:
-        sink.check()
+    uri = "azure-blob://changefeeds/environment"
+    check(uri)
+    with closing(open_at(uri)) as sink:
         write_to(sink)
 
 
-def test_azure_keys_given_here_are_not_those_of_the_environment(
-    open_at: OpenAt, azurite: Azurite, monkeypatch: pytest.MonkeyPatch
+def test_azure_keys_of_the_uri_override_the_environment(
+    refusal: Refusal, azurite: Azurite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
-    assert "Azure refuses these credentials" in refusal(open_at(azurite.uri("x", AZURE_ACCOUNT_KEY="d3Jvbmc=")))
+    assert "Azure rejected these credentials" in refusal(azurite.uri("x", AZURE_ACCOUNT_KEY="d3Jvbmc="))
 
 
-def test_the_clouds_of_azure_have_addresses_of_their_own(open_at: OpenAt) -> None:
+def test_azure_environment_selects_the_addresses_of_a_cloud(open_at: OpenAt) -> None:
     principal = "AZURE_CLIENT_ID=1&AZURE_CLIENT_SECRET=s&AZURE_TENANT_ID=t"
     uri = f"azure://box/x?AZURE_ACCOUNT_NAME=shop&AZURE_ENVIRONMENT=AZURECHINACLOUD&{principal}"
     fs, _ = open_at(uri)._store._place  # type: ignore[attr-defined]

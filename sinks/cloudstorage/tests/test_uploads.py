@@ -15,9 +15,9 @@ LIMIT_S = 10.0
 
 
 class Gated(Store):
-    """Objects in a list. What is in `held` waits, staged or not, until it is let go; what is in `bad` fails."""
+    """Keeps objects in a list. A path given to `hold` waits until its event is set; a path in `bad` fails."""
 
-    name_limit = 255
+    max_name_bytes = 255
 
     def __init__(self) -> None:
         self.visible: list[str] = []
@@ -67,7 +67,7 @@ def store() -> Gated:
 
 @pytest.fixture
 def uploads(store: Gated) -> Iterator[Uploads]:
-    uploads = Uploads(store, most_bytes=1000)
+    uploads = Uploads(store, max_bytes=1000)
     yield uploads
     uploads.close()
 
@@ -99,7 +99,7 @@ def test_put_does_not_wait_for_the_store(store: Gated, uploads: Uploads) -> None
     assert store.visible == ["a"]
 
 
-def test_a_file_travels_beside_the_one_before_but_is_not_seen_before_it(store: Gated, uploads: Uploads) -> None:
+def test_files_are_uploaded_at_the_same_time_but_become_visible_in_order(store: Gated, uploads: Uploads) -> None:
     gate = store.hold("a")
     put(uploads, "a")
     put(uploads, "b")
@@ -110,9 +110,9 @@ def test_a_file_travels_beside_the_one_before_but_is_not_seen_before_it(store: G
     assert store.visible == ["a", "b"]
 
 
-def test_four_full_files_travel_at_once_unless_options_say_otherwise(store: Gated) -> None:
+def test_four_full_files_are_uploaded_at_the_same_time_by_default(store: Gated) -> None:
     options = CloudStorageOptions()
-    uploads = Uploads(store, most_bytes=options.upload_buffer)
+    uploads = Uploads(store, max_bytes=options.upload_buffer)
     gate = store.hold("0")
     for number in range(4):
         put(uploads, str(number), nbytes=options.file_size * 5 // 4)
@@ -121,7 +121,7 @@ def test_four_full_files_travel_at_once_unless_options_say_otherwise(store: Gate
     uploads.close()
 
 
-def test_a_sweep_is_waited_for_and_fails_like_an_upload(store: Gated, uploads: Uploads) -> None:
+def test_wait_waits_for_a_sweep_and_raises_its_failure(store: Gated, uploads: Uploads) -> None:
     uploads.sweep()
     uploads.wait()
     assert store.staged == ["sweep"]
@@ -140,7 +140,7 @@ def test_lanes_do_not_wait_for_each_other(store: Gated, uploads: Uploads) -> Non
     uploads.wait()
 
 
-def test_nothing_of_a_lane_is_seen_behind_a_failure(store: Gated, uploads: Uploads) -> None:
+def test_no_file_of_a_lane_becomes_visible_after_a_failure(store: Gated, uploads: Uploads) -> None:
     store.bad = {"b"}
     gate = store.hold("b")
     for path in ("a", "b", "c", "d"):
@@ -153,7 +153,7 @@ def test_nothing_of_a_lane_is_seen_behind_a_failure(store: Gated, uploads: Uploa
     assert store.visible == ["a"]
 
 
-def test_a_failure_is_raised_by_the_next_put_and_by_wait_until_abandoned(store: Gated, uploads: Uploads) -> None:
+def test_every_put_and_wait_raises_after_a_failure(store: Gated, uploads: Uploads) -> None:
     store.bad = {"a"}
     put(uploads, "a")
     until(lambda: uploads.pending_bytes == 0)
@@ -162,10 +162,7 @@ def test_a_failure_is_raised_by_the_next_put_and_by_wait_until_abandoned(store: 
             put(uploads, "b")
         with pytest.raises(RetryableSinkError):
             uploads.wait()
-    uploads.abandon()
-    put(uploads, "c")
-    uploads.wait()
-    assert store.visible == ["c"]
+    assert store.visible == []
 
 
 def test_put_waits_while_the_buffer_is_full(store: Gated, uploads: Uploads) -> None:
@@ -183,14 +180,14 @@ def test_put_waits_while_the_buffer_is_full(store: Gated, uploads: Uploads) -> N
     assert store.visible == ["a", "b", "c"]
 
 
-def test_a_file_larger_than_the_buffer_travels_alone(store: Gated, uploads: Uploads) -> None:
+def test_a_file_larger_than_the_buffer_is_uploaded_alone(store: Gated, uploads: Uploads) -> None:
     for path in ("a", "b"):
         put(uploads, path, nbytes=5000)
     uploads.wait()
     assert store.visible == ["a", "b"]
 
 
-def test_a_full_buffer_that_fails_lets_put_raise(store: Gated, uploads: Uploads) -> None:
+def test_a_put_that_waits_for_the_buffer_raises_after_a_failure(store: Gated, uploads: Uploads) -> None:
     gate = store.hold("a")
     store.bad = {"a"}
     put(uploads, "a", nbytes=1000)
@@ -199,20 +196,7 @@ def test_a_full_buffer_that_fails_lets_put_raise(store: Gated, uploads: Uploads)
         put(uploads, "b", nbytes=900)
 
 
-def test_what_was_abandoned_is_not_shown_but_for_the_one_whose_turn_it_was(store: Gated, uploads: Uploads) -> None:
-    gate = store.hold("a")
-    for path in ("a", "b"):
-        put(uploads, path)
-    until(lambda: store.staged == ["b"])
-    uploads.abandon()
-    put(uploads, "c")
-    uploads.wait()
-    gate.set()
-    until(lambda: store.discarded == ["b"])
-    until(lambda: store.visible == ["c", "a"])
-
-
-def test_a_file_that_waits_for_no_other_is_put_in_one_go(store: Gated, uploads: Uploads) -> None:
+def test_a_file_that_need_not_wait_is_uploaded_with_put(store: Gated, uploads: Uploads) -> None:
     gate = store.hold("a")
     for path in ("a", "b"):
         put(uploads, path)
@@ -230,6 +214,7 @@ def test_close_waits_for_nothing_and_ends_the_threads(store: Gated, uploads: Upl
     before = threading.active_count()
     for path in ("a", "b", "c"):
         put(uploads, path)
+    until(lambda: sorted(store.staged) == ["b", "c"])
     uploads.close()
     uploads.close()
     with pytest.raises(TerminalSinkError, match="closed"):
@@ -238,10 +223,11 @@ def test_close_waits_for_nothing_and_ends_the_threads(store: Gated, uploads: Upl
         uploads.wait()
     gate.set()
     until(lambda: threading.active_count() <= before)
-    assert store.visible == ["a"]  # whose turn it was
+    assert store.visible == ["a"]  # its upload had begun
+    assert sorted(store.discarded) == ["b", "c"]
 
 
-def test_no_more_than_a_few_files_travel_at_once(store: Gated, uploads: Uploads) -> None:
+def test_at_most_four_threads_upload(store: Gated, uploads: Uploads) -> None:
     before = threading.active_count()
     for number in range(50):
         put(uploads, str(number), lane=str(number % 7))

@@ -1,4 +1,4 @@
-"""A file is visible only when whole, to readers that run at the same time and after every death."""
+"""A file is visible only when it is whole, to concurrent readers and after a writer was killed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from cdc_core import RowBatch, SliceInfo
 DYING_WRITER = """
 import signal, sys
 from cdc_sink_cloudstorage.local import LocalStore
-from cdc_sink_cloudstorage.temporaries import Temporaries
+from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 def body():
     yield b"x" * 3_000_000
     print("half way", flush=True)
     signal.pause()
 
-store = LocalStore(sys.argv[1], temporaries=Temporaries(changefeed="feed", epoch=1))
+store = LocalStore(sys.argv[1], temporary_names=TemporaryNames(changefeed="feed", epoch=1))
 store.put("2020-01-01/whole", [b"a whole file"])
-store.put("2020-01-01/torso", body())
+store.put("2020-01-01/incomplete", body())
 """
 
 
-def test_a_reader_never_sees_a_part_of_a_file(
+def test_a_reader_never_sees_part_of_a_file(
     open_sink: Callable[..., CloudStorageSink],
     rows: Callable[..., RowBatch],
     slice_of: Callable[..., SliceInfo],
@@ -73,7 +73,7 @@ def test_a_reader_never_sees_a_part_of_a_file(
     assert len(visible()) >= 20
 
 
-def test_a_writer_killed_in_the_middle_leaves_nothing_visible_and_the_next_run_cleans_up(
+def test_a_killed_writer_leaves_nothing_visible_and_the_next_attempt_cleans_up(
     open_sink: Callable[..., CloudStorageSink],
     slice_of: Callable[..., SliceInfo],
     visible: Callable[[], list[str]],

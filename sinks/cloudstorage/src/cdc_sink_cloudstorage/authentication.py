@@ -1,18 +1,18 @@
-"""Which options of credentials go together, and with which store."""
+"""Which credential options go together, and with which store."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from cdc_core.errors import OptionError
+from cdc_core import OptionError
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 
-__all__ = ["STORES", "is_specified", "refuse_misfits"]
+__all__ = ["STORES", "check_credentials", "is_specified"]
 
 STORES = {"s3": "S3", "gs": "Google Cloud Storage", "az": "Azure"}
-"""What messages call the store of an fsspec protocol."""
+"""The name of the store of each fsspec protocol, for messages."""
 
-_WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
+_ALTERNATIVES: dict[str, tuple[tuple[str, ...], ...]] = {
     "S3": (("aws_access_key_id", "aws_secret_access_key"),),
     "Google Cloud Storage": (("credentials",),),
     "Azure": (
@@ -20,13 +20,13 @@ _WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("azure_account_name", "azure_client_id", "azure_client_secret", "azure_tenant_id"),
     ),
 }
-"""What `specified` needs: all of one of these."""
+"""With `specified`, all options of one of these are required."""
 _SECRETS_OF = {
     "S3": ("aws_access_key_id", "aws_secret_access_key", "aws_session_token"),
     "Google Cloud Storage": ("credentials",),
     "Azure": ("azure_account_key", "azure_client_id", "azure_client_secret", "azure_tenant_id"),
 }
-"""What `implicit` finds elsewhere."""
+"""With `implicit`, the clients find these elsewhere."""
 _OTHERS_OF = {
     "S3": ("aws_region", "aws_endpoint", "s3_storage_class"),
     "Google Cloud Storage": ("gcs_endpoint",),
@@ -35,56 +35,56 @@ _OTHERS_OF = {
 
 
 def is_specified(options: CloudStorageOptions, store: str) -> bool:
-    """Return whether the credentials of *store* are in *options*, as far as the user had a say in it."""
+    """Return whether the credentials of *store* come from *options*: AUTH says so, or some are given without AUTH."""
     if options.auth is not None:
         return options.auth == "specified"
     return bool(_given(options, _SECRETS_OF[store]))
 
 
-def refuse_misfits(options: CloudStorageOptions, protocol: str, *, shown: str) -> None:
-    """Raise an OptionError when credentials are missing, or given that the store of *protocol* has no use for.
+def check_credentials(options: CloudStorageOptions, protocol: str, *, shown: str) -> None:
+    """Return when *options* have the credentials that the store of *protocol* needs, and no others.
 
-    *shown* is the sink's URI without secrets.
+    *shown* is the sink's URI without secrets. Raises: OptionError.
     """
     store = STORES.get(protocol)
     for other in _SECRETS_OF:
-        strange = _given(options, (*_SECRETS_OF[other], *_OTHERS_OF[other])) if other != store else []
-        if strange:
-            raise OptionError(
-                f"sink '{shown}' cannot use {_listed(strange)}, which {'is' if len(strange) == 1 else 'are'} for"
-                f" {other}: leave {'it' if len(strange) == 1 else 'them'} out"
-            )
+        unused = _given(options, (*_SECRETS_OF[other], *_OTHERS_OF[other])) if other != store else []
+        if unused:
+            are, them = ("is", "it") if len(unused) == 1 else ("are", "them")
+            raise OptionError(f"sink '{shown}' cannot use {_listed(unused)}, which {are} for {other}. Remove {them}")
     if store is None:
         if options.auth is not None:
-            raise OptionError(f"sink '{shown}' needs no credentials and cannot use AUTH: leave it out")
+            raise OptionError(f"sink '{shown}' does not use credentials. Remove AUTH")
         return
-    needed = dict.fromkeys(name for way in _WAYS[store] for name in way)
+    alternatives = _ALTERNATIVES[store]
+    needed = dict.fromkeys(name for names in alternatives for name in names)
     empty = [name for name in needed if getattr(options, name) == ""]
-    if empty:  # clients would look into the environment
-        raise OptionError(f"sink '{shown}' has nothing in {_listed(empty)}: give a value, or leave it out")
+    if empty:  # with an empty value clients would use the environment
+        raise OptionError(f"sink '{shown}' has an empty value for {_listed(empty)}. Give a value, or remove it")
     given = _given(options, _SECRETS_OF[store])
     if not is_specified(options, store):
         if given:
             raise OptionError(
-                f"sink '{shown}' has AUTH=implicit and {_listed(given)}: leave {'it' if len(given) == 1 else 'them'}"
-                " out, or set AUTH=specified"
+                f"sink '{shown}' has AUTH=implicit together with {_listed(given)}. Remove"
+                f" {'it' if len(given) == 1 else 'them'}, or set AUTH=specified"
             )
         return
-    ways = _WAYS[store]
-    if not any(len(_given(options, way)) == len(way) for way in ways):
-        nearest = max(ways, key=lambda way: len(_given(options, way)))
+    if not any(len(_given(options, names)) == len(names) for names in alternatives):
+        if not given:
+            raise OptionError(
+                f"sink '{shown}' has AUTH=specified but no credentials. Set {' or '.join(map(_listed, alternatives))},"
+                " or use AUTH=implicit"
+            )
+        nearest = max(alternatives, key=lambda names: len(_given(options, names)))
         missing = [name for name in nearest if getattr(options, name) is None]
         raise OptionError(
-            f"sink '{shown}' has credentials that are not complete: with AUTH=specified set {_listed(missing)} too,"
-            f" or take {_listed(given)} out and use AUTH=implicit"
-            if given
-            else f"sink '{shown}' has AUTH=specified but no credentials:"
-            f" set {' or '.join(_listed(way) for way in ways)}, or use AUTH=implicit"
+            f"sink '{shown}' has incomplete credentials. Set {_listed(missing)} as well, or remove {_listed(given)} and"
+            " use AUTH=implicit"
         )
     if "azure_account_key" in given and len(given) > 1:
         raise OptionError(
-            f"sink '{shown}' has both an account key and what a service principal needs, {_listed(given[1:])}: keep one"
-            " of them"
+            f"sink '{shown}' has both an account key and parameters of a service principal, {_listed(given[1:])}. Keep"
+            " one of the two"
         )
 
 

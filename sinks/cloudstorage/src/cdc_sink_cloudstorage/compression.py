@@ -1,4 +1,4 @@
-"""Streaming compression of file bodies. The same bytes in the same pieces always give the same bytes out."""
+"""Compression of file bodies, in pieces. The same pieces always give the same compressed bytes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, Protocol
 
 import zstandard
 
-__all__ = ["EXTENSIONS", "STATE_BYTES", "Compressor", "new_compressor"]
+__all__ = ["EXTENSIONS", "STATE_BYTES", "Compressor", "decompressed", "new_compressor"]
 
 EXTENSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 STATE_BYTES = {"none": 0, "gzip": 300_000, "zstd": 4_000_000}
-"""Memory that one open compressor holds besides what it has returned, about."""
+"""About how much memory one open compressor holds, apart from the bytes that it has returned."""
 
 _GZIP_LEVEL = 4
-_GZIP_FORMAT = 31  # the largest window, with gzip's header; zlib leaves name and mtime out of that header
+_GZIP_FORMAT = 31  # the largest window, with a gzip header; zlib writes neither name nor time into that header
 _ZSTD_LEVEL = 3
 
 
 class Compressor(Protocol):
-    """Takes pieces of a body and returns compressed bytes, possibly none, as they become final."""
+    """Accepts the pieces of a body and returns compressed bytes, possibly none, as soon as they are final."""
 
     def compress(self, data: Any, /) -> bytes: ...
 
@@ -33,8 +33,20 @@ _NEW: dict[str, Callable[[], Compressor]] = {
     "gzip": lambda: zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_FORMAT),
     "zstd": lambda: zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).compressobj(),
 }
+_DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    EXTENSIONS["gzip"]: lambda body: zlib.decompress(body, _GZIP_FORMAT),
+    EXTENSIONS["zstd"]: lambda body: zstandard.ZstdDecompressor().decompressobj().decompress(body),
+}
 
 
 def new_compressor(compression: str) -> Compressor | None:
     """Return a compressor for one file, or None for "none"."""
     return None if compression == "none" else _NEW[compression]()
+
+
+def decompressed(body: bytes, name: str) -> bytes:
+    """Return *body*, decompressed if *name* ends with the extension of a compression."""
+    for extension, decompress in _DECOMPRESS.items():
+        if name.endswith(extension):
+            return decompress(body)
+    return body

@@ -1,141 +1,65 @@
-"""From the URI of a sink to its store, and to the file system that holds it."""
+"""The part of the cloud-storage sink that runs in control processes: it checks the directory or bucket."""
 
 from __future__ import annotations
 
-import functools
-import os
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from functools import cached_property
 
-import fsspec
-from fsspec.core import url_to_fs
-
-from cdc_core.errors import ConfigError
-from cdc_core.masking import masked_uri
-from cdc_sink_cloudstorage.authentication import STORES, refuse_misfits
-from cdc_sink_cloudstorage.local import LocalStore
-from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.remote import FsspecStore
+from cdc_core import ConfigError, Destination, SinkContext, SliceInfo, TableName, Timestamp
+from cdc_sink_cloudstorage.layout import Layout
+from cdc_sink_cloudstorage.slice_names import SliceNames
 from cdc_sink_cloudstorage.store import Store
-from cdc_sink_cloudstorage.temporaries import Temporaries
+from cdc_sink_cloudstorage.uris import store_of
 
-__all__ = ["open_file_system", "open_store"]
+__all__ = ["CloudStorageDestination"]
 
-_PROTOCOLS = {"s3": "s3", "gs": "gs", "azure": "az", "azure-blob": "az", "azure-storage": "az", "memory": "memory"}
-"""By scheme, what fsspec calls it. All of these show an object only when it is whole; other file systems do not."""
-_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where files are, for fsspec. `shown` is `uri` without secrets, for messages."""
-
-    protocol: str
-    uri: str
-    shown: str
+_LARGE_VERSION = 0xFFFF_FFFF
+"""A schema version with as many digits as any will have."""
 
 
-def open_store(uri: str, options: CloudStorageOptions, *, temporaries: Temporaries) -> Store:
-    """Return the store that *uri* names, with the credentials that *options* name, without connecting to it.
+class CloudStorageDestination(Destination):
+    """Checks a directory or bucket, and the names that the changefeed would write there."""
 
-    Raises: ConfigError when the URI names no place, or when the package for its scheme is not installed.
-    """
-    parts = _parts(uri)
-    if parts.scheme == "file":
-        refuse_misfits(options, "file", shown=masked_uri(uri))
-        return LocalStore(_local_path(uri, parts), temporaries=temporaries)
-    place = _remote_place(uri, parts)
-    refuse_misfits(options, place.protocol, shown=place.shown)
-    where: Any = {"shown": place.shown, "temporaries": temporaries}
-    match STORES.get(place.protocol):
-        case "S3":
-            from cdc_sink_cloudstorage.s3 import S3Store
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self._layout = Layout.of(context)
 
-            return S3Store(place.uri, options, **where)
-        case "Google Cloud Storage":
-            from cdc_sink_cloudstorage.gcs import GcsStore
+    def check(self) -> None:
+        """Return when the place is reachable and writable. Changes nothing. Raises: ConfigError.
 
-            return GcsStore(place.uri, options, **where)
-        case "Azure":
-            from cdc_sink_cloudstorage.azure import AzureStore
+        Also refuses tables that would share a topic, and names that are too long for the store.
+        """
+        self._check_names()
+        self._store.check()
 
-            return AzureStore(place.uri, options, **where)
-    return FsspecStore(place.uri, **where)
+    def topic(self, table: TableName) -> str:
+        """Return the topic of *table*: the part of a file name that says which table its rows belong to."""
+        return self._layout.topic(table)
 
+    def close(self) -> None:
+        """Close connections. May be called twice."""
+        if "_store" in self.__dict__:
+            self._store.close()
 
-def open_file_system(uri: str, options: CloudStorageOptions) -> tuple[Any, str]:
-    """Return fsspec's file system of *uri* and the root in it, for reading as *options* say. Some clients connect here.
+    @cached_property
+    def _store(self) -> Store:
+        return store_of(self.context)
 
-    Raises: ConfigError as `open_store`.
-    """
-    parts = _parts(uri)
-    if parts.scheme == "file":
-        return fsspec.filesystem("file"), _local_path(uri, parts)
-    place = _remote_place(uri, parts)
-    refuse_misfits(options, place.protocol, shown=place.shown)
-    if place.protocol not in STORES:
-        fs, root = url_to_fs(place.uri)
-    else:
-        fs = _client_for_reading(STORES[place.protocol], options)
-        root = fs._strip_protocol(place.uri)
-    return fs, root.rstrip("/")
-
-
-@functools.lru_cache(maxsize=8)
-def _client_for_reading(store: str, options: CloudStorageOptions) -> Any:
-    """Return a client that this process keeps: readers come and go, and end no connections."""
-    match store:
-        case "S3":
-            from cdc_sink_cloudstorage.s3 import open_s3
-
-            return open_s3(options)
-        case "Google Cloud Storage":
-            from cdc_sink_cloudstorage.gcs import open_gcs
-
-            return open_gcs(options)
-        case _:
-            from cdc_sink_cloudstorage.azure import open_azure
-
-            return open_azure(options)
-
-
-def _parts(uri: str) -> SplitResult:
-    try:
-        return urlsplit(uri)
-    except ValueError:
-        raise ConfigError("the sink's URI is malformed: write it as scheme://place/path") from None
-
-
-def _remote_place(uri: str, parts: SplitResult) -> _Place:
-    protocol = _PROTOCOLS[parts.scheme]
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-    if not parts.netloc:
-        raise ConfigError(f"sink URI '{shown}' names no bucket: write {parts.scheme}://name/path")
-    if parts.password is not None:
-        raise ConfigError(
-            f"sink URI '{shown}' has a password, which would become part of the bucket's name: leave it out, the"
-            " credentials come from the environment"
-        )
-    try:
-        fsspec.get_filesystem_class(protocol)
-    except ImportError:
-        package = _PACKAGES[protocol]
-        raise ConfigError(
-            f"sink URI '{shown}' needs the package {package}, which is not installed: pip install {package}"
-        ) from None
-    return _Place(protocol=protocol, uri=f"{protocol}{uri[len(parts.scheme) :]}", shown=shown)
-
-
-def _local_path(uri: str, parts: SplitResult) -> str:
-    path, shown = unquote(parts.path), masked_uri(uri)
-    if not uri.startswith("file://") or parts.netloc not in ("", "localhost") or not path.startswith("/"):
-        raise ConfigError(
-            f"sink URI '{shown}' has no absolute path: write file:///absolute/directory, with three slashes"
-        )
-    if parts.query or parts.fragment or "\0" in path:
-        raise ConfigError(f"sink URI '{shown}' has '?', '#' or NUL in its path: write '?' as %3F and '#' as %23")
-    path = os.path.normpath(path)
-    if path.strip("/") == "":
-        raise ConfigError(f"sink URI '{shown}' names no directory: write file:///absolute/directory")
-    return path
+    def _check_names(self) -> None:
+        first = SliceInfo(step=0, index=0, lower=Timestamp())
+        names = SliceNames(first, epoch=self.context.epoch, layout=self._layout)
+        tables: dict[str, TableName] = {}
+        for table in sorted(set(self.context.tables)):
+            topic = self.topic(table)
+            if topic in tables:
+                raise ConfigError(
+                    f"tables {tables[topic]} and {table} would share the topic '{topic}'. Set the option"
+                    " full_table_name, or put the tables into separate changefeeds"
+                )
+            tables[topic] = table
+            name = names.next_path(topic, _LARGE_VERSION).rpartition("/")[2]
+            size, most = len(name.encode()), self._store.max_name_bytes
+            if size > most:
+                raise ConfigError(
+                    f"file names of topic '{topic}' would have {size} bytes, and the sink allows {most}. Shorten"
+                    " topic_prefix, or remove full_table_name"
+                )

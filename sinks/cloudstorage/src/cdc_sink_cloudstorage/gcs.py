@@ -8,6 +8,7 @@ import binascii
 import json
 import logging
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
@@ -17,30 +18,30 @@ from google.auth import exceptions
 from google.oauth2 import credentials as user_credentials
 from google.oauth2 import service_account
 
-from cdc_core.errors import OptionError
+from cdc_core import OptionError
 from cdc_sink_cloudstorage.authentication import is_specified
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.remote import FsspecStore
-from cdc_sink_cloudstorage.temporaries import Temporaries
-from cdc_sink_cloudstorage.trouble import Trouble
+from cdc_sink_cloudstorage.store_problem import StoreProblem
+from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 __all__ = ["GcsStore", "open_gcs"]
 
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
-_RIGHTS = ("storage.objects.create", "storage.objects.delete", "storage.objects.list")
+_PERMISSIONS = ("storage.objects.create", "storage.objects.delete", "storage.objects.list")
 _DISCONNECT_S = 2.0
-logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it tells with a traceback what it raises as well
+logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs a traceback of each error that it also raises
 
 
 def open_gcs(options: CloudStorageOptions) -> Any:
-    """Return a file system of its own. May ask for what the environment says of credentials. Raises: OptionError."""
+    """Return a new file system. May look up the credentials of the environment. Raises: OptionError."""
     endpoint = options.gcs_endpoint or os.environ.get("STORAGE_EMULATOR_HOST")
     if is_specified(options, "Google Cloud Storage"):
         token: Any = _credentials(options.credentials or "")
     else:
         token = "anon" if os.environ.get("STORAGE_EMULATOR_HOST") else "google_default"
-    # Not the one that gcsfs exports: before each put that one asks by gRPC what kind the bucket is, for a minute where
-    # nothing answers gRPC, such as at an emulator or behind a proxy.
+    # Not the class that gcsfs exports: before each put, that class asks by gRPC for the kind of the bucket, and waits a
+    # minute where nothing answers gRPC, such as at an emulator or behind a proxy.
     return GCSFileSystem(
         token=token,
         access="read_write",
@@ -52,15 +53,15 @@ def open_gcs(options: CloudStorageOptions) -> Any:
 
 
 def _credentials(text: str) -> Any:
-    """Return what google-auth makes of a key file, as JSON or base64. No error shows any of it."""
+    """Return the credentials in a key file, given as JSON or base64. Errors show nothing of it. Raises: OptionError."""
     try:
         info = json.loads(text if text.lstrip().startswith("{") else base64.b64decode(text, altchars=b"-_"))
         if not isinstance(info, dict):
-            raise ValueError("no object")
+            raise ValueError("not an object")
     except (ValueError, binascii.Error):
         raise OptionError(
-            "CREDENTIALS is neither the JSON text of a key file nor base64 of it: give it as `base64 -w0 FILE` prints"
-            " it, percent-encoded inside a URI"
+            "CREDENTIALS is neither the JSON of a key file nor base64 of it. Set it to the output of `base64 -w0 FILE`,"
+            " percent-encoded inside a URI"
         ) from None
     kind = info.get("type")
     try:
@@ -69,18 +70,18 @@ def _credentials(text: str) -> Any:
         if kind == "authorized_user":
             return user_credentials.Credentials.from_authorized_user_info(info, scopes=_SCOPES)  # type: ignore[no-untyped-call]
     except (ValueError, KeyError, exceptions.GoogleAuthError):
-        raise OptionError(f"CREDENTIALS is no complete key file of the type {kind}: download the key anew") from None
+        raise OptionError(f"CREDENTIALS is an incomplete key file of type {kind}. Download the key again") from None
     raise OptionError(
-        "CREDENTIALS must be the key file of a service account: other kinds go by the environment, with AUTH=implicit"
-        " and GOOGLE_APPLICATION_CREDENTIALS"
+        "CREDENTIALS must be the key file of a service account. For other kinds set AUTH=implicit, and"
+        " GOOGLE_APPLICATION_CREDENTIALS in the environment"
     )
 
 
 class GcsStore(FsspecStore):
-    """One request a file, or a resumable upload above 50 MB, whose last request shows the object."""
+    """Writes a file with one request. Above 50 MB it is a resumable upload, whose last request shows the object."""
 
-    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporaries: Temporaries) -> None:
-        super().__init__(uri, shown=shown, temporaries=temporaries, open_client=lambda: open_gcs(options))
+    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporary_names: TemporaryNames) -> None:
+        super().__init__(uri, shown=shown, temporary_names=temporary_names, open_client=lambda: open_gcs(options))
         self._options = options
 
     def _disconnect(self, fs: Any) -> None:
@@ -92,49 +93,54 @@ class GcsStore(FsspecStore):
         bucket, _, prefix = self._place[1].partition("/")
         self._ask("b/{}/o", bucket, prefix=f"{prefix}/" if prefix else "", maxResults=1)
         try:
-            answer = self._ask("b/{}/iam/testPermissions", bucket, permissions=_RIGHTS)
-        except FileNotFoundError:  # emulators do not know the question
+            answer = self._ask("b/{}/iam/testPermissions", bucket, permissions=_PERMISSIONS)
+        except FileNotFoundError:  # emulators do not have this request
             return
-        missing = sorted(set(_RIGHTS) - set(answer.get("permissions", ())))
+        missing = sorted(set(_PERMISSIONS) - set(answer.get("permissions", ())))
         if missing:
-            raise _denied(missing).as_refusal(self._shown)
+            raise _denied(missing).refusal(self._shown)
 
     def _ask(self, path: str, *names: str, **parameters: Any) -> dict[str, Any]:
-        """Return the answer to a request of JSON, asked once: gcsfs itself would try for half a minute."""
+        """Return the JSON response to one request, without retries: gcsfs itself would retry for half a minute."""
         fs, _ = self._place
         request = getattr(type(fs)._request, "__wrapped__", type(fs)._request)
         answer: dict[str, Any] = json.loads(self._run(request(fs, "GET", path, *names, **parameters))[3])
         return answer
 
-    def _trouble(self, error: BaseException) -> Trouble | None:
+    def _problem(self, error: BaseException) -> StoreProblem | None:
         specified = is_specified(self._options, "Google Cloud Storage")
-        check = "check CREDENTIALS" if specified else "check the credentials in the environment"
+        check = "Check CREDENTIALS" if specified else "Check the credentials in the environment"
         refused = next((e for e in (error, error.__cause__) if isinstance(e, exceptions.RefreshError)), None)
         if refused is not None:
             said = str(refused.args[0] if refused.args else refused).splitlines()[0].rstrip(".")
-            return Trouble(reason=f"Google refuses the credentials ({said})", remedy=check)
+            return StoreProblem(reason=f"Google rejected the credentials ({said})", remedy=check)
         if isinstance(error, exceptions.DefaultCredentialsError):
-            return Trouble(
-                reason="there are no credentials for Google Cloud",
-                remedy="set CREDENTIALS with AUTH=specified, or GOOGLE_APPLICATION_CREDENTIALS in the environment",
+            return StoreProblem(
+                reason="no usable credentials for Google Cloud were found",
+                remedy="Set CREDENTIALS with AUTH=specified, or GOOGLE_APPLICATION_CREDENTIALS in the environment",
             )
         if isinstance(error, FileNotFoundError):
-            return Trouble(reason="the bucket does not exist", remedy="create it or correct its name in the sink's URI")
+            return StoreProblem(
+                reason="the bucket does not exist", remedy="Create it, or correct its name in the sink's URI"
+            )
         if isinstance(error, OSError) and str(error).startswith("Forbidden"):
-            return _denied(_RIGHTS)
+            return _denied(_PERMISSIONS)
         if isinstance(error, HttpError):
             if str(error.code) == "401":
-                return Trouble(reason="Google refuses the credentials", remedy=check)
+                return StoreProblem(reason="Google rejected the credentials", remedy=check)
             message = str(error.message).splitlines()[0].rstrip(".")
-            return Trouble(reason=f"the store answered '{message}'", remedy="see what Google Cloud Storage says of it")
+            return StoreProblem(
+                reason=f"the store answered '{message}'",
+                remedy="Look it up in the documentation of Google Cloud Storage",
+            )
         if isinstance(error, exceptions.TransportError | aiohttp.ClientError | TimeoutError | ConnectionError):
             endpoint = f"'{self._options.gcs_endpoint}'" if self._options.gcs_endpoint else "of Google Cloud Storage"
-            return Trouble(
+            return StoreProblem(
                 reason=f"the endpoint {endpoint} cannot be reached",
-                remedy="check the network" + (" and GCS_ENDPOINT" if self._options.gcs_endpoint else ""),
+                remedy="Check the network" + (" and GCS_ENDPOINT" if self._options.gcs_endpoint else ""),
             )
         return None
 
 
-def _denied(rights: Any) -> Trouble:
-    return Trouble(reason="these credentials may not use it", remedy=f"grant them {', '.join(rights)}")
+def _denied(permissions: Sequence[str]) -> StoreProblem:
+    return StoreProblem(reason="these credentials lack permissions", remedy=f"Grant them {', '.join(permissions)}")

@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from cdc_core.errors import ConfigError
-from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged, Store, failure
-from cdc_sink_cloudstorage.temporaries import Temporaries
+from cdc_core import ConfigError
+from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged, Store
+from cdc_sink_cloudstorage.store_problem import os_problem
+from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 __all__ = ["LocalStore"]
 
@@ -22,15 +23,15 @@ _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 class LocalStore(Store):
     """Writes each file under `.inprogress` in the root, syncs it, renames it into place and syncs its directory.
 
-    Directories are created on demand. A process that dies leaves at most a temporary file behind.
+    It creates directories when they are needed. A process that dies leaves at most temporary files.
     """
 
-    name_limit = 255
-    visible_is_durable = False  # the directory of a file that a process renamed and then died may still be in memory
+    max_name_bytes = 255
+    visible_is_durable = False  # a process may have died after the rename and before the sync of the directory
 
-    def __init__(self, root: str, *, temporaries: Temporaries) -> None:
+    def __init__(self, root: str, *, temporary_names: TemporaryNames) -> None:
         self.root = Path(root)
-        self._temporaries = temporaries
+        self._temporary_names = temporary_names
         self._in_progress = self.root / IN_PROGRESS
         self._durable: set[Path] = set()
 
@@ -42,22 +43,26 @@ class LocalStore(Store):
                 break
             except (FileNotFoundError, NotADirectoryError):
                 if nearest.is_symlink():
-                    raise ConfigError(self._refusal(nearest, "is a symbolic link to nothing", "point it at")) from None
+                    fault = "is a dangling symbolic link"
+                    raise self._refusal(nearest, fault, "Point it at a directory") from None
                 nearest = nearest.parent
             except OSError as error:
-                raise ConfigError(self._refusal(nearest, f"cannot be reached ({error.strerror})", "choose")) from error
+                fault = f"cannot be reached ({error.strerror})"
+                raise self._refusal(nearest, fault, "Choose another directory") from error
         if not stat.S_ISDIR(mode):
-            raise ConfigError(self._refusal(nearest, "is not a directory", "choose"))
+            raise self._refusal(nearest, "is not a directory", "Choose another directory")
         if os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
             return
         if os.statvfs(nearest).f_flag & os.ST_RDONLY:
-            raise ConfigError(self._refusal(nearest, "is on a read-only file system", "mount it writable or choose"))
-        who = f"is not writable for user id {os.geteuid()}"
-        raise ConfigError(self._refusal(nearest, who, "grant that user write permission or choose"))
+            fault, remedy = "is on a read-only file system", "Mount it writable, or choose another directory"
+        else:
+            fault = f"is not writable for user id {os.geteuid()}"
+            remedy = "Grant that user write permission, or choose another directory"
+        raise self._refusal(nearest, fault, remedy)
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         final = self.root / path
-        temporary = self._in_progress / self._temporaries.new(uuid.uuid4().hex)
+        temporary = self._in_progress / self._temporary_names.new(uuid.uuid4().hex)
         try:
             self._make_durable(self._in_progress)
             self._make_durable(final.parent)
@@ -68,7 +73,7 @@ class LocalStore(Store):
         except BaseException as error:
             _remove(temporary)
             if isinstance(error, OSError):
-                raise failure(str(final), error) from error
+                raise os_problem(error).failure(str(final)) from error
             raise
         return _Written(temporary, final)
 
@@ -78,23 +83,23 @@ class LocalStore(Store):
         except FileNotFoundError:
             return
         except OSError as error:
-            raise failure(str(self._in_progress), error) from error
-        for name in self._temporaries.of_dead_runs(names):
-            with contextlib.suppress(FileNotFoundError):  # a sibling sweeps too
+            raise os_problem(error).failure(str(self._in_progress)) from error
+        for name in self._temporary_names.leftovers(names):
+            with contextlib.suppress(FileNotFoundError):  # another task sweeps at the same time
                 try:
                     (self._in_progress / name).unlink()
                 except OSError as error:
-                    raise failure(str(self._in_progress / name), error) from error
+                    raise os_problem(error).failure(str(self._in_progress / name)) from error
 
     def _make_durable(self, directory: Path) -> None:
-        """Create *directory* and have the entries that lead to it on disk, as far up as this store made them."""
+        """Create *directory*, and sync the directories above it up to the root or the first one that existed."""
         if directory in self._durable and directory.is_dir():
             return
         missing = directory
         while not missing.exists():
             missing = missing.parent
         directory.mkdir(parents=True, exist_ok=True)
-        # What lies between the root and the directory may be a sibling's work that is not synced yet.
+        # Another task may have created directories below the root and not synced them yet.
         top = min(missing, self.root, key=lambda path: len(path.parts))
         for parent in directory.parents:
             if len(parent.parts) < len(top.parts):
@@ -102,11 +107,9 @@ class LocalStore(Store):
             _sync_directory(parent)
         self._durable.add(directory)
 
-    def _refusal(self, place: Path, fault: str, remedy: str) -> str:
+    def _refusal(self, place: Path, fault: str, remedy: str) -> ConfigError:
         what = "it" if place == self.root else str(place)
-        return (
-            f"sink directory {self.root} cannot be used because {what} {fault}: {remedy} a directory that is writable"
-        )
+        return ConfigError(f"sink directory {self.root} cannot be used: {what} {fault}. {remedy}")
 
 
 class _Written(Staged):
@@ -121,7 +124,7 @@ class _Written(Staged):
             os.replace(self._temporary, self._final)
             _sync_directory(self._final.parent)
         except OSError as error:
-            raise failure(str(self._final), error) from error
+            raise os_problem(error).failure(str(self._final)) from error
         finally:
             _remove(self._temporary)
 
@@ -139,7 +142,7 @@ def _sync_directory(directory: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in _CANNOT_SYNC:  # some mounted file systems sync names by themselves
+        if error.errno not in _CANNOT_SYNC:  # some mounted file systems have no sync for directories
             raise
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""Manifests: JSON lines that say which files a resolved mark covers, of one changefeed.
+"""Manifests: JSON lines that list the files of one changefeed that a resolved mark covers.
 
-The first line is the header; each other line is one file, and their order is the order of the rows of each key. The
-header names the mark that the manifest follows, so manifests are a chain, and a reader sees when a link is missing.
+The first line is the header. Each other line describes one file, in the order of the rows of each key. The header names
+the previous mark, so the manifests form a chain, and a reader notices when a manifest is missing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_core.schema import TableName
-from cdc_core.sink import Covered
-from cdc_core.stored_history import StoredFile
-from cdc_core.timestamp import Timestamp
+from cdc_core import Covered, StoredFile, TableName, Timestamp
 from cdc_sink_cloudstorage.open_file import OpenFile
 
 __all__ = ["Manifest", "file_entry"]
@@ -24,7 +21,7 @@ _ALGORITHM = "sha256"
 
 
 def file_entry(file: OpenFile, path: str, *, format_: str, schema_path: str) -> dict[str, Any]:
-    """Return the line of a finished *file* that has gone to *path*."""
+    """Return the manifest line of the finished *file* at *path*."""
     name = file.schema.name
     return {
         "path": path,
@@ -45,7 +42,7 @@ def file_entry(file: OpenFile, path: str, *, format_: str, schema_path: str) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One manifest. `previous` and `latest` are as in `cdc_core.sink.Covered`."""
+    """One manifest. `previous` and `latest` are those of `cdc_core.Covered`."""
 
     changefeed: str
     feed_id: str
@@ -81,13 +78,13 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Manifest:
-        """Return what `to_bytes` wrote. Raises: ValueError when *body* is no whole manifest of a known version."""
+        """Return what `to_bytes` wrote. Raises: ValueError when *body* is not a whole manifest of a known version."""
         try:
             header, *files = [json.loads(line) for line in body.splitlines()]
             if header["manifest"] != _VERSION:
-                raise ValueError(f"it is of version {header['manifest']}, this reader knows {_VERSION}")
+                raise ValueError(f"it has version {header['manifest']}, and this reader knows version {_VERSION}")
             if len(files) != header["files"]:
-                raise ValueError(f"it lists {len(files)} files of {header['files']}")
+                raise ValueError(f"it lists {len(files)} of {header['files']} files")
             previous = header["previous"]
             return cls(
                 changefeed=header["changefeed"],
@@ -98,10 +95,10 @@ class Manifest:
                 files=tuple(files),
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"it is no manifest ({type(error).__name__}: {error})") from None
+            raise ValueError(f"it is not a manifest ({type(error).__name__}: {error})") from None
 
     def stored_files(self) -> list[StoredFile]:
-        """Return the files, in order. Raises: ValueError when a line is not that of a file."""
+        """Return the files, in order. Raises: ValueError when a line does not describe a file."""
         try:
             return [
                 StoredFile(
@@ -121,4 +118,4 @@ class Manifest:
                 for file in self.files
             ]
         except (KeyError, TypeError) as error:
-            raise ValueError(f"a line is not that of a file ({type(error).__name__}: {error})") from None
+            raise ValueError(f"a line does not describe a file ({type(error).__name__}: {error})") from None

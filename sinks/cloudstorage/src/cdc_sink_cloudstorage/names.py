@@ -1,4 +1,4 @@
-"""The names of files: pure functions of what a file holds, and the parser that reads them back.
+"""File names: how they are made from what a file holds, and how they are parsed.
 
     <partition>/<timestamp>-<epoch>-<step>-<slice>-<file>-<topic>-<schema version><extension>
     2020-04-02/202004022058072107140000000000000-0000000000000007-0000000003-00000-00000000-orders-1.ndjson
@@ -7,20 +7,20 @@
 
 part            form                what it is
 timestamp       33 digits           UTC date and time, 9 digits of nanoseconds, 10 of the logical counter
-epoch           16 hex digits       run of the changefeed that planned the slice; a later run has the greater one
-step, slice     10 and 5 digits     which slice of which step of that run
+epoch           16 hex digits       attempt of the changefeed that planned the slice; later attempts have greater epochs
+step, slice     10 and 5 digits     the step of that attempt, and the slice of the step
 file            8 hex digits        counts the files of the slice from 0
 topic           escaped             see `escape_topic`
 schema version  hex                 of the table
-extension       starts with a dot   the encoder's, then `.gz` or `.zst`
+extension       starts with a dot   that of the encoder, then `.gz` or `.zst`
 
 Every part before the topic has a fixed width, so names sort as text exactly as (timestamp, epoch, step, slice, file)
-sort as values. `-` sorts before `.`, so data files sort before the resolved file of the same timestamp, and the
-manifest, which says what is covered by it, sorts between them. The partition is cut out of the same timestamp, so whole
-paths sort like names as long as partition_format stays the same.
+sort as values. `-` sorts before `.`, so data files sort before the resolved file of the same timestamp. The manifest,
+which lists what the mark covers, sorts between them. The partition is part of the same timestamp, so whole paths sort
+as names do while partition_format stays the same.
 
-A topic may hold `-` and `.`: everything before it has a fixed width, and after it comes the last `-` of the name,
-because neither a schema version nor an extension has one. So parsing is unambiguous.
+Parsing is unambiguous although a topic may contain `-` and `.`: every part before it has a fixed width, and the last
+`-` of the name comes after it, because neither a schema version nor an extension contains one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import unquote
 
-from cdc_core.timestamp import Timestamp
+from cdc_core import Timestamp
 
 __all__ = [
     "DataFile",
@@ -60,7 +60,7 @@ _LIMITS = {"epoch": 16**16, "step": 10**10, "slice_index": 10**5, "counter": 16*
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """Which rows a data file holds. Raises: ValueError for a value that its place in the name cannot hold."""
+    """Which rows a data file holds. Raises: ValueError for a value that does not fit into the name."""
 
     timestamp: Timestamp
     """No row of the file has `updated` below this."""
@@ -79,40 +79,40 @@ class DataFile:
         if not self.topic or self.schema_version < 0:
             raise ValueError(f"topic {self.topic!r} version {self.schema_version} cannot be part of a file name")
         if not _EXTENSION.fullmatch(self.extension):
-            raise ValueError(f"{self.extension!r} is no file extension (expected letters and digits after each dot)")
+            raise ValueError(f"{self.extension!r} is not a file extension (letters and digits after each dot)")
 
     @property
     def name(self) -> str:
-        """The file's name without its directory."""
+        """The name of the file, without its directory."""
         return (
             f"{timestamp_text(self.timestamp)}-{self.epoch:016x}-{self.step:010d}-{self.slice_index:05d}"
             f"-{self.counter:08x}-{escape_topic(self.topic)}-{self.schema_version:x}{self.extension}"
         )
 
     def path(self, partition_format: PartitionFormat) -> str:
-        """Return the file's path below the root."""
+        """Return the path of the file below the root."""
         return partition_of(self.timestamp, partition_format) + self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedFile:
-    """Says that every row with `updated` up to *timestamp* is in a file whose path sorts before this one's."""
+    """States that every row with `updated` up to *timestamp* is in a file whose path sorts before this one."""
 
     timestamp: Timestamp
 
     @property
     def name(self) -> str:
-        """The file's name without its directory."""
+        """The name of the file, without its directory."""
         return f"{timestamp_text(self.timestamp)}.RESOLVED"
 
     def path(self, partition_format: PartitionFormat) -> str:
-        """Return the file's path below the root."""
+        """Return the path of the file below the root."""
         return partition_of(self.timestamp, partition_format) + self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFile:
-    """Lists the files of one changefeed that the resolved mark *timestamp* covers and the mark before it did not."""
+    """Lists the files of one changefeed that the resolved mark *timestamp* covers and the previous mark did not."""
 
     timestamp: Timestamp
     changefeed: str
@@ -120,16 +120,16 @@ class ManifestFile:
 
     @property
     def name(self) -> str:
-        """The file's name without its directory."""
+        """The name of the file, without its directory."""
         return f"{timestamp_text(self.timestamp)}.MANIFEST.{self.changefeed}.{self.feed_id}"
 
     def path(self, partition_format: PartitionFormat) -> str:
-        """Return the file's path below the root."""
+        """Return the path of the file below the root."""
         return partition_of(self.timestamp, partition_format) + self.name
 
 
 def parse_name(path: str) -> DataFile | ResolvedFile | None:
-    """Return what the name at the end of *path* says, or None when the file is not one of ours."""
+    """Return what the file name at the end of *path* means, or None when the sink does not write such names."""
     name = path.rpartition("/")[2]
     try:
         if found := _RESOLVED.fullmatch(name):
@@ -145,40 +145,40 @@ def parse_name(path: str) -> DataFile | ResolvedFile | None:
                 schema_version=int(found["schema"], 16),
                 extension=found["ext"],
             )
-    except ValueError:  # the digits are no date
+    except ValueError:  # the digits are not a date
         return None
     return None
 
 
 def parse_manifest_name(path: str) -> ManifestFile | None:
-    """Return what the name at the end of *path* says, or None when the file is no manifest."""
+    """Return what the file name at the end of *path* means, or None when it is not that of a manifest."""
     found = _MANIFEST.fullmatch(path.rpartition("/")[2])
     try:
         return found and ManifestFile(
             timestamp=_parse_timestamp(found["ts"]), changefeed=found["changefeed"], feed_id=found["id"]
         )
-    except ValueError:  # the digits are no date
+    except ValueError:  # the digits are not a date
         return None
 
 
 def escape_topic(topic: str) -> str:
-    """Return *topic* with every character that paths, globs or URIs give a meaning written as `%` and two hex digits.
+    """Return *topic* with every character that is special in paths, globs or URIs written as `%` and two hex digits.
 
-    These are control characters and ``% / \\ * ? [ ] { } : " < > | #``. All else stays as it is, other alphabets too.
-    Two topics never become one.
+    These are control characters and ``% / \\ * ? [ ] { } : " < > | #``. All other characters stay, including those of
+    other alphabets. Different topics give different results.
     """
     return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
 
 
 def partition_of(timestamp: Timestamp, partition_format: PartitionFormat) -> str:
-    """Return the directory of files named after *timestamp*, with the slash at its end; empty for flat."""
+    """Return the directory of files with *timestamp* in their names, with a slash at its end; empty for "flat"."""
     if partition_format == "flat":
         return ""
     return _datetime(timestamp).strftime("%Y-%m-%d/" if partition_format == "daily" else "%Y-%m-%d/%H/")
 
 
 def timestamp_text(timestamp: Timestamp) -> str:
-    """Return *timestamp* in 33 digits that sort as it does. Raises: ValueError after the year 9999."""
+    """Return *timestamp* as 33 digits that sort as timestamps do. Raises: ValueError after the year 9999."""
     return f"{_datetime(timestamp):%Y%m%d%H%M%S}{timestamp.wall % 10**9:09d}{timestamp.logical:010d}"
 
 
@@ -186,7 +186,7 @@ def _datetime(timestamp: Timestamp) -> datetime:
     try:
         return datetime.fromtimestamp(timestamp.wall // 10**9, UTC)
     except (ValueError, OverflowError):
-        raise ValueError(f"timestamp {timestamp} is beyond the year 9999 and cannot be part of a file name") from None
+        raise ValueError(f"timestamp {timestamp} is after the year 9999 and cannot be part of a file name") from None
 
 
 def _parse_timestamp(text: str) -> Timestamp:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from cdc_core.encoder import FileBody
-from cdc_core.rows import RowBatch
-from cdc_core.schema import TableSchema
-from cdc_core.timestamp import Timestamp
+from cdc_core import FileBody, RowBatch, TableSchema, Timestamp
 from cdc_sink_cloudstorage.compression import new_compressor
 from cdc_sink_cloudstorage.store import Chunk
 
@@ -15,9 +12,9 @@ __all__ = ["OpenFile"]
 
 
 class OpenFile:
-    """Collects the final bytes of one file: the encoder's own buffers, uncopied, or what the compressor returns.
+    """Collects the final bytes of one file: the encoder's own buffers, without a copy, or the compressor's output.
 
-    The list is what a publisher needs and all that this holds: bodies are compressed as they come.
+    It holds nothing but this list of chunks, which is what an upload needs. Rows are compressed as they arrive.
     """
 
     def __init__(self, topic: str, schema: TableSchema, *, body: FileBody, compression: str) -> None:
@@ -25,7 +22,7 @@ class OpenFile:
         self.schema = schema
         self.messages = 0
         self.nbytes = 0
-        """Bytes collected, after compression; those that the body still holds are not among them."""
+        """Bytes collected so far, after compression, without those that the body still holds."""
         self.lower: Timestamp | None = None
         """The least `updated` of the rows, None while there are none."""
         self.upper = Timestamp()
@@ -37,20 +34,20 @@ class OpenFile:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of memory that the file takes, those that the body holds back included."""
+        """Bytes of memory that the file takes, including those that the body holds."""
         return self.nbytes + self._body.held_bytes
 
     @property
     def sha256(self) -> str:
-        """Checksum of the bytes collected, as hexadecimal digits."""
+        """Checksum of the bytes collected so far, as hexadecimal digits."""
         return self._hash.hexdigest()
 
-    def takes(self, rows: RowBatch) -> bool:
-        """Whether *rows* may go into this file: they are of its table and of its schema version."""
+    def accepts(self, rows: RowBatch) -> bool:
+        """Return whether *rows* have the table and schema version of this file."""
         return rows.schema.name == self.schema.name and rows.schema.version == self.schema.version
 
     def write(self, rows: RowBatch) -> int:
-        """Add *rows* and return by how many bytes of memory the file has grown. When it raises, nothing was added."""
+        """Add *rows* and return how many more bytes of memory the file takes. After an error nothing was added."""
         before = self.held_bytes
         data = self._body.write(rows)
         self.messages += len(rows)

@@ -1,4 +1,4 @@
-"""Large bodies in the parts that object stores take one by one."""
+"""Splits a large body into the parts that object stores accept."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from cdc_sink_cloudstorage.store import Chunk
 
-__all__ = ["PART_BYTES", "parts_of"]
+__all__ = ["PART_BYTES", "split_parts"]
 
 PART_BYTES = 8 * 1024 * 1024
-"""A part has at least this many bytes, and less than twice as many; S3 takes none below 5 MB but the last."""
+"""A part has at least this many bytes and less than twice as many. S3 requires 5 MB, except in the last part."""
 
 
-def parts_of(chunks: Sequence[Chunk], nbytes: int) -> Iterator[bytes]:
-    """Yield *chunks* in pieces of about one size, at least PART_BYTES each; less in one piece."""
+def split_parts(chunks: Sequence[Chunk], nbytes: int) -> Iterator[bytes]:
+    """Yield *chunks*, which have *nbytes* in all, in parts of about equal size; a small body in one part."""
     size = max(1, -(-nbytes // max(1, nbytes // PART_BYTES)))
     part: list[memoryview] = []
     missing = size

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from fsspec.core import url_to_fs
 
-from cdc_core.errors import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
-from cdc_sink_cloudstorage.store import Chunk, Staged, Store, failure
-from cdc_sink_cloudstorage.temporaries import Temporaries
-from cdc_sink_cloudstorage.trouble import Trouble
+from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
+from cdc_sink_cloudstorage.store import Chunk, Staged, Store
+from cdc_sink_cloudstorage.store_problem import StoreProblem, os_problem
+from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 __all__ = ["FsspecStore"]
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 _REASON_LENGTH = 300
 
 
-class _Held(Staged):
-    """A body that one put brings to the store and shows."""
+class _SinglePut(Staged):
+    """A body that `publish` uploads with one put."""
 
     def __init__(self, store: FsspecStore, path: str, chunks: Sequence[Chunk]) -> None:
         self._store = store
@@ -38,25 +38,26 @@ class _Held(Staged):
 
 
 class FsspecStore(Store):
-    """Writes objects with one put, which in an object store shows an object only when whole.
+    """Writes each object with one put. An object store shows such an object only when it is whole.
 
-    A put is `pipe_file`, never an open file: leaving the `with` block of one after an error would publish a torso.
+    A put is `pipe_file` and never an open file: leaving the `with` block of an open file after an error would publish
+    an incomplete object.
     """
 
-    name_limit = 1024
+    max_name_bytes = 1024
 
     def __init__(
         self,
         uri: str,
         *,
         shown: str,
-        temporaries: Temporaries,
+        temporary_names: TemporaryNames,
         open_client: Callable[[], Any] | None = None,
     ) -> None:
-        """*shown* is *uri* without secrets, for messages. Without *open_client* fsspec makes the file system."""
+        """*shown* is *uri* without secrets, for messages. Without *open_client*, fsspec makes the file system."""
         self._uri = uri
         self._shown = shown
-        self._temporaries = temporaries
+        self._temporary_names = temporary_names
         self._open_client = open_client
         self._lock = threading.Lock()
         self._opened: tuple[Any, str] | None = None
@@ -69,24 +70,24 @@ class FsspecStore(Store):
         except ConfigError:
             raise
         except Exception as error:
-            trouble = self._trouble(error)
-            if trouble is not None:
-                raise trouble.as_refusal(self._shown) from None
-            reason = self._masked(_one_line(error))
+            problem = self._problem(error)
+            if problem is not None:
+                raise problem.refusal(self._shown) from None
+            reason = self._masked(_first_line(error))
             raise ConfigError(
-                f"sink {self._shown} cannot be listed: {reason}; check that it exists and that the credentials in the"
-                " environment may use it"
+                f"sink {self._shown} cannot be listed: {reason}. Check that it exists, and that the credentials in the"
+                " environment have access to it"
             ) from None
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
-        return _Held(self, path, chunks)
+        return _SinglePut(self, path, chunks)
 
     def publish(self, path: str, body: bytes) -> None:
-        """Make *body* visible at *path*, in one go."""
-        self._translated(f"{self._shown}/{path}", lambda: self._put(path, body))
+        """Make *body* visible at *path*, with one put."""
+        self._translate_errors(f"{self._shown}/{path}", lambda: self._put(path, body))
 
     def sweep(self) -> None:
-        """Remove nothing: one put leaves nothing half written."""
+        """Do nothing: a single put leaves nothing unfinished."""
 
     def close(self) -> None:
         with self._lock:
@@ -96,7 +97,7 @@ class FsspecStore(Store):
         for future in running:
             future.cancel()
         if opened is not None:
-            with contextlib.suppress(Exception):  # nothing is lost with a connection
+            with contextlib.suppress(Exception):  # a connection that cannot be closed costs no data
                 self._disconnect(opened[0])
 
     @property
@@ -121,7 +122,7 @@ class FsspecStore(Store):
         """Close the client's connections."""
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what *work* does on the client's event loop. `close` cancels it."""
+        """Run *work* on the client's event loop and return its result. `close` cancels it."""
         fs, _ = self._place
         future = asyncio.run_coroutine_threadsafe(work, fs.loop)
         with self._lock:
@@ -136,13 +137,13 @@ class FsspecStore(Store):
             with self._lock:
                 self._running.discard(future)
 
-    def _trouble(self, error: BaseException) -> Trouble | None:  # noqa: ARG002 (for stores that know)
+    def _problem(self, error: BaseException) -> StoreProblem | None:  # noqa: ARG002 (stores override this)
         """Return what *error* of the client means, None when that is not known."""
         return None
 
     def _check(self) -> None:
         fs, root = self._place
-        with contextlib.suppress(FileNotFoundError):  # the first put makes it
+        with contextlib.suppress(FileNotFoundError):  # the first put creates it
             fs.ls(root, detail=False)
 
     def _put(self, path: str, body: bytes) -> None:
@@ -152,26 +153,29 @@ class FsspecStore(Store):
         else:
             fs.pipe_file(f"{root}/{path}", body)
 
-    def _translated(self, place: str, action: Callable[[], T]) -> T:
-        """Run *action*; clients raise what they like, and all of it may heal unless the tables say otherwise."""
+    def _translate_errors(self, place: str, action: Callable[[], T]) -> T:
+        """Run *action*. Raises: the sink's own errors, which name *place*, instead of the client's.
+
+        Clients raise all kinds of errors. Those that are not known to be permanent are retried.
+        """
         try:
             return action()
         except CdcError:
             raise
         except Exception as error:
-            trouble = self._trouble(error)
-            if trouble is not None:
-                raise trouble.as_failure(place) from None
-            if isinstance(error, OSError):
-                raise failure(place, error) from None
-            reason = self._masked(f"{type(error).__name__}: {_one_line(error)}")
+            problem = self._problem(error)
+            if problem is None and isinstance(error, OSError):
+                problem = os_problem(error)
+            if problem is not None:
+                raise problem.failure(place) from None
+            reason = self._masked(f"{type(error).__name__}: {_first_line(error)}")
             raise RetryableSinkError(f"cannot write {place}: {reason}") from None
 
     def _masked(self, text: str) -> str:
         return text.replace(self._uri, self._shown)
 
 
-def _one_line(error: BaseException) -> str:
-    """Return the text of *error* as part of a sentence: clients append whole answers of the service."""
+def _first_line(error: BaseException) -> str:
+    """Return the first line of *error*, shortened: clients append whole responses of the service."""
     lines = (str(error) or type(error).__name__).splitlines()
     return lines[0][:_REASON_LENGTH]

@@ -1,4 +1,4 @@
-"""S3 and what speaks like it, through s3fs."""
+"""S3 and compatible stores, through s3fs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing import Any
 import botocore.session
 import s3fs
 
-from cdc_core.errors import OptionError
+from cdc_core import OptionError
 from cdc_sink_cloudstorage.authentication import is_specified
 from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.parts import PART_BYTES, parts_of
+from cdc_sink_cloudstorage.parts import PART_BYTES, split_parts
 from cdc_sink_cloudstorage.remote import FsspecStore
-from cdc_sink_cloudstorage.s3_trouble import trouble_of
+from cdc_sink_cloudstorage.s3_problems import s3_problem
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged
-from cdc_sink_cloudstorage.temporaries import Temporaries
-from cdc_sink_cloudstorage.trouble import Trouble
+from cdc_sink_cloudstorage.store_problem import StoreProblem
+from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 __all__ = ["S3Store", "open_s3"]
 
 _CLIENT = {"connect_timeout": 10, "read_timeout": 30, "retries": {"mode": "standard", "max_attempts": 3}}
 _DISCONNECT_S = 2.0
 _PUT_BYTES = 32 * 1024 * 1024
-"""What one request brings to the store when there is no reason for more."""
+"""Largest file that `put` uploads in one request."""
 _log = logging.getLogger(__name__)
-for _name in ("botocore.auth", "botocore.endpoint"):  # they write headers with tokens and signatures, at DEBUG
+for _name in ("botocore.auth", "botocore.endpoint"):  # at DEBUG they log headers with tokens and signatures
     logging.getLogger(_name).setLevel(logging.INFO)
 
 
 def open_s3(options: CloudStorageOptions) -> Any:
-    """Return a file system of its own, without connecting."""
+    """Return a new file system that shares no connections with others. Does not connect."""
     settings: dict[str, Any] = {"config_kwargs": dict(_CLIENT), "use_listings_cache": False}
     if is_specified(options, "S3"):
         settings |= {"key": options.aws_access_key_id, "secret": options.aws_secret_access_key}
@@ -47,21 +47,22 @@ def open_s3(options: CloudStorageOptions) -> Any:
     if options.s3_storage_class:
         settings["s3_additional_kwargs"] = {"StorageClass": options.s3_storage_class}
     fs = s3fs.S3FileSystem(skip_instance_cache=True, **settings)
-    fs.retries = 2  # of s3fs; botocore's own come on top
+    fs.retries = 2  # of s3fs; botocore retries as well
     return fs
 
 
 class S3Store(FsspecStore):
-    """Small files with one put, large ones in parts, which nobody sees before the upload is completed.
+    """Writes small files with one put and large ones in parts, which stay invisible until the upload is completed.
 
-    An upload that is never completed is not seen either, but its parts are paid for. So before the first of them, a
-    small object of our run in `.inprogress`, the note, says which upload it is; `sweep` of a later run aborts what it
-    finds that way. The key alone does not say whose an upload is: several changefeeds may share a root, and a repeated
-    slice has the names of the one that broke off. Who dies before the note leaves an upload without parts, for free.
+    The parts of an upload that is never completed stay invisible too, but they cost storage. So before the first part,
+    the store writes a note: a small object in `.inprogress` that names the upload. `sweep` of a later attempt aborts
+    the uploads that it finds in notes. The key of an upload does not tell which attempt began it: several changefeeds
+    may share a root, and a repeated slice uses the names of the slice that it repeats. A writer that dies before it has
+    written the note leaves an upload without parts, which costs nothing.
     """
 
-    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporaries: Temporaries) -> None:
-        super().__init__(uri, shown=shown, temporaries=temporaries, open_client=lambda: open_s3(options))
+    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporary_names: TemporaryNames) -> None:
+        super().__init__(uri, shown=shown, temporary_names=temporary_names, open_client=lambda: open_s3(options))
         self._options = options
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
@@ -69,26 +70,26 @@ class S3Store(FsspecStore):
         if nbytes < 2 * PART_BYTES:
             return super().stage(path, chunks)
         upload = _Multipart(self, path)
-        self._translated(f"{self._shown}/{path}", lambda: upload.begin(chunks, nbytes))
+        self._translate_errors(f"{self._shown}/{path}", lambda: upload.begin(chunks, nbytes))
         return upload
 
     def put(self, path: str, chunks: Sequence[Chunk]) -> None:
         if _size(chunks) <= _PUT_BYTES:
-            super().stage(path, chunks).publish()  # one request, where parts take six
+            super().stage(path, chunks).publish()  # one request instead of six or more
         else:
             super().put(path, chunks)
 
     def complete(self, path: str, action: Callable[[], None]) -> None:
-        """Run *action*, which makes *path* visible, and say in our words what goes wrong."""
-        self._translated(f"{self._shown}/{path}", action)
+        """Run *action*, which makes *path* visible. Raises: as `Store`."""
+        self._translate_errors(f"{self._shown}/{path}", action)
 
     def call(self, method: str, **arguments: Any) -> Any:
-        """Return the answer to one request, for `_Multipart`."""
+        """Send one request and return the response, for `_Multipart`."""
         fs, _ = self._place
         return self._run(fs._call_s3(method, **arguments))
 
-    def located(self, path: str) -> dict[str, str]:
-        """Return bucket and key of *path*, as requests want them."""
+    def location(self, path: str) -> dict[str, str]:
+        """Return bucket and key of *path*, as arguments of a request."""
         bucket, _, key = f"{self._place[1]}/{path}".partition("/")
         return {"Bucket": bucket, "Key": key}
 
@@ -99,10 +100,10 @@ class S3Store(FsspecStore):
 
     def _check(self) -> None:
         self._check_storage_class()
-        where = self.located(f"{IN_PROGRESS}/check")
+        where = self.location(f"{IN_PROGRESS}/check")
         prefix = where["Key"].removesuffix(f"{IN_PROGRESS}/check")
         self.call("list_objects_v2", Bucket=where["Bucket"], Prefix=prefix, MaxKeys=1)
-        try:  # a part of an upload that there is not: asks for the right to write, and writes nothing
+        try:  # a part of an upload that does not exist: needs the permission to write, and writes nothing
             self.call("upload_part", **where, UploadId="0" * 32, PartNumber=1, Body=b"")
         except FileNotFoundError as error:
             if getattr(error.__cause__, "response", {}).get("Error", {}).get("Code") != "NoSuchUpload":
@@ -110,55 +111,56 @@ class S3Store(FsspecStore):
 
     def _check_storage_class(self) -> None:
         wanted = self._options.s3_storage_class
-        if wanted is None or self._options.aws_endpoint:  # other stores have classes of their own
+        if wanted is None or self._options.aws_endpoint:  # other stores have other classes
             return
         known = botocore.session.get_session().get_service_model("s3").shape_for("StorageClass").enum
         if wanted not in known:
             raise OptionError(
-                f"sink '{self._shown}' has S3_STORAGE_CLASS={wanted}, which S3 does not know: choose one of"
+                f"sink '{self._shown}' has S3_STORAGE_CLASS={wanted}, which S3 does not know. Choose one of"
                 f" {', '.join(known)}"
             )
 
     def sweep(self) -> None:
-        self._translated(f"{self._shown}/{IN_PROGRESS}", self._sweep)
+        self._translate_errors(f"{self._shown}/{IN_PROGRESS}", self._sweep)
 
     def _sweep(self) -> None:
         fs, root = self._place
-        where = self.located(f"{IN_PROGRESS}/{self._temporaries.owner}-")  # and none of the many that others may have
+        where = self.location(f"{IN_PROGRESS}/{self._temporary_names.owner}-")  # others may have many
         listed = self.call("list_objects_v2", Bucket=where["Bucket"], Prefix=where["Key"])
         names = [entry["Key"].rpartition("/")[2] for entry in listed.get("Contents", ())]
-        for name in self._temporaries.of_dead_runs(names):
+        for name in self._temporary_names.leftovers(names):
             note = f"{root}/{IN_PROGRESS}/{name}"
             try:
                 self._abort(note, bytes(self._run(fs._cat_file(note))))
                 self._run(fs._rm_file(note))
-            except FileNotFoundError:  # a sibling sweeps too
+            except FileNotFoundError:  # another task sweeps at the same time
                 continue
             except PermissionError as error:
-                _log.warning("cannot abort the unfinished upload that %s names: %s", note, error)
+                _log.warning("cannot abort the unfinished upload named in %s: %s", note, error)
 
     def _abort(self, note: str, text: bytes) -> None:
-        """End the upload that *text* of *note* names, and no other of its key. It may have ended already."""
+        """Abort the upload that *text*, the content of *note*, names. The upload may have ended already."""
         try:
             named = json.loads(text)
             where = {"Key": str(named["key"]), "UploadId": str(named["upload"])}
         except (ValueError, KeyError, TypeError):
-            _log.warning("%s names no upload and is removed: leave what it was for to a rule of the bucket", note)
+            _log.warning("removing %s, which does not name an upload; a lifecycle rule can remove its parts", note)
             return
         with contextlib.suppress(FileNotFoundError):
-            self.call("abort_multipart_upload", Bucket=self.located("")["Bucket"], **where)
+            self.call("abort_multipart_upload", Bucket=self.location("")["Bucket"], **where)
 
-    def _trouble(self, error: BaseException) -> Trouble | None:
-        return trouble_of(error, self._options)
+    def _problem(self, error: BaseException) -> StoreProblem | None:
+        return s3_problem(error, self._options)
 
     def new_note(self) -> dict[str, str]:
-        """Return where a note can be that no other writer makes."""
-        return self.located(f"{IN_PROGRESS}/{self._temporaries.new(secrets.token_hex(16))}")
+        """Return bucket and key for a note, different from those of all other writers."""
+        return self.location(f"{IN_PROGRESS}/{self._temporary_names.new(secrets.token_hex(16))}")
 
-    def take_down(self, note: dict[str, str], upload: dict[str, str]) -> None:
-        """Write into *note* that *upload* is under way."""
+    def write_note(self, note: dict[str, str], upload: dict[str, str]) -> None:
+        """Write the note that *upload* is under way."""
         body = json.dumps({"key": upload["Key"], "upload": upload["UploadId"]}).encode()
-        cheap = {"StorageClass": "STANDARD"} if self._options.s3_storage_class else {}  # others bill a month at least
+        # Other storage classes bill an object for at least a month.
+        cheap = {"StorageClass": "STANDARD"} if self._options.s3_storage_class else {}
         self.call("put_object", **note, **cheap, Body=body)
 
 
@@ -168,18 +170,18 @@ class _Multipart(Staged):
     def __init__(self, store: S3Store, path: str) -> None:
         self._store = store
         self._path = path
-        self._where = store.located(path)
+        self._where = store.location(path)
         self._note = store.new_note()
         self._nbytes = 0
         self._parts: list[dict[str, Any]] = []
 
     def begin(self, chunks: Sequence[Chunk], nbytes: int) -> None:
-        """Upload all parts. Leaves nothing when that fails, as far as can be."""
+        """Upload all parts. After a failure, removes what was uploaded as far as possible."""
         self._nbytes = nbytes
         self._where["UploadId"] = self._store.call("create_multipart_upload", **self._where)["UploadId"]
         try:
-            self._store.take_down(self._note, self._where)
-            for number, body in enumerate(parts_of(chunks, nbytes), 1):
+            self._store.write_note(self._note, self._where)
+            for number, body in enumerate(split_parts(chunks, nbytes), 1):
                 answer = self._store.call("upload_part", **self._where, PartNumber=number, Body=body)
                 self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
         except BaseException:
@@ -188,23 +190,23 @@ class _Multipart(Staged):
 
     def publish(self) -> None:
         self._store.complete(self._path, self._complete)
-        self._forget_note()
+        self._delete_note()
 
     def discard(self) -> None:
-        with contextlib.suppress(Exception):  # what is left, a later run sweeps
+        with contextlib.suppress(Exception):  # a later attempt sweeps what is left
             self._store.call("abort_multipart_upload", **self._where)
-            self._forget_note()
+            self._delete_note()
 
     def _complete(self) -> None:
         try:
             self._store.call("complete_multipart_upload", **self._where, MultipartUpload={"Parts": self._parts})
         except FileNotFoundError:
-            # Asked for a second time, since the first answer was lost, some stores know no such upload any more.
+            # A client that lost the first response asks again, and some stores then no longer know the upload.
             where = {name: self._where[name] for name in ("Bucket", "Key")}
             if self._store.call("head_object", **where)["ContentLength"] != self._nbytes:
                 raise
 
-    def _forget_note(self) -> None:
+    def _delete_note(self) -> None:
         with contextlib.suppress(Exception):
             self._store.call("delete_object", **self._note)
 

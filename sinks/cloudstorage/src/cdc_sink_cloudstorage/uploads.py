@@ -1,4 +1,4 @@
-"""Finished files on their way to the store, while the next ones are filled."""
+"""Uploads finished files in the background, while the next ones are filled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cdc_core.errors import TerminalSinkError
+from cdc_core import TerminalSinkError
 from cdc_sink_cloudstorage.store import Chunk, Store
 
 __all__ = ["Uploads"]
@@ -17,54 +17,41 @@ _IDLE_S = 5.0
 
 
 @dataclass(slots=True, eq=False)
-class _Round:
-    """What is uploaded between two barriers, and whether it is still wanted."""
-
-    unfinished: int = 0
-    failure: BaseException | None = None
-    abandoned: bool = False
-
-    @property
-    def broken(self) -> bool:
-        return self.abandoned or self.failure is not None
-
-
-@dataclass(slots=True, eq=False)
 class _Upload:
     path: str | None
     """None for the sweep."""
     chunks: Sequence[Chunk]
     nbytes: int
-    round: _Round
     before: _Upload | None
-    """The upload of the same lane that must be visible first; None when there is none, or none any more."""
+    """The upload of the same lane that must become visible first; None when it is visible or there is none."""
     done: bool = field(default=False)
 
 
 class Uploads:
-    """Brings files to a store in background threads. `put` returns at once, `wait` when all of them are visible.
+    """Uploads files to a store in background threads. `put` returns at once, `wait` when all files are visible.
 
-    Files of one lane become visible in the order of their `put`, and only when all before them have: a process that
-    dies, or an upload that fails, leaves the beginning of a lane and nothing behind a gap. Their bytes travel at the
-    same time all the same. Files of different lanes know no order.
+    The files of one lane become visible in the order of their `put`, each only after all before it: when a process dies
+    or an upload fails, readers see the beginning of a lane and nothing after a gap. Files are uploaded at the same time
+    nevertheless. Files of different lanes become visible in any order.
 
-    While *most_bytes* or more wait or travel, `put` waits; so at most that and one file are held. Nothing is tried
-    again here. The first failure stops the round: what is not visible yet is dropped, and `put` and `wait` raise it,
-    until `abandon`.
+    `put` waits while files of *max_bytes* or more are not visible yet, so this holds at most *max_bytes* and one file.
+    It does not retry. After the first failure it drops everything that is not visible yet, and `put` and `wait` raise
+    that failure.
 
-    Used by one thread. Its own threads start when there is work and end when there is none for a while.
+    Used by one thread. Its own threads start when there is work, and end after some seconds without any.
     """
 
-    def __init__(self, store: Store, *, most_bytes: int) -> None:
+    def __init__(self, store: Store, *, max_bytes: int) -> None:
         self._store = store
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._changed = threading.Condition()
         self._queue: deque[_Upload] = deque()
         self._last: dict[str, _Upload] = {}
-        self._round = _Round()
+        self._unfinished = 0
         self._bytes = 0
         self._workers = 0
         self._idle = 0
+        self._failure: BaseException | None = None
         self._closed = False
 
     @property
@@ -73,12 +60,12 @@ class Uploads:
         return self._bytes
 
     def put(self, path: str, chunks: Sequence[Chunk], *, nbytes: int, lane: str) -> None:
-        """Take a file of *nbytes*, to become visible at *path* after the files of *lane* that were put before.
+        """Accept a file of *nbytes*. It becomes visible at *path* after the files that *lane* already has.
 
-        Raises: what the store raised for an earlier file; TerminalSinkError when closed meanwhile.
+        Raises: what the store raised for an earlier file; TerminalSinkError after `close`.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._bytes < self._most_bytes)
+            self._changed.wait_for(lambda: self._broken or self._bytes < self._max_bytes)
             self._raise_if_broken()
             before = self._last.get(lane)
             if before is not None and before.done:
@@ -86,35 +73,33 @@ class Uploads:
             self._last[lane] = self._add(path, chunks, nbytes=nbytes, before=before)
 
     def sweep(self) -> None:
-        """Have the store swept, which `wait` waits for too."""
+        """Sweep the store in the background. `wait` waits for this too."""
         with self._changed:
             self._add(None, (), nbytes=0, before=None)
 
     def wait(self) -> None:
-        """Return when every file that was put is durable and visible. Raises: as `put`."""
+        """Return when every file is durable and visible. Raises: as `put`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or not self._round.unfinished)
+            self._changed.wait_for(lambda: self._broken or not self._unfinished)
             self._raise_if_broken()
             self._last.clear()
 
-    def abandon(self) -> None:
-        """Forget what is not visible yet, and failures.
+    def close(self) -> None:
+        """Drop what is not visible yet and let the threads end. Waits for nothing. May be called twice.
 
-        Of each lane the upload that is next may be at its last request, and be shown when that ends; no other is.
+        The next file of each lane may become visible after this, when its last request is under way already.
         """
         with self._changed:
-            self._abandon()
-
-    def close(self) -> None:
-        """As `abandon`, and let the threads end. Waits for nothing; may be called twice."""
-        with self._changed:
             self._closed = True
-            self._abandon()
+            self._bytes -= sum(upload.nbytes for upload in self._queue)
+            self._queue.clear()
+            self._last.clear()
+            self._changed.notify_all()
 
     def _add(self, path: str | None, chunks: Sequence[Chunk], *, nbytes: int, before: _Upload | None) -> _Upload:
-        upload = _Upload(path=path, chunks=chunks, nbytes=nbytes, round=self._round, before=before)
+        upload = _Upload(path=path, chunks=chunks, nbytes=nbytes, before=before)
         self._queue.append(upload)
-        self._round.unfinished += 1
+        self._unfinished += 1
         self._bytes += nbytes
         if self._idle < len(self._queue) and self._workers < _WORKERS:
             self._workers += 1
@@ -122,35 +107,27 @@ class Uploads:
         self._changed.notify_all()
         return upload
 
-    def _abandon(self) -> None:
-        self._round.abandoned = True
-        self._round = _Round()
-        self._bytes -= sum(upload.nbytes for upload in self._queue)
-        self._queue.clear()
-        self._last.clear()
-        self._changed.notify_all()
-
     @property
-    def _stopped(self) -> bool:
-        return self._closed or self._round.broken
+    def _broken(self) -> bool:
+        return self._closed or self._failure is not None
 
     def _raise_if_broken(self) -> None:
         if self._closed:
             raise TerminalSinkError("the cloud-storage sink is closed")
-        if self._round.failure is not None:
-            raise self._round.failure
+        if self._failure is not None:
+            raise self._failure
 
     def _work(self) -> None:
         while (upload := self._next()) is not None:
             failure: BaseException | None = None
             try:
                 self._carry(upload)
-            except BaseException as error:  # raised where somebody waits
+            except BaseException as error:  # `put` and `wait` raise it
                 failure = error
             with self._changed:
                 upload.chunks, upload.before, upload.done = (), None, True
-                upload.round.failure = upload.round.failure or failure
-                upload.round.unfinished -= 1
+                self._failure = self._failure or failure
+                self._unfinished -= 1
                 self._bytes -= upload.nbytes
                 self._changed.notify_all()
             del upload, failure
@@ -167,23 +144,22 @@ class Uploads:
             return None
 
     def _carry(self, upload: _Upload) -> None:
-        round_ = upload.round
-        if round_.broken:
+        if self._broken:
             return
         if upload.path is None:
             self._store.sweep()
             return
         with self._changed:
             is_next = upload.before is None or upload.before.done
-        if is_next:  # nothing to wait for: what takes fewer requests will do
+        if is_next:  # it need not wait, so `put` may use fewer requests
             self._store.put(upload.path, upload.chunks)
             return
         staged = self._store.stage(upload.path, upload.chunks)
         upload.chunks = ()
-        # Taken from the queue in order, so what is before is another thread's already and will end.
+        # Threads take uploads in the order of the queue, so another thread has the one before, and it will end.
         with self._changed:
-            self._changed.wait_for(lambda: round_.broken or upload.before is None or upload.before.done)
-            broken = round_.broken
+            self._changed.wait_for(lambda: self._broken or upload.before is None or upload.before.done)
+            broken = self._broken
         if broken:
             staged.discard()
         else:

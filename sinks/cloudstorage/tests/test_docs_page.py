@@ -1,4 +1,4 @@
-"""What docs/cloud-storage.md says is so: its examples are taken by real stores, its sentences are the code's."""
+"""docs/cloud-storage.md is true: real stores accept its examples, and the code has its error messages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from cdc_sink_cloudstorage import authentication, azure, gcs, s3_trouble
-from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_sink_cloudstorage import authentication, azure, gcs, s3_problems
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import AZURE_ACCOUNT, AZURE_KEY, S3_KEY, S3_SECRET, Azurite, SeaweedFS
 
@@ -26,14 +26,14 @@ EXAMPLES = {
     for block in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     for name, fields in tomllib.loads(block)["changefeed"].items()
 }
-OTHERS = {"source": "postgresql://u@h/d", "tables": ["public.orders"]}
+REQUIRED = {"source": "postgresql://u@h/d", "tables": ["public.orders"]}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_example_is_taken_by_its_store(
+def test_every_example_is_accepted_by_its_store(
     name: str, seaweedfs: SeaweedFS, gcs_gate: GcsGate, azurite: Azurite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only addresses, and what the test servers know their users by, are put in the place of the page's."""
+    """Only addresses and credentials of the page are replaced, by those of the test servers."""
     secrets = {
         "AWS_SECRET": quote(S3_SECRET, safe=""),
         "MINIO_SECRET": S3_SECRET,
@@ -42,8 +42,8 @@ def test_every_example_is_taken_by_its_store(
     }
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", S3_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
-    shown: Any = interpolate({**OTHERS, **EXAMPLES[name]}, place="example", directory=Path("/"), environ=secrets)
-    context = resolve(Changefeed(name=name, **shown), PluginHost.load()).open_sink().context
+    shown: Any = interpolate({**REQUIRED, **EXAMPLES[name]}, place="example", directory=Path("/"), environ=secrets)
+    context = resolve(Changefeed(name=name, **shown), PluginHost.load()).open_destination().context
     servers = {
         "s3": {"aws_endpoint": seaweedfs.endpoint},
         "gs": {"gcs_endpoint": gcs_gate.endpoint},
@@ -52,13 +52,14 @@ def test_every_example_is_taken_by_its_store(
     changes = servers[context.uri.partition(":")[0]]
     if context.options.aws_access_key_id:
         changes["aws_access_key_id"] = S3_KEY
-    sink = CloudStorageSink(dataclasses.replace(context, options=dataclasses.replace(context.options, **changes)))
-    sink.check()
-    sink.close()
+    options = dataclasses.replace(context.options, **changes)
+    destination = CloudStorageDestination(dataclasses.replace(context, options=options))
+    destination.check()
+    destination.close()
 
 
-def test_every_error_of_the_page_is_raised() -> None:
-    modules = (authentication, azure, gcs, s3_trouble)
+def test_the_code_has_every_error_of_the_page() -> None:
+    modules = (authentication, azure, gcs, s3_problems)
     code = " ".join(Path(module.__file__).read_text() for module in modules)
     code = re.sub(r'"\s+f?"', "", code)
     table = PAGE.partition("## Errors")[2].partition("\n## ")[0]

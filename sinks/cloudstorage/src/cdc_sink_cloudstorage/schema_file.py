@@ -1,8 +1,8 @@
-"""Schema files: what the data files of one version of a table hold, beside them, so that no database is needed.
+"""Schema files: what the data files of one version of a table hold. With them readers need no database.
 
     _schemas/<topic>-<schema version>-<digest>.json
 
-The digest is that of the content, so a name never holds anything else, whoever writes it and however often.
+The digest is that of the content, so a name always has the same content, whichever writer wrote it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ import hashlib
 import json
 from typing import Any
 
-from cdc_core.encoder import Encoder, EnvelopeOptions
-from cdc_core.schema import TableSchema
-from cdc_core.stored_history import FileShape
+from cdc_core import Encoder, Envelope, FileShape, TableSchema
 from cdc_sink_cloudstorage.names import escape_topic
 
 __all__ = ["SCHEMAS", "SchemaFile"]
 
 SCHEMAS = "_schemas"
-"""Directory under the root. Engines that read whole directories leave out names that begin with an underscore."""
+"""Directory below the root. Engines that read whole directories skip names that begin with an underscore."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """One schema file: where it is below the root, and what is in it."""
+    """One schema file: its path below the root, and its content."""
 
     path: str
     body: bytes
@@ -37,7 +35,7 @@ class SchemaFile:
             "topic": topic,
             "schema": schema.to_json(),
             "format": format_,
-            "envelope": dataclasses.asdict(encoder.context.envelope),
+            "envelope": encoder.context.envelope.to_json(),
             "options": _plain_options(encoder.context.options),
         }
         body = json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
@@ -46,18 +44,18 @@ class SchemaFile:
 
     @staticmethod
     def read(body: bytes) -> FileShape:
-        """Return what a schema file says. Raises: ValueError, KeyError and TypeError when it is none."""
+        """Return what a schema file says. Raises: ValueError, KeyError or TypeError when *body* is not one."""
         content = json.loads(body)
         return FileShape(
             schema=TableSchema.from_json(content["schema"]),
             format=content["format"],
-            envelope=EnvelopeOptions(**content["envelope"]),
+            envelope=Envelope.from_json(content["envelope"]),
             options=content["options"],
         )
 
 
 def _plain_options(options: Any) -> dict[str, Any]:
-    """Return the encoder's options that are not at their defaults and hold no secret."""
+    """Return the encoder's options that differ from their defaults and contain no secret."""
     if not dataclasses.is_dataclass(options):
         return {}
     return {

@@ -1,4 +1,4 @@
-"""Read access to what a sink has written: names and bodies below its root."""
+"""Read access to the files that a sink has written."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from cdc_core.errors import CdcError, RetryableSinkError
-from cdc_core.masking import masked_uri
-from cdc_sink_cloudstorage.destination import open_file_system
+from cdc_core import CdcError, RetryableSinkError, masked_uri
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store import IN_PROGRESS
+from cdc_sink_cloudstorage.uris import open_file_system
 
 __all__ = ["StoredBodies"]
 
@@ -20,9 +19,10 @@ T = TypeVar("T")
 
 
 class StoredBodies:
-    """The files below a root. Picklable; connects when first used.
+    """Lists and reads the files below a root. Picklable; connects when first used.
 
-    Raises, everywhere: ConfigError for a URI that names no place; RetryableSinkError when the place cannot be read.
+    Raises, everywhere: ConfigError for a URI that does not name a place; RetryableSinkError when the place cannot be
+    read.
     """
 
     def __init__(self, uri: str, options: CloudStorageOptions) -> None:
@@ -40,7 +40,7 @@ class StoredBodies:
 
     @property
     def shown(self) -> str:
-        """The root for messages, without secrets."""
+        """The root without secrets, for messages."""
         return masked_uri(self._uri)
 
     def paths(self) -> list[str]:
@@ -52,10 +52,10 @@ class StoredBodies:
             below = (path[len(root) :].lstrip("/") for path in fs.find(root))
             return sorted(path for path in below if path and not path.startswith(f"{IN_PROGRESS}/"))
 
-        return self._translated("", find)
+        return self._translate_errors("", find)
 
     def body(self, path: str) -> bytes | None:
-        """Return the content of the file at *path* below the root, None when there is none."""
+        """Return the content of the file at *path* below the root, None when there is no such file."""
 
         def read() -> bytes | None:
             fs, root = self._place
@@ -65,10 +65,10 @@ class StoredBodies:
                 return None
             return content
 
-        return self._translated(path, read)
+        return self._translate_errors(path, read)
 
     def bodies(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return the contents of several files, which stores that can are asked for at the same time."""
+        """Return the contents of several files, read at the same time where the client can do that."""
 
         def read() -> list[bytes | None]:
             fs, root = self._place
@@ -82,12 +82,12 @@ class StoredBodies:
                     raise content
             return [content if isinstance(content, bytes) else None for content in contents]
 
-        return self._translated("", read)
+        return self._translate_errors("", read)
 
     def holds(self, path: str, sha256: str) -> bool | None:
-        """Return whether the file at *path* has the content with this checksum, None when there is no file.
+        """Return whether the file at *path* has content with this checksum, None when there is no such file.
 
-        False also where the file cannot be looked at: credentials that write need not be allowed to read.
+        Also returns False when the file cannot be read: the sink's credentials may have no permission to read.
         """
         try:
             content = self.body(path)
@@ -99,7 +99,7 @@ class StoredBodies:
     def _place(self) -> tuple[Any, str]:
         return open_file_system(self._uri, self._options)
 
-    def _translated(self, path: str, action: Callable[[], T]) -> T:
+    def _translate_errors(self, path: str, action: Callable[[], T]) -> T:
         try:
             return action()
         except CdcError:

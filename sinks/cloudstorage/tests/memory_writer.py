@@ -1,11 +1,10 @@
-"""Writes many files through a sink and prints by how many bytes the process grew. Run by test_memory.py."""
+"""Writes many files through a sink and prints by how many bytes the process grew. test_memory.py runs it."""
 
 from __future__ import annotations
 
 import resource
 import sys
 import time
-from collections.abc import Sequence
 
 import pyarrow as pa
 from cdc_sink_cloudstorage.options import CloudStorageOptions
@@ -16,7 +15,7 @@ from cdc_core import (
     ColumnType,
     Encoder,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     FileBody,
     Kind,
     MessageBatch,
@@ -27,15 +26,15 @@ from cdc_core import (
     TableName,
     TableSchema,
     Timestamp,
+    parse_options,
 )
-from cdc_core.options import parse_options
 
 PIECE_BYTES = 1024 * 1024
 LINE = b'{"after": {"id": 1000001, "name": "a text of some length", "price": 12.5}, "key": [1000001]}\n'
 
 
 class FreshBuffers(FileBody):
-    """Gives a buffer of its own for every batch, as an encoder does."""
+    """Returns a new buffer for every batch, as an encoder does."""
 
     def write(self, rows: RowBatch) -> bytes:
         return LINE * (PIECE_BYTES // len(LINE))
@@ -50,11 +49,8 @@ class BufferEncoder(Encoder):
     def open_body(self, topic: str) -> FileBody:
         return FreshBuffers()
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
-        pass
-
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
-        raise AssertionError("files are written as bodies")
+        raise AssertionError("the sink writes files with open_body")
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
         return b""
@@ -74,11 +70,17 @@ def one_row(table: str) -> RowBatch:
 
 
 def main(root: str, compression: str, megabytes: int, tables: int) -> None:
-    encoder = BufferEncoder(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(), options=None))
+    encoder = BufferEncoder(EncoderContext(changefeed="feed", envelope=Envelope(), options=None))
     options = parse_options(CloudStorageOptions, {"compression": compression}, owner="sink")
-    sink = CloudStorageSink(
-        SinkContext(changefeed="feed", epoch=1, uri=f"file://{root}", options=options, encoder=encoder)
+    context = SinkContext(
+        changefeed="feed",
+        epoch=1,
+        uri=f"file://{root}",
+        options=options,
+        encoder=encoder,
+        compression=compression,
     )
+    sink = CloudStorageSink(context)
     batches = [one_row(f"t{number}") for number in range(tables)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))

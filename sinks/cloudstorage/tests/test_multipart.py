@@ -1,4 +1,4 @@
-"""Large files travel in parts, of which nobody sees anything until they are whole."""
+"""Large files are uploaded in parts, which are invisible until the file is whole."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from urllib.parse import parse_qsl
 
 import pytest
 from cdc_sink_cloudstorage import s3
-from cdc_sink_cloudstorage.destination import open_file_system, open_store
 from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.parts import PART_BYTES, parts_of
+from cdc_sink_cloudstorage.parts import PART_BYTES, split_parts
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Store
-from cdc_sink_cloudstorage.temporaries import Temporaries
+from cdc_sink_cloudstorage.temporary_names import TemporaryNames
+from cdc_sink_cloudstorage.uris import open_file_system, open_store
 from cdc_testing.object_stores import Azurite, SeaweedFS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_core import RetryableSinkError, RowBatch, SliceInfo
-from cdc_core.options import parse_options
+from cdc_core import RetryableSinkError, RowBatch, SliceInfo, parse_options
 
 LARGE = 2 * PART_BYTES + 12_345
 
 
 class Place:
-    """A root in a store, as runs of changefeeds and readers use it."""
+    """A root in a store, for attempts of changefeeds and for readers."""
 
     def __init__(self, uri: str) -> None:
         self.uri, _, query = uri.partition("?")
@@ -36,15 +35,16 @@ class Place:
         self.fs, self.root = open_file_system(self.uri, self.options)
 
     def store(self, *, changefeed: str = "feed", epoch: int = 1) -> Store:
-        return open_store(self.uri, self.options, temporaries=Temporaries(changefeed=changefeed, epoch=epoch))
+        names = TemporaryNames(changefeed=changefeed, epoch=epoch)
+        return open_store(self.uri, self.options, temporary_names=names)
 
     def files(self) -> list[str]:
         self.fs.invalidate_cache()
-        found = self.fs.find(self.root)  # SeaweedFS finds a directory that was emptied too
+        found = self.fs.find(self.root)  # SeaweedFS also lists empty directories
         return [path.removeprefix(f"{self.root}/") for path in found if path.startswith(f"{self.root}/")]
 
     def uploads(self) -> list[str]:
-        """Return the keys of the uploads that were begun and not ended."""
+        """Return the keys of the uploads that were neither completed nor aborted."""
         bucket, _, prefix = self.root.partition("/")
         listed = self.fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
         return sorted(upload["Key"].removeprefix(f"{prefix}/") for upload in listed.get("Uploads", ()))
@@ -66,23 +66,23 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 def large_body() -> list[bytes]:
-    """Return a body in chunks that are no parts."""
+    """Return a body in chunks with other borders than parts have."""
     body = bytes(range(256)) * (LARGE // 256) + b"x" * (LARGE % 256)
     return [body[start : start + 1_000_001] for start in range(0, len(body), 1_000_001)]
 
 
 @given(sizes=st.lists(st.integers(0, 40), max_size=30))
-def test_parts_are_the_body_and_never_too_small(sizes: list[int]) -> None:
+def test_parts_add_up_to_the_body_and_are_never_too_small(sizes: list[int]) -> None:
     chunks = [bytes([number]) * size for number, size in enumerate(sizes)]
     nbytes = sum(sizes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cdc_sink_cloudstorage.parts.PART_BYTES", 8)
-        parts = list(parts_of(chunks, nbytes))
+        parts = list(split_parts(chunks, nbytes))
     assert b"".join(parts) == b"".join(chunks)
     assert all(8 <= len(part) < 16 for part in parts[:-1])
 
 
-def test_a_large_file_is_one_object_once_published(place: Place) -> None:
+def test_a_published_large_file_is_one_object(place: Place) -> None:
     body = large_body()
     staged = place.store().stage("day/large", body)
     assert [path for path in place.files() if IN_PROGRESS not in path] == []
@@ -91,8 +91,8 @@ def test_a_large_file_is_one_object_once_published(place: Place) -> None:
     assert place.fs.cat_file(f"{place.root}/day/large") == b"".join(body)
 
 
-def test_a_large_file_has_no_part_of_another_writers(place: Place) -> None:
-    """Such as a worker's that was given up and lives on: its parts may come late, and be cut elsewhere."""
+def test_a_large_file_has_no_parts_of_another_writer(place: Place) -> None:
+    """The worker of an earlier attempt may still be alive. Its parts may arrive late and have other borders."""
     body = large_body()
     staged = place.store().stage("day/large", body)
     place.store().stage("day/large", [b"late" * (LARGE // 4)])
@@ -100,12 +100,12 @@ def test_a_large_file_has_no_part_of_another_writers(place: Place) -> None:
     assert place.fs.cat_file(f"{place.root}/day/large") == b"".join(body)
 
 
-def test_a_large_file_that_is_discarded_leaves_nothing(place: Place) -> None:
+def test_a_discarded_large_file_leaves_no_files(place: Place) -> None:
     place.store().stage("day/large", large_body()).discard()
     assert place.files() == []
 
 
-def test_a_discarded_upload_costs_nothing_any_more(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_discarded_upload_is_aborted(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "PART_BYTES", 1)
     staged = s3_place.store().stage("day/large", [b"large"])
     assert s3_place.uploads() == ["day/large"]
@@ -113,7 +113,7 @@ def test_a_discarded_upload_costs_nothing_any_more(s3_place: Place, monkeypatch:
     assert s3_place.uploads() == []
 
 
-def test_a_later_run_aborts_what_its_changefeed_left_and_nothing_else(
+def test_a_sweep_aborts_only_uploads_of_earlier_attempts_of_its_changefeed(
     s3_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "PART_BYTES", 1)
@@ -121,18 +121,18 @@ def test_a_later_run_aborts_what_its_changefeed_left_and_nothing_else(
         ("feed", 1, "dead"),
         ("feed", 2, "sibling"),
         ("feed", 3, "later"),
-        ("another", 1, "anothers"),
+        ("another", 1, "other-feed"),
         ("feed", 1, "dead-too"),
     ):
         s3_place.store(changefeed=changefeed, epoch=epoch).stage(path, [b"large"])
     s3_place.store(epoch=2).sweep()
-    assert s3_place.uploads() == ["anothers", "later", "sibling"]
+    assert s3_place.uploads() == ["later", "other-feed", "sibling"]
     assert len(s3_place.files()) == 3
     s3_place.store(epoch=2).sweep()
 
 
-def test_a_sweep_aborts_no_upload_of_its_own_run(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repeated slice has the names of the slice that broke off, whose upload of the same key goes."""
+def test_a_sweep_aborts_no_upload_of_its_own_attempt(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated slice uses the names of the slice that it repeats. Only the older upload of the key is aborted."""
     monkeypatch.setattr(s3, "PART_BYTES", 1)
     s3_place.store(epoch=1).stage("day/large", [b"large"])
     staged = s3_place.store(epoch=2).stage("day/large", [b"large"])
@@ -143,7 +143,7 @@ def test_a_sweep_aborts_no_upload_of_its_own_run(s3_place: Place, monkeypatch: p
     assert s3_place.uploads() == []
 
 
-def test_an_upload_that_broke_off_is_aborted_though_its_run_repeated_it(
+def test_an_unfinished_upload_is_aborted_even_if_its_attempt_repeated_it(
     s3_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "PART_BYTES", 1)
@@ -154,12 +154,12 @@ def test_an_upload_that_broke_off_is_aborted_though_its_run_repeated_it(
     assert s3_place.files() == ["day/large"]
 
 
-def test_what_a_note_says_of_an_upload_that_ended_is_forgotten(
+def test_a_sweep_removes_the_notes_of_uploads_that_ended(
     s3_place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(s3, "PART_BYTES", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(s3._Multipart, "_forget_note", lambda _: None)
+        patch.setattr(s3._Multipart, "_delete_note", lambda _: None)
         s3_place.store(epoch=1).stage("day/large", [b"large"]).publish()
         s3_place.store(epoch=1).stage("day/other", [b"other"]).discard()
     assert len(s3_place.files()) == 3
@@ -168,21 +168,21 @@ def test_what_a_note_says_of_an_upload_that_ended_is_forgotten(
     assert caplog.messages == []
 
 
-def test_a_note_that_says_nothing_stops_no_run(s3_place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    name = Temporaries(changefeed="feed", epoch=1).new("0" * 32)
+def test_a_sweep_removes_a_note_that_it_cannot_read(s3_place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    name = TemporaryNames(changefeed="feed", epoch=1).new("0" * 32)
     s3_place.fs.pipe_file(f"{s3_place.root}/{IN_PROGRESS}/{name}", b"day/large")
     s3_place.store(epoch=2).sweep()
     assert s3_place.files() == []
-    assert "names no upload" in caplog.text
+    assert "does not name an upload" in caplog.text
 
 
-def test_an_upload_that_cannot_be_noted_is_not_begun(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_part_is_uploaded_when_the_note_cannot_be_written(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "PART_BYTES", 1)
     call = s3.S3Store.call
-    asked: list[str] = []
+    requests: list[str] = []
 
     def failing(store: s3.S3Store, method: str, **arguments: Any) -> Any:
-        asked.append(method)
+        requests.append(method)
         if method == "put_object":
             raise OSError(errno.EIO, "broken")
         return call(store, method, **arguments)
@@ -191,25 +191,25 @@ def test_an_upload_that_cannot_be_noted_is_not_begun(s3_place: Place, monkeypatc
         patch.setattr(s3.S3Store, "call", failing)
         with pytest.raises(RetryableSinkError, match="Input/output error"):
             s3_place.store().stage("day/large", [b"large"])
-    assert "upload_part" not in asked
+    assert "upload_part" not in requests
     assert s3_place.uploads() == []
 
 
-def test_a_lost_answer_to_the_last_request_is_no_failure(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_response_to_the_last_request_is_not_a_failure(s3_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     store: Any = s3_place.store()
     staged = store.stage("day/large", large_body())
     call = store.call
 
-    def deaf(method: str, **arguments: Any) -> Any:
-        answer = call(method, **arguments)
-        return call(method, **arguments) if method == "complete_multipart_upload" else answer
+    def repeating(method: str, **arguments: Any) -> Any:
+        response = call(method, **arguments)
+        return call(method, **arguments) if method == "complete_multipart_upload" else response
 
-    monkeypatch.setattr(store, "call", deaf)
+    monkeypatch.setattr(store, "call", repeating)
     staged.publish()
     assert s3_place.files() == ["day/large"]
 
 
-def test_a_store_killed_in_mid_upload_shows_nothing_and_the_next_run_delivers(
+def test_a_store_killed_during_an_upload_shows_nothing_and_the_next_attempt_delivers(
     s3_place: Place,
     seaweedfs: SeaweedFS,
     open_sink: Callable[..., CloudStorageSink],
@@ -224,11 +224,11 @@ def test_a_store_killed_in_mid_upload_shows_nothing_and_the_next_run_delivers(
     options = {name: value for name in s3_place.options.__slots__ if (value := getattr(s3_place.options, name))}
     options |= {"file_size": "12MB", "partition_format": "flat"}
     call = s3.S3Store.call
-    asked: list[str] = []
+    requests: list[str] = []
 
     def killing(store: s3.S3Store, method: str, **arguments: Any) -> Any:
-        asked.append(method)
-        if asked.count("upload_part") == 2 and method == "upload_part":
+        requests.append(method)
+        if requests.count("upload_part") == 2 and method == "upload_part":
             seaweedfs.kill()
         return call(store, method, **arguments)
 

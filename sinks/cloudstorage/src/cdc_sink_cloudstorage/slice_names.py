@@ -1,0 +1,66 @@
+"""The names of the files of one slice."""
+
+from __future__ import annotations
+
+from cdc_core import SliceInfo
+from cdc_sink_cloudstorage.layout import Layout
+from cdc_sink_cloudstorage.names import DataFile
+
+__all__ = ["SliceNames"]
+
+_NAMES_OF_A_TASK_ATTEMPT = 1 << 24
+
+
+class SliceNames:
+    """Gives the files of a slice their names, one after the other. They depend on nothing but the slice.
+
+    A slice that repeats one of an earlier attempt begins with the names that the earlier attempt used, and a task that
+    is started again begins with the names of the first one. Where such a name has other content, `use_new` switches to
+    names that sort after all of those: under the epoch of this attempt, or with a counter from 2**24 times the number
+    of the task attempt.
+    """
+
+    def __init__(self, slice_: SliceInfo, *, epoch: int, layout: Layout) -> None:
+        """*epoch* is that of the present attempt."""
+        self._slice = slice_
+        self._layout = layout
+        self._own_epoch = epoch
+        self._epoch = epoch if slice_.planned_by is None else slice_.planned_by
+        self._counter = 0
+
+    @property
+    def may_exist(self) -> bool:
+        """Whether an earlier attempt may have written a file under the next name."""
+        return self._epoch != self._own_epoch or self._counter < self._first_own_counter
+
+    def next_path(self, topic: str, schema_version: int) -> str:
+        """Return the path below the root of the next file, which holds rows of *topic* and *schema_version*.
+
+        The same name is next until `advance` or `use_new` is called.
+        """
+        file = DataFile(
+            timestamp=self._slice.lower,
+            epoch=self._epoch,
+            step=self._slice.step,
+            slice_index=self._slice.index,
+            counter=self._counter,
+            topic=topic,
+            schema_version=schema_version,
+            extension=self._layout.extension,
+        )
+        return file.path(self._layout.partition_format)
+
+    def advance(self) -> None:
+        """Note that a file has the next name."""
+        self._counter += 1
+
+    def use_new(self) -> None:
+        """Switch to names after those of the attempt that is repeated, or after those of earlier task attempts."""
+        if self._epoch != self._own_epoch:
+            self._epoch = self._own_epoch
+        else:
+            self._counter = self._first_own_counter
+
+    @property
+    def _first_own_counter(self) -> int:
+        return self._slice.task_attempt * _NAMES_OF_A_TASK_ATTEMPT

@@ -1,0 +1,147 @@
+"""From the URI of a sink to its store, and to the file system that readers use."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import fsspec
+from fsspec.core import url_to_fs
+
+from cdc_core import ConfigError, SinkContext, masked_uri
+from cdc_sink_cloudstorage.authentication import STORES, check_credentials
+from cdc_sink_cloudstorage.local import LocalStore
+from cdc_sink_cloudstorage.options import CloudStorageOptions, options_of
+from cdc_sink_cloudstorage.remote import FsspecStore
+from cdc_sink_cloudstorage.store import Store
+from cdc_sink_cloudstorage.temporary_names import TemporaryNames
+
+__all__ = ["open_file_system", "open_store", "store_of"]
+
+_PROTOCOLS = {"s3": "s3", "gs": "gs", "azure": "az", "azure-blob": "az", "azure-storage": "az", "memory": "memory"}
+"""The fsspec protocol of each scheme. All of these show an object only when it is whole; other file systems do not."""
+_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """The place of the files, for fsspec. `shown` is `uri` without secrets, for messages."""
+
+    protocol: str
+    uri: str
+    shown: str
+
+
+def store_of(context: SinkContext) -> Store:
+    """Return the store that a sink with *context* writes to. Raises: as `open_store`."""
+    names = TemporaryNames(changefeed=context.changefeed, epoch=context.epoch)
+    return open_store(context.uri, options_of(context), temporary_names=names)
+
+
+def open_store(uri: str, options: CloudStorageOptions, *, temporary_names: TemporaryNames) -> Store:
+    """Return the store at *uri*, with the credentials of *options*, without connecting to it.
+
+    Raises: ConfigError when the URI does not name a place, when the credentials do not fit it, or when the package for
+    its scheme is not installed.
+    """
+    parts = _parts(uri)
+    if parts.scheme == "file":
+        check_credentials(options, "file", shown=masked_uri(uri))
+        return LocalStore(_local_path(uri, parts), temporary_names=temporary_names)
+    place = _remote_place(uri, parts)
+    check_credentials(options, place.protocol, shown=place.shown)
+    where: Any = {"shown": place.shown, "temporary_names": temporary_names}
+    match STORES.get(place.protocol):
+        case "S3":
+            from cdc_sink_cloudstorage.s3 import S3Store
+
+            return S3Store(place.uri, options, **where)
+        case "Google Cloud Storage":
+            from cdc_sink_cloudstorage.gcs import GcsStore
+
+            return GcsStore(place.uri, options, **where)
+        case "Azure":
+            from cdc_sink_cloudstorage.azure import AzureStore
+
+            return AzureStore(place.uri, options, **where)
+    return FsspecStore(place.uri, **where)
+
+
+def open_file_system(uri: str, options: CloudStorageOptions) -> tuple[Any, str]:
+    """Return fsspec's file system of *uri* and the root in it, for reading. Some clients connect here.
+
+    Raises: as `open_store`.
+    """
+    parts = _parts(uri)
+    if parts.scheme == "file":
+        return fsspec.filesystem("file"), _local_path(uri, parts)
+    place = _remote_place(uri, parts)
+    check_credentials(options, place.protocol, shown=place.shown)
+    if place.protocol not in STORES:
+        fs, root = url_to_fs(place.uri)
+    else:
+        fs = _client_for_reading(STORES[place.protocol], options)
+        root = fs._strip_protocol(place.uri)
+    return fs, root.rstrip("/")
+
+
+@functools.lru_cache(maxsize=8)
+def _client_for_reading(store: str, options: CloudStorageOptions) -> Any:
+    """Return a client that stays open in this process. Readers share it and close nothing."""
+    match store:
+        case "S3":
+            from cdc_sink_cloudstorage.s3 import open_s3
+
+            return open_s3(options)
+        case "Google Cloud Storage":
+            from cdc_sink_cloudstorage.gcs import open_gcs
+
+            return open_gcs(options)
+        case _:
+            from cdc_sink_cloudstorage.azure import open_azure
+
+            return open_azure(options)
+
+
+def _parts(uri: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError:
+        raise ConfigError("the sink's URI is malformed. Write it as scheme://place/path") from None
+
+
+def _remote_place(uri: str, parts: SplitResult) -> _Place:
+    protocol = _PROTOCOLS[parts.scheme]
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+    if not parts.netloc:
+        raise ConfigError(f"sink URI '{shown}' does not name a bucket. Write {parts.scheme}://bucket/path")
+    if parts.password is not None:
+        raise ConfigError(
+            f"sink URI '{shown}' contains a password, which would become part of the bucket's name. Remove it, and give"
+            " the credentials as parameters or in the environment"
+        )
+    try:
+        fsspec.get_filesystem_class(protocol)
+    except ImportError:
+        package = _PACKAGES[protocol]
+        raise ConfigError(
+            f"sink URI '{shown}' needs the package {package}, which is not installed. Run pip install {package}"
+        ) from None
+    return _Place(protocol=protocol, uri=f"{protocol}{uri[len(parts.scheme) :]}", shown=shown)
+
+
+def _local_path(uri: str, parts: SplitResult) -> str:
+    path, shown = unquote(parts.path), masked_uri(uri)
+    if not uri.startswith("file://") or parts.netloc not in ("", "localhost") or not path.startswith("/"):
+        raise ConfigError(
+            f"sink URI '{shown}' does not have an absolute path. Write file:///absolute/directory, with three slashes"
+        )
+    if parts.query or parts.fragment or "\0" in path:
+        raise ConfigError(f"sink URI '{shown}' contains '?', '#' or NUL in its path. Write '?' as %3F and '#' as %23")
+    path = os.path.normpath(path)
+    if path.strip("/") == "":
+        raise ConfigError(f"sink URI '{shown}' does not name a directory. Write file:///absolute/directory")
+    return path
