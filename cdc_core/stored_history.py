@@ -1,4 +1,4 @@
-"""Stored histories: what a sink has kept, file by file, so that every row can be read exactly once."""
+"""Stored histories: the files that a sink has recorded, from which every row can be read exactly once."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["FileShape", "StoredFile", "StoredHistory"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a history, of one table in one version. Picklable; opens nothing.
+    """One file of a history, with rows of one version of one table. Picklable; opens nothing.
 
-    `mark` is the resolved mark that first covered the file. Its rows have `updated` from `lower` to `upper`, both
-    included; they may be above `mark`, and rows that were sent again from the dead letters below the marks before it.
+    `mark` is the first resolved mark that covers the file. The rows have `updated` from `lower` to `upper`, both
+    included. They may be above `mark`. Rows that were replayed from the dead letters may be below earlier marks.
     """
 
     path: str
-    """Below the root of the history."""
+    """The path below the root of the history."""
     table: TableName
     topic: str
     schema_version: int
     schema_path: str
-    """Where the history keeps the file's `FileShape`, below the root."""
+    """Path below the root of the file that holds this file's `FileShape`."""
     format: str
     """Name of the encoder that wrote the file."""
     rows: int
@@ -42,7 +42,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileShape:
-    """All that is needed to decode a file: the version of the table, and how its rows were encoded."""
+    """Everything that is needed to decode a file: the version of the table, and how its rows were encoded."""
 
     schema: TableSchema
     format: str
@@ -52,14 +52,14 @@ class FileShape:
 
 
 class StoredHistory(ABC):
-    """Reads what a sink has recorded at *uri*, of one changefeed. Picklable; constructors connect to nothing.
+    """Reads what a sink has recorded at *uri* for one changefeed. Picklable; constructors connect to nothing.
 
-    *uri* comes without its parameters, *options* is an instance of the sink's registered options class. *changefeed* is
-    one of `changefeeds()` or the name that it begins with; it may be empty where there is but one. Only what a resolved
-    mark covers is there: what a crashed step has left behind is not.
+    *uri* has no parameters, and *options* is an instance of the sink's registered options class. *changefeed* is one of
+    `changefeeds()` or the name at its beginning; it may be empty when there is only one. The history contains only
+    files that a resolved mark covers, and no leftovers of crashed steps.
 
-    Raises, everywhere: ConfigError when there is no history, or several and none of them is chosen; RetryableError when
-    the place is out of reach.
+    Raises, everywhere: ConfigError when there is no history, or when there are several and none is chosen;
+    RetryableError when the place is out of reach.
     """
 
     def __init__(self, uri: str, options: Any, *, changefeed: str = "") -> None:
@@ -69,32 +69,32 @@ class StoredHistory(ABC):
 
     @abstractmethod
     def changefeeds(self) -> Sequence[str]:
-        """Return the changefeeds that have written here, each with its identity: `name.0123456789ab`."""
+        """Return the changefeeds that have recorded files here, each with its identity: `name.0123456789ab`."""
 
     @abstractmethod
     def marks(self) -> Sequence[Timestamp]:
-        """Return every resolved mark that is there by now, ascending."""
+        """Return every resolved mark that exists now, ascending."""
 
     @abstractmethod
     def files(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:
-        """Yield, each once, the files covered by marks up to *upto*, a mark, that may hold rows in (*after*, *upto*].
+        """Yield, once each, the files that marks up to *upto* cover and that may hold rows in (*after*, *upto*].
 
-        Also those of marks above *after* whose rows are older: they came late, from the dead letters.
-        Rows of a key are in the order of the files, and within each. Raises: HistoryLostError when there is a gap
-        between *after* and *upto*.
+        *upto* is a mark. Files of marks above *after* are included even if their rows are older: such rows were
+        replayed from the dead letters. Rows of a key are in the order of the files, and in order within each file.
+        Raises: HistoryLostError when there is a gap between *after* and *upto*.
         """
 
     @abstractmethod
     def shape(self, file: StoredFile) -> FileShape:
-        """Return how *file* is to be decoded. Raises: HistoryLostError when that is gone or damaged."""
+        """Return how to decode *file*. Raises: HistoryLostError when this information is missing or damaged."""
 
     @abstractmethod
     def body(self, file: StoredFile) -> bytes:
-        """Return the file's body, decompressed where the sink compressed it.
+        """Return the body of the file, decompressed if the sink compressed it.
 
-        Raises: HistoryLostError when the file is gone or is not what was recorded.
+        Raises: HistoryLostError when the file is missing or differs from what was recorded.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections. May be called twice."""
+        """Close connections. May be called twice."""

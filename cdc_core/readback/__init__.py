@@ -1,1 +1,1 @@
-"""Readers of what a changefeed delivered to files."""
+"""Readers of the files that a changefeed has written."""

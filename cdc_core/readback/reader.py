@@ -1,18 +1,18 @@
-"""Reads back what a changefeed has kept in files: every row exactly once, up to a resolved mark.
+"""Reads the files that a changefeed has written: every row exactly once, up to a resolved mark.
 
-    from cdc_core.readback.reader import ChangeReader
+    from cdc_core import ChangeReader
 
     with ChangeReader("file:///data/out") as reader:
         mark = reader.newest()
         for rows in reader.read(table="public.orders", upto=mark):
             ...                                  # rows.batch is an Arrow record batch
-    # later, what has come since
+    # later, the rows that have come since
         for rows in reader.read(table="public.orders", after=mark):
             ...
 
-What is read is a consistent cut: all rows with `updated` up to the mark, and no others; those of one key in order.
-Files of crashed steps, which a reader of names would see, are left out. Neither the database nor the changefeed is
-needed, only the plugins that wrote the files.
+The result is a consistent state: all rows with `updated` up to the mark and no others, and those of each key in order.
+Files of crashed steps, which a reader of names would see, are skipped. Reading needs the plugins that wrote the files,
+but neither the database nor the changefeed.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from cdc_core.uris import split_parameters
 __all__ = ["ChangeReader"]
 
 _FIRST_REACH = 64
-"""Marks that are looked back at once for a table that has no new rows; then four times as many, and so on."""
+"""Marks that the first search for a table without new rows looks back. Each next search looks four times as far."""
 
 
 class ChangeReader:
-    """Reads the history that sinks have kept at *uri*, the URI that a changefeed writes to, parameters included.
+    """Reads the history that a sink has recorded at *uri*: the URI of the changefeed's sink, with its parameters.
 
-    *changefeed* says whose, where several have written to one place. Picklable; connects when first used. Memory: one
-    file at a time, decoded, and its name and extent for each file that is still to be read.
+    *changefeed* chooses one of several changefeeds that have written to the same place. Picklable; connects when first
+    used. Memory: one decoded file, and a `StoredFile` for each file that is still to be read.
 
-    Raises, everywhere: ConfigError for a URI that no installed sink keeps a history for, a place where no changefeed
-    has recorded anything, a choice that is still to be made; HistoryLostError for files that are gone, damaged, or in
-    no record; RetryableError when the place is out of reach.
+    Raises, everywhere: ConfigError when no installed sink keeps a history for this URI, when no changefeed has recorded
+    anything there, or when several have and none is chosen; HistoryLostError when files are missing, damaged or not
+    recorded; RetryableError when the place is out of reach.
     """
 
     def __init__(self, uri: str, *, changefeed: str = "", host: PluginHost | None = None) -> None:
@@ -65,7 +65,7 @@ class ChangeReader:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._given_host is not None:
-            raise TypeError("a ChangeReader with a plugin host of its own stays in its process")
+            raise TypeError("a ChangeReader with its own plugin host cannot be pickled")
         return {"uri": self._uri, "changefeed": self._changefeed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -83,44 +83,45 @@ class ChangeReader:
         return f"ChangeReader({masked_uri(self._uri)!r})"
 
     def changefeeds(self) -> Sequence[str]:
-        """Return the changefeeds that have recorded something here, each with its identity: `name.0123456789ab`."""
+        """Return the changefeeds that have recorded files here, each with its identity: `name.0123456789ab`."""
         return self._history.changefeeds()
 
     def marks(self) -> Sequence[Timestamp]:
-        """Return every resolved mark that is there by now, ascending."""
+        """Return every resolved mark that exists now, ascending."""
         self._listed = self._history.marks()
         return self._listed
 
     def newest(self, upto: Timestamp | None = None) -> Timestamp:
-        """Return the newest resolved mark that is there by now and not above *upto*."""
+        """Return the newest resolved mark that exists now and is not above *upto*."""
         return self._newest(self.marks(), upto)
 
     def files(
         self, *, table: str | None = None, upto: Timestamp | None = None, after: Timestamp = Timestamp()
     ) -> Iterator[StoredFile]:
-        """Yield the files that hold the rows which `read` yields for the same arguments, in the order of each key."""
+        """Yield the files with the rows that `read` yields for the same arguments, in the same order."""
         return self._files(self._upto(upto, after=after), table=table, after=after)
 
     def read(
         self, *, table: str | None = None, upto: Timestamp | None = None, after: Timestamp = Timestamp()
     ) -> Iterator[RowBatch]:
-        """Yield every row with *after* < `updated` <= the newest mark that is not above *upto*, once.
+        """Yield, once each, all rows with *after* < `updated` <= the newest mark that is not above *upto*.
 
-        *after* is one of `marks`, or zero for the beginning: what a reader up to that mark has not had comes, so rows
-        that were sent again from the dead letters come with the first mark after that, however old they are. At any
-        other time some rows would come twice or never, so ConfigError is raised.
+        *after* is one of `marks`, or zero for the beginning. The result is what a reader up to that mark has not read,
+        so rows that were replayed from the dead letters come with the first mark after their replay, even if they are
+        older than *after*. At any other time some rows would come twice or never, so ConfigError is raised.
 
-        Rows of a key come in order. Without *upto* the newest mark of all counts; who goes on from there later takes it
-        from `newest` first. *table* is a table's name, with schema and database where it needs them; all tables without
-        it. ConfigError when no row of it was ever there. All rows of a batch are of one version of one table.
+        Rows of a key come in order. Without *upto* this reads up to the newest mark; a reader that will continue from
+        there gets that mark from `newest` first. *table* is the name of a table, with schema and database if it is not
+        unique; without it, all tables are read. ConfigError when the history has no row of *table*. All rows of a batch
+        belong to one version of one table.
         """
         mark = self._upto(upto, after=after)
         return self._read(mark, table=table, after=after)
 
     def latest_file(self, table: str, *, upto: Timestamp) -> StoredFile | None:
-        """Return the last file with rows of *table* that marks up to *upto*, a mark, cover; None when there is none.
+        """Return the last file with rows of *table* that marks up to *upto*, a mark, cover, or None.
 
-        It looks back no further than it must. Raises: HistoryLostError when that is further than there is anything.
+        It looks back only as far as needed. Raises: HistoryLostError when it reaches a gap before it finds a file.
         """
         marks = [mark for mark in self.marks() if mark <= upto]
         reach = _FIRST_REACH
@@ -132,9 +133,9 @@ class ChangeReader:
             reach *= 4
 
     def rows(self, file: StoredFile, *, upto: Timestamp, after: Timestamp = Timestamp()) -> RowBatch:
-        """Return the rows of one of `files` with *after* < `updated` <= *upto*, and those that came late.
+        """Return the rows of one of `files` with *after* < `updated` <= *upto*.
 
-        A file that only a mark above *after* covers may hold rows sent again from the dead letters, however old.
+        When the mark of *file* is above *after*, older rows are included too: they were replayed from the dead letters.
         """
         if file.mark > after:
             after = Timestamp()
@@ -145,38 +146,40 @@ class ChangeReader:
         except ValueError as error:
             raise HistoryLostError(f"file {file.path} cannot be decoded as {shape.format}: {error}") from error
         if len(rows) != file.rows:
-            raise HistoryLostError(f"file {file.path} holds {len(rows)} rows, {file.rows} are recorded")
+            raise HistoryLostError(f"file {file.path} has {len(rows)} rows instead of {file.rows}")
         if file.lower > after and file.upper <= upto:
             return rows
         return RowBatch(schema=rows.schema, batch=rows.batch.filter(_within(rows.column("updated"), after, upto)))
 
     def shape(self, file: StoredFile) -> FileShape:
-        """Return the version of its table that *file* was written with, and how its rows are encoded."""
+        """Return the version of the table in *file*, and how its rows are encoded."""
         return self._history.shape(file)
 
     def close(self) -> None:
-        """Let go of connections. May be called twice."""
+        """Close connections. May be called twice."""
         if "_history" in self.__dict__:
             self._history.close()
 
     def _newest(self, marks: Sequence[Timestamp], upto: Timestamp | None) -> Timestamp:
         reached = [mark for mark in marks if upto is None or mark <= upto]
         if not reached:
-            raise ConfigError(f"nothing at {self._place} is resolved up to {upto}; the first mark is {marks[0]}")
+            raise ConfigError(f"{self._place} has no resolved mark up to {upto}; the first mark is {marks[0]}")
         return reached[-1]
 
     def _upto(self, upto: Timestamp | None, *, after: Timestamp) -> Timestamp:
-        """Return the mark to read up to, when *after* is one that can be read on from. Raises: ConfigError."""
-        listed = upto in self._listed and after in (Timestamp(), *self._listed)  # marks stay, others come behind them
+        """Return the mark to read up to. Raises: ConfigError when *after* is neither a mark nor zero."""
+        listed = upto in self._listed and after in (Timestamp(), *self._listed)  # marks stay, and newer ones follow
         marks = self._listed if listed else self.marks()
         mark = self._newest(marks, upto)
         if after != Timestamp() and after not in marks:
             if after < marks[0]:
-                next(self._history.files(upto=mark, after=after), None)  # tells of a mark that is no longer there
+                next(
+                    self._history.files(upto=mark, after=after), None
+                )  # raises HistoryLostError when marks are missing
             near = [*[each for each in marks if each < after][-1:], *[each for each in marks if each > after][:1]]
             raise ConfigError(
-                f"{after} is no resolved mark of the files at {self._place}, so nobody can read on after it; next to"
-                f" it {'are' if len(near) > 1 else 'is'} {' and '.join(map(str, near))}"
+                f"cannot read after {after}: it is not a resolved mark of the files at {self._place}. Choose"
+                f" {' or '.join(map(str, near))}"
             )
         return mark
 
@@ -189,13 +192,13 @@ class ChangeReader:
                 seen.add(file.table)
                 if len(seen) > 1:
                     names = " and ".join(sorted(name.full for name in seen))
-                    raise ConfigError(f"table '{table}' may be {names}: name it in full")
+                    raise ConfigError(f"table '{table}' is ambiguous: it may be {names}. Write the full name")
             yield file
         if table is not None and not seen and not self._was_there(table, upto=mark, after=after):
-            raise ConfigError(f"no file that {self!r} reads holds rows of table '{table}'")
+            raise ConfigError(f"{self!r} has no file with rows of table '{table}'")
 
     def _was_there(self, table: str, *, upto: Timestamp, after: Timestamp) -> bool:
-        """Return whether there are rows of *table* up to *after*, or may have been where that is gone."""
+        """Return whether there are rows of *table* up to *after*, or may have been in a part that is missing."""
         if after == Timestamp():
             return False
         try:
@@ -223,8 +226,8 @@ class ChangeReader:
         sink = self._host.sink_for(place)
         if not sink.history:
             raise ConfigError(
-                f"sink '{sink.name}' keeps no history that could be read back: {masked_uri(place)} needs a consumer of"
-                " its own"
+                f"sink '{sink.name}' keeps no history, so ChangeReader cannot read {masked_uri(place)}. Read it with a"
+                " consumer of its own"
             )
         owner = f"sink '{sink.name}'"
         options = load_class(sink.options, owner=owner, install_hint=sink.install_hint)
@@ -236,13 +239,13 @@ class ChangeReader:
         return opened
 
     def _decoder(self, file: StoredFile, shape: FileShape) -> Decoder:
-        """Return what reads files of this shape."""
+        """Return the decoder for files of this shape."""
         found = self._decoders.get((file.format, file.schema_path))
         if found is None:
             encoder = self._host.encoder(shape.format)
             owner = f"encoder '{encoder.name}'"
             if not encoder.decoder:
-                raise ConfigError(f"{owner} brings no decoder, so file {file.path} cannot be read")
+                raise ConfigError(f"{owner} has no decoder, so file {file.path} cannot be read")
             options = load_class(encoder.options, owner=owner, install_hint=encoder.install_hint)
             cls = load_class(encoder.decoder, owner=owner, base=Decoder, install_hint=encoder.install_hint)
             context = EncoderContext(

@@ -1,4 +1,4 @@
-"""What a changefeed has kept in files as a Spark DataFrame: every row once, read by as many tasks as Spark has.
+"""The files of a changefeed as a Spark DataFrame: every row once, read in parallel.
 
     from cdc_core.spark.changes import changes
 
@@ -6,7 +6,7 @@
     newest = Window.partitionBy("id").orderBy(desc("updated"))
     orders.withColumn("n", row_number().over(newest)).where("n = 1 AND op <> 'delete'")      # the table at the mark
 
-The driver reads manifests, tasks read data files and their schemas. The URI goes to Spark in an option that it redacts.
+The driver reads manifests; tasks read data files and their schemas. Spark gets the URI in an option that it redacts.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from cdc_core.timestamp import Timestamp
 __all__ = ["changes"]
 
 _OPTION = "cdc.secret.changes"
-"""Spark redacts options whose name holds 'secret'."""
+"""Spark redacts options with 'secret' in their names."""
 _TASK_BYTES = 32 * 1024 * 1024
-"""Files of a task together have about this size, unless there are fewer tasks than Spark can run at a time."""
+"""The files of a task have about this size in all, or less when Spark could run more tasks at the same time."""
 _BATCH_ROWS = 10_000
 _OPS = pa.array([None, *(op.name.lower() for op in sorted(Op))])
 
@@ -57,21 +57,23 @@ def changes(
     prefix: str = "",
     as_text: Collection[str] = (),
 ) -> DataFrame:
-    """Return every row of *table* with *after* < `updated` <= the newest mark that is not above *upto*, once.
+    """Return, once each, all rows of *table* with *after* < `updated` <= the newest mark that is not above *upto*.
 
-    Columns are `op` (insert, update, delete or scan; insert where the files do not tell which of the others) and
-    `updated` (text that sorts as time does), both with *prefix* before their names, then those of the table: of its
-    newest version, then those that only older versions have. A deleted row has its key and nulls. Decimals of a
-    declared precision of up to 38 digits are Spark decimals; times of day, arrays, JSON, intervals and all else that
-    Arrow holds as text are text. A column whose type differs between versions has the type that takes both, text if
-    need be, as are the columns *as_text*: for decimals it is the way to NaN, which Spark has no decimal for.
+    The first columns are `op` (insert, update, delete or scan; insert where the files do not distinguish insert, update
+    and scan) and `updated` (text that sorts as time does), both with *prefix* before their names. Then come the columns
+    of the newest version of the table, then those that only older versions have. A deleted row has its key and nulls.
 
-    *after* is a mark, or zero for the beginning, as `ChangeReader.read` has it; when nothing has come since, there are
-    no rows, and the columns are those of the newest version.
+    Decimals with a declared precision of up to 38 digits are Spark decimals. Times of day, arrays, JSON, intervals and
+    everything else that Arrow holds as text are text. A column whose type differs between versions has a type that can
+    hold the values of both, or text. The columns *as_text* are text too, which is how to read a decimal column with
+    NaN: Spark's decimals have no NaN.
 
-    The rows have no order; those of a key have it by `updated`. The mark is fixed when this is called. Raises: as
-    `ChangeReader`; ConfigError when there is no file of the table, it has a column named like one of the two, or none
-    of those *as_text*.
+    *after* is a mark, or zero for the beginning, as in `ChangeReader.read`. When no rows have come since, the result is
+    empty and has the columns of the newest version.
+
+    The rows are not ordered; `updated` gives the order of the rows of a key. The mark is fixed at the time of the call.
+    Raises: as `ChangeReader`; ConfigError when there is no file of the table, when the table has a column with the name
+    of one of the first two, or when it has no column that *as_text* names.
     """
     with ChangeReader(uri, changefeed=changefeed) as reader:
         mark = reader.newest(upto)
@@ -81,28 +83,28 @@ def changes(
         versions = {path: reader.shape(file).schema for path, file in {f.schema_path: f for f in known}.items()}
     target = _target(sorted(versions.values(), key=lambda schema: schema.version), prefix=prefix, as_text=as_text)
     shares = _shares(files, tasks=max(1, spark.sparkContext.defaultParallelism))
-    wanted = _Wanted(uri=uri, changefeed=changefeed, upto=mark, after=after, target=target, shares=shares)
-    if spark not in _registered:  # Spark warns of a second time
+    request = _Request(uri=uri, changefeed=changefeed, upto=mark, after=after, target=target, shares=shares)
+    if spark not in _registered:  # Spark warns when a source is registered twice
         spark.dataSource.register(ChangesSource)
         _registered.add(spark)
     return (
         spark.read.format(ChangesSource.name())
         .schema(from_arrow_schema(target))
-        .option(_OPTION, wanted.to_option())
+        .option(_OPTION, request.to_option())
         .load()
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """What `changes` has found to be read: tasks look at no manifest."""
+class _Request:
+    """What tasks have to read. They read no manifests themselves."""
 
     uri: str
     changefeed: str
     upto: Timestamp
     after: Timestamp
     target: pa.Schema
-    """The columns that all tasks give."""
+    """The columns of the result."""
     shares: tuple[tuple[StoredFile, ...], ...]
     """The files of each task."""
 
@@ -111,8 +113,8 @@ class _Wanted:
 
     @classmethod
     def from_option(cls, text: str) -> Self:
-        wanted: Self = pickle.loads(zlib.decompress(base64.b64decode(text)))
-        return wanted
+        request: Self = pickle.loads(zlib.decompress(base64.b64decode(text)))
+        return request
 
 
 class FilesPartition(InputPartition):
@@ -124,52 +126,54 @@ class FilesPartition(InputPartition):
 
 
 class ChangesSource(DataSource):
-    """Format `cdc_changes`. Its one option is what `changes` was asked for."""
+    """Format `cdc_changes`. Its only option is a `_Request`."""
 
     @classmethod
     def name(cls) -> str:
         return "cdc_changes"
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        return ChangesReader(_Wanted.from_option(self.options[_OPTION]))
+        return ChangesReader(_Request.from_option(self.options[_OPTION]))
 
 
 class ChangesReader(DataSourceReader):
-    """Gives each task its files, and reads them there."""
+    """Distributes the files to tasks, and reads them there."""
 
-    def __init__(self, wanted: _Wanted) -> None:
-        self._partitions = [FilesPartition(share) for share in wanted.shares or [()]]  # of none Spark makes one itself
-        self._wanted = replace(wanted, shares=())  # which goes to every task
+    def __init__(self, request: _Request) -> None:
+        self._partitions = [
+            FilesPartition(share) for share in request.shares or [()]
+        ]  # without a partition Spark adds one of its own
+        self._request = replace(request, shares=())  # goes to every task
 
     def partitions(self) -> Sequence[InputPartition]:
         return self._partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FilesPartition)
-        wanted = self._wanted
-        with ChangeReader(wanted.uri, changefeed=wanted.changefeed) as reader:
+        request = self._request
+        with ChangeReader(request.uri, changefeed=request.changefeed) as reader:
             for file in partition.files:
-                rows = reader.rows(file, upto=wanted.upto, after=wanted.after)
+                rows = reader.rows(file, upto=request.upto, after=request.after)
                 for offset in range(0, len(rows), _BATCH_ROWS):
-                    yield _columns(rows.slice(offset, _BATCH_ROWS), wanted.target, path=file.path)
+                    yield _columns(rows.slice(offset, _BATCH_ROWS), request.target, path=file.path)
 
 
 def _shares(files: Sequence[StoredFile], *, tasks: int) -> tuple[tuple[StoredFile, ...], ...]:
-    """Return *files* dealt out to *tasks* or more, each with about as many bytes."""
-    share = min(_TASK_BYTES, sum(file.bytes for file in files) // tasks + 1)
-    dealt: list[list[StoredFile]] = []
+    """Return *files* in shares of about equal size, for *tasks* tasks or more."""
+    share_bytes = min(_TASK_BYTES, sum(file.bytes for file in files) // tasks + 1)
+    shares: list[list[StoredFile]] = []
     left = 0
     for file in files:
         if left <= 0:
-            dealt.append([])
-            left = share
-        dealt[-1].append(file)
+            shares.append([])
+            left = share_bytes
+        shares[-1].append(file)
         left -= file.bytes
-    return tuple(map(tuple, dealt))
+    return tuple(map(tuple, shares))
 
 
 def _target(versions: Sequence[TableSchema], *, prefix: str, as_text: Collection[str] = ()) -> pa.Schema:
-    """Return the columns of rows of all *versions*, of which the last is the newest."""
+    """Return the columns of the result for rows of all *versions*, the newest last."""
     metadata = [pa.field(f"{prefix}op", pa.string()), pa.field(f"{prefix}updated", pa.string())]
     types: dict[str, pa.DataType] = {}
     for schema in reversed(versions):
@@ -178,13 +182,13 @@ def _target(versions: Sequence[TableSchema], *, prefix: str, as_text: Collection
             types[column.name] = common_type(types.get(column.name, type_), type_)
     unknown = min(set(as_text) - types.keys(), default=None)
     if unknown is not None:
-        raise ConfigError(f"table {versions[-1].name} has no column '{unknown}' that could be given as text")
+        raise ConfigError(f"table {versions[-1].name} has no column '{unknown}', which as_text names")
     types |= dict.fromkeys(as_text, pa.string())
     for field in metadata:
         if field.name in types:
             raise ConfigError(
-                f"table {versions[-1].name} has a column '{field.name}' of its own: give a prefix, such as '__cdc_',"
-                " for the columns op and updated"
+                f"table {versions[-1].name} has its own column '{field.name}'. Set a prefix for the columns op and"
+                " updated, such as prefix='__cdc_'"
             )
     return pa.schema([*metadata, *(pa.field(name, type_) for name, type_ in types.items())])
 
@@ -205,7 +209,7 @@ def _columns(rows: RowBatch, target: pa.Schema, *, path: str) -> pa.RecordBatch:
             arrays.append(pa.nulls(len(rows), field.type) if values is None else cast(values, field.type))
         except pa.ArrowInvalid as error:
             raise ConfigError(
-                f"column {field.name} of table {rows.schema.name} in file {path} has a value that {field.type} does not"
-                f" have ({error}): read it as text, by as_text=['{field.name}']"
+                f"column {field.name} of table {rows.schema.name} in file {path} has a value that {field.type} cannot"
+                f" hold ({error}). Read it as text, with as_text=['{field.name}']"
             ) from None
     return pa.RecordBatch.from_arrays(arrays, schema=target)

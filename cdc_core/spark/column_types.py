@@ -1,4 +1,4 @@
-"""Types of the columns of a DataFrame, when the versions of a table differ in them, and values as these types."""
+"""Types of DataFrame columns whose types differ between the versions of a table, and casts to these types."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from cdc_core.schema import ColumnType, Kind
 
 __all__ = ["cast", "common_type", "type_of"]
 
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _EXACT_BITS = {32: 24, 64: 53}
-"""Of a float: up to as many bits an integer has in it as itself."""
+"""By the bits of a float: integers with up to this many bits are exact in it."""
 _DIGITS = {16: 5, 32: 10, 64: 19}
-"""Of an integer."""
+"""By the bits of an integer: the digits of its largest value."""
 _DAY_US = 86_400_000_000
 _YEARS_400 = 146_097
-"""Days after which the calendar repeats itself."""
+"""Days in 400 years, after which the calendar repeats."""
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""The years 1 to 9999; beyond 32767 Arrow writes others."""
+"""The years 1 to 9999. After 32767 Arrow writes wrong years."""
 _FLOAT_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""Arrow's texts, and those that decimals have for the same values."""
+"""Arrow's texts, and the texts of decimals for the same values."""
 
 
 def type_of(type_: ColumnType) -> pa.DataType:
-    """Return the type of a column that has *type_* in all versions."""
+    """Return the type of a column that has *type_* in all versions of its table."""
     if type_.kind is Kind.DECIMAL and type_.precision is not None:
         scale = type_.scale or 0
         precision = max(type_.precision - min(scale, 0), scale)  # numeric(3,-2) has five digits, numeric(2,4) four
-        if precision <= _MOST_DIGITS:
+        if precision <= _MAX_DIGITS:
             return pa.decimal128(precision, max(scale, 0))
-    return pa.string() if type_.kind is Kind.TIME else type_.arrow  # Spark has no type for times of day, as it comes
+    return pa.string() if type_.kind is Kind.TIME else type_.arrow  # by default Spark has no type for times of day
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that has every value of both, whatever the values are; text when no other has."""
+    """Return the type that can hold every value of both types, or text when no other can."""
     if one == other:
         return one
     types = pa.types
@@ -51,16 +51,16 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         scales = [0 if types.is_integer(each) else each.scale for each in (one, other)]
         digits = [_DIGITS[one.bit_width] if types.is_integer(one) else one.precision - one.scale]
         precision = max(*digits, other.precision - other.scale) + max(scales)
-        return pa.decimal128(precision, max(scales)) if precision <= _MOST_DIGITS else pa.string()
+        return pa.decimal128(precision, max(scales)) if precision <= _MAX_DIGITS else pa.string()
     return pa.string()
 
 
 def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return *values* as *type_*, which is the common type of theirs and others or text. No value becomes another.
+    """Return *values* as *type_*, which is text or a `common_type` of their type. No value changes.
 
-    As text, bytes are `\\x` and hexadecimal digits, moments are as ISO 8601 has them, but for a space before the time,
-    and `infinity` or `-infinity`, numbers that are none are `NaN`, `Infinity` and `-Infinity`. Raises: pa.ArrowInvalid
-    for a decimal that is none.
+    As text, bytes are `\\x` and hexadecimal digits. Dates and timestamps have the form of ISO 8601, with a space before
+    the time, or are `infinity` or `-infinity`. Special floats are `NaN`, `Infinity` and `-Infinity`. Raises:
+    pa.ArrowInvalid for a text that is not a decimal, such as NaN.
     """
     if not pa.types.is_string(type_) or pa.types.is_string(values.type):
         return values.cast(type_)
@@ -68,10 +68,10 @@ def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
         digits = [None if value is None else f"\\x{value.hex()}" for value in values.to_pylist()]
         return pa.array(digits, type_)
     if pa.types.is_time(values.type):
-        whole_day = pc.equal(values.cast(pa.int64()), _DAY_US)  # Arrow has no text for it
+        whole_day = pc.equal(values.cast(pa.int64()), _DAY_US)  # Arrow has no text for this value
         return pc.if_else(whole_day, "24:00:00.000000", values.cast(type_))
     if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
-        return _moment_texts(values)
+        return _datetime_texts(values)
     texts = values.cast(type_)
     if pa.types.is_floating(values.type):
         for arrow, text in _FLOAT_TEXTS.items():
@@ -79,8 +79,8 @@ def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     return texts
 
 
-def _moment_texts(values: pa.Array) -> pa.StringArray:
-    """Return dates or timestamps as text, those too whose year Arrow does not know."""
+def _datetime_texts(values: pa.Array) -> pa.StringArray:
+    """Return dates or timestamps as text, including those with years that Arrow cannot write."""
     number_type, unit = (pa.int32(), 1) if pa.types.is_date(values.type) else (pa.int64(), _DAY_US)
     numbers = values.cast(number_type)
     known = pc.and_(pc.greater_equal(numbers, _FIRST_DAY * unit), pc.less(numbers, (_LAST_DAY + 1) * unit))
@@ -89,15 +89,15 @@ def _moment_texts(values: pa.Array) -> pa.StringArray:
         return texts
     return pa.array(
         [
-            _far_text(number, values.type, unit=unit) if within is False else text
+            _text_by_cycle(number, values.type, unit=unit) if within is False else text
             for number, within, text in zip(numbers.to_pylist(), known.to_pylist(), texts.to_pylist(), strict=True)
         ],
         pa.string(),
     )
 
 
-def _far_text(number: int, type_: pa.DataType, *, unit: int) -> str:
-    """Return the text of a date or timestamp by its number, as that of the same day within 400 years from 1970."""
+def _text_by_cycle(number: int, type_: pa.DataType, *, unit: int) -> str:
+    """Return the text of a date or timestamp, made from the same day of the calendar between 1970 and 2370."""
     most = 2 ** (type_.bit_width - 1) - 1
     if number in (most, -most - 1):
         return "infinity" if number > 0 else "-infinity"

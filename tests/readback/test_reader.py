@@ -1,4 +1,4 @@
-"""Reading back what a changefeed has kept in files: every row once, in any format, without the database."""
+"""Reading the files of a changefeed: every row once, in any format, without the database."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_sink_cloudstorage.stored import StoredBodies
-from cdc_testing.local_engine import LocalEngine, job_of
+from cdc_sink_cloudstorage.stored_bodies import StoredBodies
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 
-from cdc_core import Op, RowBatch, Timestamp
-from cdc_core.errors import ConfigError, HistoryLostError, OptionError, UnknownPluginError
-from cdc_core.readback.reader import ChangeReader
+from cdc_core import ChangeReader, ConfigError, HistoryLostError, Op, OptionError, RowBatch, Timestamp
+from cdc_core.errors import UnknownPluginError
 
 Seen = list[tuple[int, str | None, Timestamp]]
 
 
 class Shop:
-    """A changefeed of the table `orders` into files; commits are followed up to a mark."""
+    """A changefeed of the table `orders` into files. Each commit is followed up to a mark."""
 
     def __init__(self, database: str, directory: Path) -> None:
         self.database = database
@@ -31,7 +30,7 @@ class Shop:
         self.commit("INSERT INTO orders SELECT n, 'order ' || n, n / 4.0 FROM generate_series(1, 50) n")
 
     def manifests(self) -> list[Path]:
-        """Return the manifests by their marks."""
+        """Return the manifests in the order of their marks."""
         return sorted((self.directory / "files").glob("*/*.MANIFEST.*"))
 
     def run(
@@ -42,10 +41,10 @@ class Shop:
         name: str = "t",
         **options: Any,
     ) -> LocalEngine:
-        """Begin a run with these options and follow up to a mark, if marks are wanted."""
+        """Begin a run with these options and follow up to a first mark."""
         if self.engine is not None:
             self.engine.close()
-        job = job_of(
+        feed = resolved_feed(
             self.database,
             self.uri + parameters,
             "public.orders",
@@ -54,7 +53,7 @@ class Shop:
             name=name,
             options={"file_size": "1KB", **options},
         )
-        self.engine = LocalEngine(job, self.directory / name)
+        self.engine = LocalEngine(feed, self.directory / name)
         self.engine.run()
         while not self.engine.high_water:
             self.engine.step()
@@ -79,7 +78,7 @@ def shop(database: str, tmp_path: Path) -> Iterator[Shop]:
 
 
 def seen(batches: Iterator[RowBatch]) -> Seen:
-    """Return key, note and time of rows, in the order in which they come; the note of a deleted row is None."""
+    """Return key, note and time of the rows, in order. The note of a deleted row is None."""
     found: Seen = []
     for rows in batches:
         columns = (rows.column(name).to_pylist() for name in ("key", "after", "updated"))
@@ -91,7 +90,7 @@ def seen(batches: Iterator[RowBatch]) -> Seen:
 @pytest.mark.parametrize(
     ("format_", "compression"), [("json", "none"), ("json", "zstd"), ("avro", "gzip"), ("parquet", "zstd")]
 )
-def test_marks_cut_the_rows_into_parts_that_make_up_the_whole(shop: Shop, format_: str, compression: str) -> None:
+def test_the_rows_between_marks_add_up_to_all_rows(shop: Shop, format_: str, compression: str) -> None:
     shop.run(format_=format_, compression=compression)
     shop.commit("UPDATE orders SET note = 'new' WHERE id <= 20")
     shop.commit("DELETE FROM orders WHERE id = 3", "INSERT INTO orders VALUES (51, NULL, -1)")
@@ -112,20 +111,18 @@ def test_marks_cut_the_rows_into_parts_that_make_up_the_whole(shop: Shop, format
         assert Op.DELETE in last.column("op").to_pylist()
 
 
-def test_a_time_between_two_marks_means_the_earlier_one(shop: Shop) -> None:
+def test_a_time_between_two_marks_reads_up_to_the_earlier_mark(shop: Shop) -> None:
     shop.run()
     shop.commit("UPDATE orders SET note = 'new' WHERE id = 1")
     with ChangeReader(shop.uri) as reader:
         *_, before, last = reader.marks()
         assert reader.newest(last.prev()) == before
         assert len(seen(reader.read(upto=last.prev()))) == 50
-        with pytest.raises(ConfigError, match=f"is resolved up to {Timestamp(5)}; the first mark is"):
+        with pytest.raises(ConfigError, match=f"has no resolved mark up to {Timestamp(5)}; the first mark is"):
             list(reader.read(upto=Timestamp(5)))
 
 
-def test_a_place_is_listed_once_for_what_is_read_up_to_its_newest_mark(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_up_to_the_newest_mark_lists_the_files_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.run()
     listings: list[StoredBodies] = []
     paths = StoredBodies.paths
@@ -142,7 +139,7 @@ def test_a_place_is_listed_once_for_what_is_read_up_to_its_newest_mark(
         assert len(listings) == 2
 
 
-def test_files_are_read_without_the_database_and_in_another_process(shop: Shop) -> None:
+def test_files_are_read_without_the_database_by_a_pickled_reader(shop: Shop) -> None:
     shop.run()
     shop.commit("ALTER TABLE orders ADD COLUMN size int", "UPDATE orders SET size = 7 WHERE id = 1")
     with psycopg.connect(shop.database) as connection:
@@ -156,21 +153,19 @@ def test_files_are_read_without_the_database_and_in_another_process(shop: Shop) 
     assert versions[2].column("price").type.source == "numeric(10,2)"
 
 
-def test_a_table_is_named_as_far_as_need_be(shop: Shop) -> None:
+def test_a_table_name_may_omit_the_schema(shop: Shop) -> None:
     shop.run()
     with ChangeReader(shop.uri) as reader:
         for name in ("orders", "public.orders", None):
             assert len(seen(reader.read(table=name))) == 50
         mark = reader.newest()
         for after in (Timestamp(), mark):
-            with pytest.raises(ConfigError, match=r"no file that .* reads holds rows of table 'users'"):
+            with pytest.raises(ConfigError, match=r"has no file with rows of table 'users'"):
                 list(reader.read(table="users", after=after))
         assert list(reader.read(table="orders", after=mark)) == []
 
 
-def test_a_table_without_new_rows_is_known_however_long_it_had_none(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_without_new_rows_is_found_in_old_files(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_core.readback.reader._FIRST_REACH", 1)
     with psycopg.connect(shop.database) as connection:
         connection.execute("CREATE TABLE notes (id int PRIMARY KEY)")
@@ -183,35 +178,35 @@ def test_a_table_without_new_rows_is_known_however_long_it_had_none(
         file = reader.latest_file("orders", upto=last)
         assert file is not None
         assert file.mark == marks[0]
-        with pytest.raises(ConfigError, match="no file that"):
+        with pytest.raises(ConfigError, match="has no file with rows"):
             list(reader.read(table="order", after=last))
         shop.manifests()[0].unlink()
-        assert list(reader.read(table="order", after=last)) == []  # it may have been there
+        assert list(reader.read(table="order", after=last)) == []  # it may have been in the missing files
 
 
-def test_rows_are_read_on_after_a_mark_and_after_no_other_time(shop: Shop) -> None:
+def test_reading_after_a_time_that_is_not_a_mark_is_refused(shop: Shop) -> None:
     shop.run()
     shop.commit("UPDATE orders SET note = 'new' WHERE id = 1")
     shop.commit("UPDATE orders SET note = 'newer' WHERE id = 1")
     with ChangeReader(shop.uri) as reader:
         first, before, last = reader.marks()
         for after, near in (
-            (last.prev(), f"next to it are {before} and {last}"),
-            (last.next(), f"next to it is {last}"),
-            (Timestamp(5), f"next to it is {first}"),
+            (last.prev(), f"Choose {before} or {last}"),
+            (last.next(), f"Choose {last}"),
+            (Timestamp(5), f"Choose {first}"),
         ):
-            with pytest.raises(ConfigError, match=f"{after} is no resolved mark of the files at .*; {near}$"):
+            with pytest.raises(ConfigError, match=f"cannot read after {after}: it is not a resolved mark .* {near}$"):
                 list(reader.read(after=after))
             with pytest.raises(ConfigError, match=near):
                 list(reader.files(after=after))
         assert list(reader.read(after=last)) == []
         assert list(reader.read(after=last, upto=before)) == []
         shop.manifests()[0].unlink()
-        with pytest.raises(HistoryLostError, match=f"cannot be read from {Timestamp(5)} on: .* read after"):
+        with pytest.raises(HistoryLostError, match=f"cannot be read after {Timestamp(5)}: .* Read after"):
             list(reader.read(after=Timestamp(5)))
 
 
-def test_a_gap_that_a_run_without_marks_has_left_is_told(shop: Shop) -> None:
+def test_a_gap_of_a_run_without_marks_is_reported(shop: Shop) -> None:
     shop.run()
     with ChangeReader(shop.uri) as reader:
         before = reader.newest()
@@ -222,18 +217,18 @@ def test_a_gap_that_a_run_without_marks_has_left_is_told(shop: Shop) -> None:
         shop.commit("UPDATE orders SET note = 'recorded' WHERE id = 1")
         assert len(seen(reader.read(upto=before))) == 50
         with pytest.raises(
-            HistoryLostError, match=r"cannot be read from .* on: before the mark .* no manifest here lists"
+            HistoryLostError, match=r"cannot be read after .*: before the mark .* no manifest here lists"
         ):
             list(reader.read())
-        shop.commit("UPDATE orders SET note = 'and on' WHERE id = 1")
+        shop.commit("UPDATE orders SET note = 'later' WHERE id = 1")
         *_, known, _ = reader.marks()
-        assert [note for _, note, _ in seen(reader.read(after=known))] == ["and on"]
+        assert [note for _, note, _ in seen(reader.read(after=known))] == ["later"]
 
 
-def test_changefeeds_that_share_a_place_are_told_apart(shop: Shop) -> None:
+def test_changefeeds_that_share_a_place_have_separate_histories(shop: Shop) -> None:
     shop.run(name="one", parameters="?topic_prefix=one-")
     shop.run(name="two", parameters="?topic_prefix=two-")
-    with pytest.raises(ConfigError, match=r"choose one of them: one\.[0-9a-f]{12}, two\.[0-9a-f]{12}"):
+    with pytest.raises(ConfigError, match=r"Choose one of one\.[0-9a-f]{12}, two\.[0-9a-f]{12}"):
         list(ChangeReader(shop.uri).read())
     for name in ("one", "two"):
         with ChangeReader(shop.uri, changefeed=name) as reader:
@@ -241,7 +236,7 @@ def test_changefeeds_that_share_a_place_are_told_apart(shop: Shop) -> None:
             assert {file.topic for file in reader.files()} == {f"{name}-orders"}
 
 
-def test_files_that_carry_no_time_say_which_option_is_missing(shop: Shop) -> None:
+def test_the_error_for_files_without_times_names_the_missing_option(shop: Shop) -> None:
     shop.run(updated=False)
     with (
         ChangeReader(shop.uri) as reader,
@@ -254,23 +249,23 @@ def test_files_that_carry_no_time_say_which_option_is_missing(shop: Shop) -> Non
     ("uri", "error", "message"),
     [
         ("file:///nowhere/at/all", ConfigError, "there is no manifest below file:///nowhere/at/all"),
-        ("kafka://localhost:9092", ConfigError, "sink 'kafka' keeps no history that could be read back"),
+        ("kafka://localhost:9092", ConfigError, "sink 'kafka' keeps no history, so"),
         ("nosuch://x", UnknownPluginError, "nosuch"),
         ("file:///x?nosuch=1", OptionError, "sink 'cloudstorage' does not know option 'nosuch'"),
         (
             "file:///x?file_size=1&FILE_SIZE=2",
             OptionError,
-            r"ChangeReader\(.*\) gives 'file_size' twice, in two spellings",
+            r"ChangeReader\(.*\) sets 'file_size' twice",
         ),
     ],
     ids=["empty", "no-history", "no-sink", "no-option", "twice"],
 )
-def test_a_uri_that_cannot_be_read_says_why(uri: str, error: type[Exception], message: str) -> None:
+def test_the_error_for_an_unreadable_uri_says_why(uri: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         ChangeReader(uri).marks()
 
 
-def test_damage_is_noticed(shop: Shop) -> None:
+def test_damaged_and_missing_files_are_noticed(shop: Shop) -> None:
     shop.run()
     file = min((shop.directory / "files").glob("2*/*.ndjson"))
     (schema,) = (shop.directory / "files").glob("_schemas/*")
@@ -281,8 +276,8 @@ def test_damage_is_noticed(shop: Shop) -> None:
             list(reader.read())
         schema.write_text(schema_text)
         file.write_bytes(file.read_bytes()[:-1])
-        with pytest.raises(HistoryLostError, match=f"{file.name} is not what the mark .* covers"):
+        with pytest.raises(HistoryLostError, match=f"{file.name} is not the file that the mark .* covers"):
             list(reader.read())
         file.unlink()
-        with pytest.raises(HistoryLostError, match=f"{file.name}, which the mark .* covers, is gone"):
+        with pytest.raises(HistoryLostError, match=f"{file.name}, which the mark .* covers, does not exist"):
             list(reader.read())

@@ -1,4 +1,4 @@
-"""Files of a changefeed as a DataFrame: true types, every row once, whatever the format."""
+"""The files of a changefeed as a DataFrame: correct types and every row once, in any format."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.local_engine import LocalEngine, job_of
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 from pyspark.sql import SparkSession
 
-from cdc_core.errors import ConfigError
-from cdc_core.readback.reader import ChangeReader
+from cdc_core import ChangeReader, ConfigError
 from cdc_core.spark.changes import changes
 
 CREATE = """
@@ -33,8 +32,10 @@ def engine(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
     with psycopg.connect(database) as connection:
         connection.execute(CREATE)
         connection.execute(FIRST)
-    job = job_of(database, f"file://{tmp_path}/files", "public.orders", format_=request.param, options={"file_size": 1})
-    engine = LocalEngine(job, tmp_path)
+    feed = resolved_feed(
+        database, f"file://{tmp_path}/files", "public.orders", format_=request.param, options={"file_size": 1}
+    )
+    engine = LocalEngine(feed, tmp_path)
     engine.run()
     yield engine
     engine.close()
@@ -54,7 +55,7 @@ def commit(engine: LocalEngine, database: str, *statements: str) -> None:
         engine.step()
 
 
-def test_columns_have_their_types_and_rows_come_once(
+def test_columns_have_the_types_of_the_table_and_rows_come_once(
     engine: LocalEngine, database: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     uri = f"file://{tmp_path}/files"
@@ -98,11 +99,11 @@ def test_columns_have_their_types_and_rows_come_once(
     nothing = changes(spark, uri, table="orders", after=last)
     assert nothing.collect() == []
     assert nothing.columns == [name for name in found.columns if name != "mood"]
-    with pytest.raises(ConfigError, match="is no resolved mark of the files at"):
+    with pytest.raises(ConfigError, match="is not a resolved mark of the files at"):
         changes(spark, uri, table="orders", after=middle.next())
 
 
-def test_a_type_that_changes_stops_no_read_and_manifests_are_read_once(
+def test_a_changed_type_can_be_read_and_manifests_are_read_once(
     engine: LocalEngine, database: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     while not engine.high_water:
@@ -124,7 +125,7 @@ def test_a_type_that_changes_stops_no_read_and_manifests_are_read_once(
     ]
 
 
-def test_no_plan_shows_the_uri(
+def test_plans_do_not_show_the_uri(
     engine: LocalEngine, tmp_path: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
     while not engine.high_water:
@@ -137,17 +138,15 @@ def test_no_plan_shows_the_uri(
     assert "only" not in shown
 
 
-def test_a_table_that_is_not_there_and_columns_that_would_clash_are_refused(
+def test_unknown_tables_and_conflicting_columns_are_refused(
     engine: LocalEngine, database: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     uri = f"file://{tmp_path}/files"
     while not engine.high_water:
         engine.step()
-    with pytest.raises(
-        ConfigError, match=r"no file that ChangeReader\('file://.*'\) reads holds rows of table 'users'"
-    ):
+    with pytest.raises(ConfigError, match=r"ChangeReader\('file://.*'\) has no file with rows of table 'users'"):
         changes(spark, uri, table="users")
     commit(engine, database, "ALTER TABLE orders ADD COLUMN op text", "INSERT INTO orders (id, op) VALUES (9, 'x')")
-    with pytest.raises(ConfigError, match="has a column 'op' of its own: give a prefix"):
+    with pytest.raises(ConfigError, match=r"has its own column 'op'\. Set a prefix"):
         changes(spark, uri, table="orders")
     assert changes(spark, uri, table="orders", prefix="__cdc_").where("op = 'x' AND __cdc_op = 'insert'").count() == 1

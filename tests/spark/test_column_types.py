@@ -151,5 +151,5 @@ def test_a_decimal_that_is_none_is_read_as_text_and_the_error_says_how() -> None
 
 
 def test_a_column_that_is_not_there_cannot_be_given_as_text() -> None:
-    with pytest.raises(ConfigError, match=r"table public.orders has no column 'prize' that could be given as text"):
+    with pytest.raises(ConfigError, match=r"table public.orders has no column 'prize', which as_text names"):
         _target([one_row(decimal(10, 2), "1.00").schema], prefix="", as_text=["price", "prize"])

@@ -1,4 +1,4 @@
-"""Every example of the page on reading files runs, and gives what the page says."""
+"""The examples of docs/reading-files.md run and give the results that the page states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from cdc_sink_cloudstorage.manifest import Manifest
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.local_engine import LocalEngine, job_of
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.pages import Page
 
 PAGE = Page("reading-files.md")
@@ -24,11 +24,13 @@ def examples() -> list[str]:
 
 @pytest.fixture
 def root(database: str, tmp_path: Path) -> Path:
-    """The directory that the page calls /data/out: of three orders one was changed and one deleted."""
+    """The directory that the page calls /data/out. Of three orders, one was updated and one deleted."""
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY, item text, total numeric(10,2))")
         connection.execute("INSERT INTO orders VALUES (1, 'book', 9.5), (2, 'lamp', 30), (3, 'sofa', 700)")
-        engine = LocalEngine(job_of(database, f"file://{tmp_path}/out", "public.orders", name="orders"), tmp_path)
+        engine = LocalEngine(
+            resolved_feed(database, f"file://{tmp_path}/out", "public.orders", name="orders"), tmp_path
+        )
         engine.run()
         while not engine.high_water:
             engine.step()
@@ -51,7 +53,7 @@ def example(examples: list[str], word: str) -> str:
     return text
 
 
-def test_the_examples_in_python_run(
+def test_the_python_examples_run(
     examples: list[str], root: Path, kept_spark: KeptSpark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = [text for text in examples if "spark" not in text and "duckdb" not in text]
@@ -71,7 +73,7 @@ def test_the_examples_in_python_run(
     assert [(row.id, str(row.total)) for row in rows] == [(1, "8.50"), (3, "700.00")]
 
 
-def test_the_example_in_a_shell_shows_the_rows_of_the_newest_mark(root: Path) -> None:
+def test_the_shell_example_shows_the_rows_of_the_newest_mark(root: Path) -> None:
     (text,) = PAGE.blocks("sh")
     done = subprocess.run(
         ["sh", "-c", text.replace("/data/out", str(root))], capture_output=True, text=True, check=True
@@ -79,7 +81,7 @@ def test_the_example_in_a_shell_shows_the_rows_of_the_newest_mark(root: Path) ->
     assert [json.loads(line)["key"] for line in done.stdout.splitlines()] == [[1], [2]]
 
 
-def test_the_manifest_that_the_page_shows_is_one(root: Path) -> None:
+def test_the_manifest_on_the_page_is_valid_and_has_all_fields(root: Path) -> None:
     (text,) = PAGE.blocks("json")
     shown = Manifest.from_bytes(text.encode())
     assert len(shown.stored_files()) == 1
