@@ -1,4 +1,4 @@
-"""The reader reads all that a topic holds, as it is."""
+"""`read_topics` returns all messages of a topic, unchanged."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from cdc_testing.kafka_reading import (
 from confluent_kafka import KafkaException, Producer
 
 
-def test_all_is_read_in_the_order_of_each_partition(kafka_broker: Kafka, topic_prefix: str) -> None:
+def test_all_messages_are_read_in_the_order_of_each_partition(kafka_broker: Kafka, topic_prefix: str) -> None:
     topic = f"{topic_prefix}numbers"
     create_topic(kafka_broker.bootstrap_servers, topic, partitions=3)
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers, "linger.ms": 5})
     for number in range(5000):
         producer.produce(topic, str(number).encode(), str(number % 7).encode(), partition=number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(300) == 0
     messages = read_topics(kafka_broker.bootstrap_servers, [topic])
     read = {place: [int(message.value or -1) for message in found] for place, found in by_partition(messages).items()}
     assert read == {(topic, 0): list(range(0, 5000, 2)), (topic, 1): list(range(1, 5000, 2))}
     assert [message.offset for message in by_partition(messages)[topic, 1]] == list(range(2500))
 
 
-def test_tombstones_headers_and_times_are_read_as_they_are(kafka_broker: Kafka, topic_prefix: str) -> None:
+def test_tombstones_headers_and_timestamps_are_unchanged(kafka_broker: Kafka, topic_prefix: str) -> None:
     topic = f"{topic_prefix}tombstones"
     create_topic(kafka_broker.bootstrap_servers, topic)
     assert read_topics(kafka_broker.bootstrap_servers, [topic]) == []
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
     producer.produce(topic, None, b"k", headers=[("a", b"1"), ("a", b"2"), ("b", None)], timestamp=1_700_000_000_000)
     producer.produce(topic, b"", None)
-    assert producer.flush(30) == 0
+    assert producer.flush(300) == 0
     tombstone, empty = read_topics(kafka_broker.bootstrap_servers, [topic])
     assert (tombstone.key, tombstone.value, tombstone.timestamp_ms) == (b"k", None, 1_700_000_000_000)
     assert tombstone.headers == (("a", b"1"), ("a", b"2"), ("b", None))
     assert (empty.key, empty.value, empty.headers) == (None, b"", ())
 
 
-def test_topics_grow_and_go(kafka_broker: Kafka, topic_prefix: str) -> None:
+def test_partitions_can_be_added_and_topics_deleted(kafka_broker: Kafka, topic_prefix: str) -> None:
     servers, topic = kafka_broker.bootstrap_servers, f"{topic_prefix}grows"
     create_topic(servers, topic, partitions=2, config={"max.message.bytes": "2000"})
     add_partitions(servers, topic, 4)

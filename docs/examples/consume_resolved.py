@@ -1,4 +1,4 @@
-"""Follows topics of a changefeed and hands out cuts: changes that lead from one state of the database to a later one.
+"""Follows the topics of a changefeed and returns cuts: the changes from one state of the database to a later one.
 
 python consume_resolved.py localhost:9092 accounts closed
 """
@@ -12,28 +12,28 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 
 
 class Row(NamedTuple):
-    updated: str  # nanoseconds since 1970 and a counter: in the order of time also as texts
+    updated: str  # nanoseconds since 1970 and a counter; compare as text
     topic: str
     key: bytes
-    after: dict[str, Any] | None  # None: the row is gone
+    after: dict[str, Any] | None  # None: the row was deleted
     place: tuple[str, int]
     offset: int
 
 
 class ResolvedReader:
-    """Give it the last cut that was applied as *after*: what that one covered comes again, and is left out."""
+    """Pass the last cut that was applied as *after*: rows up to that cut are ignored when they arrive again."""
 
     def __init__(self, brokers: str, topics: Sequence[str], *, group: str, after: str = "") -> None:
         self.cut, self._topics = after, topics
         self._resolved: dict[tuple[str, int], str] = {}  # the last mark of each partition, of all topics
-        self._next: dict[tuple[str, int], int] = {}  # the offset behind what was read
+        self._next: dict[tuple[str, int], int] = {}  # the offset after the last message that was read
         self._held: list[Row] = []
         settings = {"bootstrap.servers": brokers, "group.id": group, "enable.auto.commit": False}
-        settings["auto.offset.reset"] = "error"  # where rows were deleted unread no cut is right any more
+        settings["auto.offset.reset"] = "error"  # after the loss of unread rows no cut is correct
         self._consumer = Consumer(settings)
 
     def poll(self, timeout_s: float) -> list[Row] | None:
-        """Return the changes that lead to the state at `self.cut`, oldest first, or None when it did not move."""
+        """Return the changes that lead to the state at `self.cut`, oldest first, or None when the cut has not moved."""
         for message in self._consumer.consume(5000, timeout_s):
             if message.error() is not None:
                 raise KafkaException(message.error())
@@ -41,11 +41,11 @@ class ResolvedReader:
             self._next[place] = message.offset() + 1
             if message.key() is None:
                 self._resolved[place] = max(self._resolved[place], value["resolved"])
-            elif value["updated"] > self.cut:  # everything else is a repeat
+            elif value["updated"] > self.cut:  # any other row is a repeat
                 row = Row(value["updated"], place[0], message.key(), value["after"], place, message.offset())
                 self._held.append(row)
         least = min(self._resolved.values(), default="")
-        # a row below these marks is in a partition that was there before them, so look for new ones only now
+        # a row below these marks is in a partition that existed before them, so look for new partitions only now
         if (self._resolved and least <= self.cut) or self._found_partitions():
             return None
         self.cut = least
@@ -54,7 +54,7 @@ class ResolvedReader:
         return due
 
     def commit(self) -> None:
-        """Let a reader that is started later begin here. Call it when the last cut is applied, and saved with it."""
+        """Let a later reader start here. Call it after the last cut was applied and saved."""
         start = dict(self._next)
         for row in self._held:
             start[row.place] = min(start[row.place], row.offset)

@@ -1,4 +1,4 @@
-"""From the log to JSON messages in Kafka, end to end, beside Debezium: in Kafka Connect, and to nowhere at all."""
+"""From the log to JSON messages in Kafka, compared with Debezium in Kafka Connect and with Debezium without a sink."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KEYS = 100_000
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    """Measure a backlog of updates, committed in transactions of 1,000 while nobody reads.
+    """Measure a backlog of updates, committed in transactions of 1,000 while no reader runs.
 
-    All three have run once before, so that their slots, topics and offsets exist and the table's contents are behind
-    them: what ours took for that is the initial scan's figure. One broker, three partitions, `acks=all`.
+    All three have run once before, so their slots, topics and offsets exist and their initial scans are complete. The
+    first runs give the figures of the initial scan. One broker, three partitions, `acks=all`.
     """
     changes = bench.sizes.log_changes
     brokers = bench.broker.bootstrap_servers

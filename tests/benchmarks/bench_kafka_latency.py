@@ -1,4 +1,4 @@
-"""From commit to a consumer of Kafka at 1,000 changes a second."""
+"""The time from commit to a Kafka consumer, at 1,000 changes per second."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _AFTER_S = 3.0
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    """Measure, for each change, from just before its commit to when a consumer's poll returned it.
+    """Measure, for each change, the time from just before its commit until a consumer's poll returns it.
 
-    The consumer is a thread of this process, so that both times are one clock's; it only keeps what comes, which at
-    this rate is next to nothing. Rows may be read twice after a failed step; none is expected here.
+    The consumer is a thread of this process, so one clock measures both times. It only stores the messages, which takes
+    almost no time at this rate. Rows may be read twice after a failed step; none is expected here.
     """
     options = {"min_checkpoint_frequency": "0s"}
     brokers = bench.broker.bootstrap_servers
@@ -64,12 +64,12 @@ def run(bench: Bench) -> Iterator[Figure]:
 
 def _require(latencies: list[float], log: Path) -> None:
     if not latencies:
-        raise RuntimeError(f"no change was delivered; {log} says why")
+        raise RuntimeError(f"no change was delivered; see {log}")
 
 
 @contextmanager
 def _received(topic: KafkaTopic) -> Iterator[list[tuple[float, bytes]]]:
-    """Yield a list that is filled inside the block with what comes, and when."""
+    """Yield a list that grows inside the block: the messages, each with its time of arrival."""
     received: list[tuple[float, bytes]] = []
     consumer = topic.consumer()
     stop = threading.Event()

@@ -1,15 +1,15 @@
-"""The Kafka sink alone: Arrow rows to acknowledged messages, beside a bare loop over messages that are encoded already.
+"""The Kafka sink alone, from Arrow rows to acknowledged messages, compared with a bare loop over encoded messages.
 
-Both produce the same keys and values to the same topic of one real broker, in this process, by producers that have the
-same properties and stay open. They take turns, several times, and the medians stand beside each other: what disturbs
-the machine disturbs both.
+Both produce the same keys and values to the same topic of one real broker, in this process, with producers that have
+the same properties and stay open. They take turns several times, and the figure compares the medians, so that noise
+affects both.
 
-In the timing, for both: from the first call until every message is acknowledged. The sink starts with Arrow rows and
-encodes them as JSON, key and value. The bare loop is as good as one would write it: chunks of messages to
-`produce_batch`, failures counted by one delivery callback for all (`delivery.report.only.error`), the rest of a chunk
-again when the queue is full, and `flush` at the end. Its messages are ready-made, dicts included, so that nothing is
-left but the client; a second loop has keys and values as lists of bytes and makes the dicts inside the timing, as
-anyone must who does not produce the same messages again and again.
+The measured time begins with the first call and ends when every message is acknowledged. The sink starts with Arrow
+rows and encodes keys and values as JSON. The bare loop is written as well as possible: it passes chunks of messages to
+`produce_batch`, counts failures with one delivery callback (`delivery.report.only.error`), repeats the rest of a chunk
+when the queue is full, and calls `flush` at the end. Its messages, dicts included, exist beforehand, so only the client
+is measured. A second loop has keys and values as lists of bytes and creates the dicts within the measured time, as any
+real program must.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
+from cdc_sink_kafka.destination import KafkaDestination
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
 from cdc_sink_kafka.sink import KafkaSink
@@ -46,13 +47,15 @@ def run(bench: Bench) -> Iterator[Figure]:
     count = max(1, bench.sizes.part_rows // _BATCH_ROWS)
     whole = row_batch(count * _BATCH_ROWS)
     batches = [whole.slice(start, _BATCH_ROWS) for start in range(0, len(whole), _BATCH_ROWS)]
-    sink = _sink(f"kafka://{bench.broker.bootstrap_servers}")
-    sink.prepare()
-    topic = sink.topic(SCHEMA.name)
+    context = _context(f"kafka://{bench.broker.bootstrap_servers}")
+    destination = KafkaDestination(context)
+    destination.prepare()
+    topic = destination.topic(SCHEMA.name)
+    sink = KafkaSink(context)
     keys, values = _encoded(batches, topic)
     ready = _messages(keys, values)
     bare = _BareLoop(f"kafka://{bench.broker.bootstrap_servers}", topic)
-    gc.freeze()  # or the collector would look at all of this again and again while somebody is timed
+    gc.freeze()  # otherwise the garbage collector would scan all of this during the measurement
     try:
         turns = _take_turns(
             {
@@ -94,7 +97,7 @@ def run(bench: Bench) -> Iterator[Figure]:
 
 
 class _BareLoop:
-    """A producer as the sink's, and nothing around it."""
+    """The sink's producer without the sink."""
 
     def __init__(self, uri: str, topic: str) -> None:
         options = KafkaOptions()
@@ -131,22 +134,15 @@ class _BareLoop:
 
 @dataclass(frozen=True, kw_only=True)
 class _Turn:
-    """`cpu_s` is of this process: the work itself and the client's threads, without the broker."""
+    """`cpu_s` is the CPU time of this process, including the client's threads, without the broker."""
 
     elapsed_s: float
     cpu_s: float
 
 
-def _sink(uri: str) -> KafkaSink:
-    return KafkaSink(
-        SinkContext(
-            changefeed="bench",
-            epoch=1,
-            uri=uri,
-            options=KafkaOptions(),
-            encoder=encoder(),
-            tables=(SCHEMA.name,),
-        )
+def _context(uri: str) -> SinkContext:
+    return SinkContext(
+        changefeed="bench", epoch=1, uri=uri, options=KafkaOptions(), encoder=encoder(), tables=(SCHEMA.name,)
     )
 
 
@@ -172,7 +168,7 @@ def _messages(keys: Sequence[bytes], values: Sequence[bytes]) -> Messages:
 
 
 def _take_turns(works: dict[str, Callable[[], None]]) -> dict[str, list[_Turn]]:
-    """Return what each of several rounds took, after one that does not count."""
+    """Return the time of each round. The first round does not count."""
     turns: dict[str, list[_Turn]] = {name: [] for name in works}
     for number in range(-1, _ROUNDS):
         for name, work in works.items():

@@ -1,4 +1,4 @@
-"""Kafka Connect beside us: a standalone worker with Debezium's PostgreSQL connector, from Maven coordinates."""
+"""Kafka Connect for comparison: a standalone worker with Debezium's PostgreSQL connector, downloaded with Maven."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 _JAVA = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-"""As Kafka's own `connect-standalone` starts it."""
+"""The options of Kafka's own `connect-standalone`."""
 _POLL_S = 1.0
 _STOP_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectRun:
-    """What one run of the worker took.
+    """The figures of one run of the worker.
 
     `first_at` and `last_at` are the times of the first and the last message of the run, in seconds since 1970;
     `launched_at` is when the process began. `curve` is how many messages the broker had, by seconds since then.
@@ -65,7 +65,7 @@ class ConnectRun:
 
     @property
     def rate(self) -> float:
-        """Messages per second from the first to the last: neither the JVM's start nor that of the connector counts."""
+        """Messages per second from the first to the last one, without the start of the JVM and of the connector."""
         return self.events / max(self.last_at - self.first_at, 1e-9)
 
     @property
@@ -78,9 +78,9 @@ class ConnectRun:
 
 
 class KafkaConnect:
-    """One connector with a slot, a publication and an offset file of its own, on the table *table* of *uri*.
+    """One connector for *table* of *uri*, with its own slot, publication and offset file.
 
-    The slot goes with the database that it is in. *directory* keeps the jars, *scratch* what the worker writes.
+    The slot disappears with its database. *directory* has the jars, *scratch* the files of the worker.
     """
 
     def __init__(self, directory: Path, scratch: Path, uri: str, *, table: str, brokers: str) -> None:
@@ -93,9 +93,9 @@ class KafkaConnect:
         self.topic = KafkaTopic(brokers, f"{self._name}.{table}")
 
     def run(self, *, expect: int, timeout_s: float = 600.0) -> ConnectRun:
-        """Let the worker go on where it ended (the first time: a snapshot) until the broker has *expect* new messages.
+        """Run the worker from where it ended (the first time: a snapshot) until the broker has *expect* new messages.
 
-        Raises: RuntimeError with the worker's last words when it ends or does not get there in time.
+        Raises: RuntimeError with the path of the log when the worker ends before that or takes too long.
         """
         before = self.topic.ends()
         launched_at = time.time()
@@ -108,7 +108,7 @@ class KafkaConnect:
                 if events >= expect:
                     break
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"Kafka Connect does not deliver, see {self._work}/worker.log")
+                    raise RuntimeError(f"Kafka Connect does not deliver; see {self._work}/worker.log")
                 time.sleep(_POLL_S)
         first, last = self.topic.first_time(before), self.topic.last_time(before)
         assert first is not None
@@ -125,7 +125,7 @@ class KafkaConnect:
 
     @contextmanager
     def _worker(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Run the worker inside the block; it ends in order, with its offsets written."""
+        """Run the worker inside the block. It terminates normally and saves its offsets."""
         self._work.mkdir(parents=True, exist_ok=True)
         jars = _jars(self._directory)
         worker = _write(self._work / "worker.properties", self._worker_properties())
@@ -158,7 +158,7 @@ class KafkaConnect:
             "offset.flush.interval.ms": 1000,
             "producer.acks": "all",
             "producer.enable.idempotence": "true",
-            # large batches, as ours; the default is 16 KiB
+            # large batches, as in the Kafka sink; the default is 16 KiB
             "producer.batch.size": 1 << 20,
             "producer.buffer.memory": 64 << 20,
             "producer.linger.ms": 5,
@@ -184,7 +184,7 @@ def _write(path: Path, properties: Mapping[str, Any]) -> Path:
 
 
 def _jars(directory: Path) -> Path:
-    """Return the directory of the worker's jars, which are fetched when they are missing."""
+    """Return the directory of the worker's jars, and download them if they are missing."""
     jars = directory / f"kafka-connect-{hashlib.sha256(_POM.encode()).hexdigest()[:8]}"
     if not jars.exists():
         incomplete = jars.with_suffix(".incomplete")

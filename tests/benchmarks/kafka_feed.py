@@ -1,4 +1,4 @@
-"""A changefeed into Kafka, looked at through its topic."""
+"""A changefeed into Kafka, measured through its topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["KafkaFeed"]
 
 
 class KafkaFeed(Feed):
-    """Writes JSON messages to a topic of its own, called *name* and the table."""
+    """Writes JSON messages to its own topic. The topic is named after *name* and the table."""
 
     def __init__(
         self, directory: Path, uri: str, *, brokers: str, name: str, options: Mapping[str, Any] | None = None
@@ -28,6 +28,6 @@ class KafkaFeed(Feed):
         self._before = self.topic.ends()
 
     def first_arrival(self) -> Arrival | None:
-        """Return when the first message was handed to the producer; no row had been delivered by then."""
+        """Return when the producer took the first message. No row had been delivered before that."""
         first = self.topic.first_time(self._before)
         return None if first is None else Arrival(at=first, rows=0)

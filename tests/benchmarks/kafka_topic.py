@@ -1,4 +1,4 @@
-"""A topic as its broker and its messages show it."""
+"""A topic, as its broker and its messages describe it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LIMIT_S = 10.0
 
 
 class KafkaTopic:
-    """Looks at topic *name* from outside. What a topic holds counts in messages, resolved marks included.
+    """Reads offsets and times of topic *name*. Resolved marks count as messages.
 
-    Times are those of the messages: when the producer took them, in milliseconds of the machine's clock, which all
-    processes share here. So a throughput needs nobody who watches, and takes nothing from what is measured. A message
-    is acknowledged a little later than that.
+    Times come from the messages: when the producer took them, in milliseconds of the machine's clock, which all
+    processes share here. So a measurement of throughput needs no observer that would slow the feed down. A message is
+    acknowledged a little later.
     """
 
     def __init__(self, brokers: str, name: str) -> None:
@@ -26,24 +26,24 @@ class KafkaTopic:
         self.name = name
 
     def ends(self) -> dict[int, int]:
-        """Return the end offset of every partition, none while there is no topic."""
+        """Return the end offset of every partition; nothing while the topic does not exist."""
         with closing(self._consumer()) as consumer:
             return self._ends(consumer)
 
     def first_time(self, since: Mapping[int, int]) -> float | None:
-        """Return the time of the earliest message from the offsets *since* on, None when there is none."""
+        """Return the time of the earliest message at or after the offsets *since*, None when there is none."""
         with closing(self._consumer()) as consumer:
             new = {number for number, end in self._ends(consumer).items() if end > since.get(number, 0)}
             return min(self._times(consumer, {number: since.get(number, 0) for number in new}), default=None)
 
     def last_time(self, since: Mapping[int, int]) -> float | None:
-        """Return the time of the latest message from the offsets *since* on, None when there is none."""
+        """Return the time of the latest message at or after the offsets *since*, None when there is none."""
         with closing(self._consumer()) as consumer:
             ends = {number: end for number, end in self._ends(consumer).items() if end > since.get(number, 0)}
             return max(self._times(consumer, {number: end - 1 for number, end in ends.items()}), default=None)
 
     def consumer(self) -> Consumer:
-        """Return a consumer of every partition from its end on, to be closed by the caller."""
+        """Return a consumer that starts at the end of every partition. The caller closes it."""
         consumer = self._consumer()
         consumer.assign([TopicPartition(self.name, number, end) for number, end in self._ends(consumer).items()])
         return consumer

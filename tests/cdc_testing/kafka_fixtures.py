@@ -1,6 +1,6 @@
-"""Fixtures of real brokers and registries: of our own, or external ones where the environment names them.
+"""Fixtures of real brokers and registries: started here, or external ones that the environment names.
 
-A server that cannot be had is an error of the test, never a skip.
+A test whose server cannot start fails. It is never skipped.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from cdc_testing.registry_proxy import RegistryProxy
 __all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "QUICK_RETURN", "ClusterFactory", "Kafka", "ProxyFactory", "Registry"]
 
 QUICK_RETURN = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
-"""Settings of a broker that is killed and let in again two seconds sooner. Several would lose sight of each other."""
+"""With these settings a killed broker can rejoin two seconds sooner. Do not use them for several brokers: they would
+lose contact with each other."""
 KAFKA_USER = "alice"
 KAFKA_PASSWORD = "Wonder/land+&%40 secret"
-"""Known to `secured_broker`; it needs quoting in a URI."""
+"""The password of KAFKA_USER at `secured_broker`. A URI must percent-encode it."""
 
 
 class Kafka(Protocol):
-    """A broker as a client sees it."""
+    """A broker, as clients see it."""
 
     @property
     def bootstrap_servers(self) -> str: ...
 
 
 class Registry(Protocol):
-    """A schema registry as a client sees it."""
+    """A schema registry, as clients see it."""
 
     @property
     def url(self) -> str: ...
@@ -79,9 +80,9 @@ class _ExternalRegistry:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[Kafka]:
-    """A broker for the whole session, KAFKA_BOOTSTRAP_SERVERS where that is set. Tests that harm one start their own.
+    """A broker for the whole session: KAFKA_BOOTSTRAP_SERVERS if that is set. Use `topic_prefix` for topics.
 
-    Take `topic_prefix` for topics of the test's own.
+    Tests that kill or pause a broker start their own.
     """
     external = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
     if external:
@@ -93,7 +94,7 @@ def kafka_broker() -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def schema_registry() -> Iterator[Registry]:
-    """A registry for the whole session, SCHEMA_REGISTRY_URL where that is set. Take `topic_prefix` for subjects too."""
+    """A registry for the whole session: SCHEMA_REGISTRY_URL if that is set. Use `topic_prefix` for subjects, too."""
     external = os.environ.get("SCHEMA_REGISTRY_URL")
     if external:
         yield _ExternalRegistry(external)
@@ -104,13 +105,13 @@ def schema_registry() -> Iterator[Registry]:
 
 @pytest.fixture
 def topic_prefix() -> str:
-    """Begins the names of topics and subjects that no other test has, on no server."""
+    """A prefix for topics and subjects that no other test uses, on any server."""
     return f"t{secrets.token_hex(5)}_"
 
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[ClusterFactory]:
-    """Starts clusters, which tests may harm: `kafka_cluster()` has three brokers, `kafka_cluster(nodes=1)` one."""
+    """Starts clusters for tests that kill brokers. `kafka_cluster()` has three, `kafka_cluster(nodes=1)` has one."""
     with ExitStack() as stack:
 
         def cluster(
@@ -123,7 +124,7 @@ def kafka_cluster() -> Iterator[ClusterFactory]:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Certificates of a test authority for servers on loopback and for a client."""
+    """Certificates of a test authority, for servers on loopback and for a client."""
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
@@ -131,8 +132,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def secured_broker(certificates: Certificates) -> Iterator[KafkaBroker]:
     """A broker with all listeners, for the whole session: `secured_broker.address("SASL_SSL")`.
 
-    It knows KAFKA_USER by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, and shows and asks for `certificates`. Its
-    PLAINTEXT listener is for looking at what arrived.
+    KAFKA_USER can log in with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. The broker uses and demands `certificates`. Its
+    PLAINTEXT listener is for reading what arrived.
     """
     security = KafkaSecurity(certificates=certificates, users={KAFKA_USER: KAFKA_PASSWORD})
     with KafkaBroker(security=security) as broker:
@@ -141,7 +142,7 @@ def secured_broker(certificates: Certificates) -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def registry_proxy(schema_registry: Registry) -> Iterator[ProxyFactory]:
-    """Starts proxies before the session's registry that demand a password, TLS or a client certificate, or fail."""
+    """Starts proxies for the session's registry that demand a password, TLS or a client certificate, or that fail."""
     with ExitStack() as stack:
 
         def proxy(

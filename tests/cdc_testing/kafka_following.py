@@ -1,4 +1,4 @@
-"""A consumer that follows topics as they grow, through failures of brokers, and knows what is resolved."""
+"""A consumer that follows topics through failures of brokers and knows what is resolved."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Place = tuple[str, int]
 
 
 class Follower:
-    """Reads *topics* from entering to leaving, from their beginning, also partitions that are added later.
+    """A context manager that reads *topics* from the beginning, including partitions that are added later.
 
-    `rows`, `repeats` among them, and `marks` count what came; `resolved` has the last mark of every partition, and
-    `places` the partitions that have rows. The protocol for partitions that are added: a mark counts
-    when all partitions have reached it that exist *after* it was seen in those known before, since rows below it can
-    only be in partitions that existed when it was written.
+    `rows` (which includes `repeats`) and `marks` count the messages. `resolved` has the last mark of every partition,
+    `places` the partitions that have rows. The rule for added partitions: first all known partitions must show a mark,
+    then the partitions are looked up again, and all of them must show it. This is enough, because a row below the mark
+    is in a partition that existed when the mark was written.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class Follower:
         self._context.__exit__(kind, error, trace)
 
     def read(self) -> int:
-        """Take what is there by now, or wait a moment, and return how many rows have come."""
+        """Read what is available now, or wait a moment, and return the number of rows so far."""
         if not self.resolved and not self._look_for_partitions():
             return 0
-        # the client itself goes on after an error, when there is a broker again
+        # after an error the client continues by itself when a broker is available
         read = [copied(message) for message in self._client.consume(20_000, timeout=0.05) if message.error() is None]
         for event in events((message.stored for message in read), self._decoder, self._schemas):
             self._note(event)
         return self.rows
 
     def cut(self) -> Timestamp:
-        """Read, and return up to where every partition of every topic is resolved."""
+        """Read, and return the timestamp up to which every partition of every topic is resolved."""
         self.read()
         if min(self.resolved.values(), default=Timestamp()) > self._cut and self._look_for_partitions():
             self._cut = max(self._cut, min(self.resolved.values()))
@@ -88,7 +88,7 @@ class Follower:
         self._seen.add(identity)
 
     def _look_for_partitions(self) -> bool:
-        """Read also what is new. Return whether all topics are there, and a broker to ask."""
+        """Start to read new partitions. Return whether a broker answers and all topics exist."""
         try:
             found = self._client.list_topics(timeout=1).topics
         except KafkaException:

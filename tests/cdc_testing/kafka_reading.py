@@ -1,4 +1,4 @@
-"""What a real consumer reads from Kafka, byte for byte, and topics made and unmade."""
+"""Reads messages with a real consumer, byte for byte, and creates and deletes topics."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = [
     "read_topics",
 ]
 
-_LIMIT_S = 60.0
+_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message; a `value` of None is a tombstone. `timestamp_ms` is what the broker says of it."""
+    """One message. A `value` of None is a tombstone. `timestamp_ms` comes from the broker."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class Message:
 
     @property
     def stored(self) -> StoredMessage:
-        """What a sink's reader gives of it."""
+        """The message as a sink reader returns it."""
         return StoredMessage(topic=self.topic, partition=self.partition, key=self.key, value=self.value)
 
 
@@ -63,11 +63,11 @@ def read_topics(
     settings: Mapping[str, str | int | float | bool] | None = None,
     limit_s: float = _LIMIT_S,
 ) -> list[Message]:
-    """Return all that *topics* hold by now, in the order in which a consumer of all their partitions got it.
+    """Return all messages that *topics* hold now, in the order in which one consumer of all partitions gets them.
 
-    Within a partition that is the order of the log. What is written meanwhile may be left out. *settings* are further
-    ones of the consumer, such as those of security. Brokers may come and go meanwhile. Raises: TimeoutError, with the
-    last error of the client, when that takes longer than *limit_s*.
+    Within a partition that is the order of the log. Messages that are written in the meantime may be missing.
+    *settings* are added to those of the consumer, for example for security. Brokers may fail and return during that.
+    Raises: TimeoutError, with the last error of the client, after *limit_s* seconds.
     """
     with consumer(bootstrap_servers, settings) as client:
         places = [place for topic in topics for place in reader.partitions_of(client, topic, limit_s=limit_s)]
@@ -75,7 +75,7 @@ def read_topics(
 
 
 def by_partition(messages: Iterable[Message]) -> dict[tuple[str, int], list[Message]]:
-    """Return the messages of each topic and partition that has any, in order."""
+    """Return the messages by topic and partition, in order."""
     found: dict[tuple[str, int], list[Message]] = {}
     for message in messages:
         found.setdefault(message.place, []).append(message)
@@ -83,7 +83,7 @@ def by_partition(messages: Iterable[Message]) -> dict[tuple[str, int], list[Mess
 
 
 def partitions_of(bootstrap_servers: str, topics: Iterable[str]) -> list[tuple[str, int]]:
-    """Return every partition of *topics* as (topic, partition). Raises: KafkaException when one is not there."""
+    """Return every partition of *topics* as (topic, partition). Raises: KafkaException when a topic does not exist."""
     with consumer(bootstrap_servers) as client:
         return [place for topic in topics for place in reader.partitions_of(client, topic)]
 
@@ -92,7 +92,7 @@ def partitions_of(bootstrap_servers: str, topics: Iterable[str]) -> list[tuple[s
 def consumer(
     bootstrap_servers: str, settings: Mapping[str, str | int | float | bool] | None = None
 ) -> Iterator[Consumer]:
-    """Yield a consumer of no group, which tells of ends of partitions and keeps quiet; for `assign`."""
+    """Yield a consumer without a group, for `assign`. It reports the ends of partitions and logs nothing."""
     client = reader.open_consumer({"bootstrap.servers": bootstrap_servers, **(settings or {})})
     try:
         yield client
@@ -108,7 +108,7 @@ def create_topic(
     replication: int = -1,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """Return when *topic* is there and each of its partitions has a leader. *replication* -1 is as the broker likes."""
+    """Create *topic* and return when each partition has a leader. *replication* -1 means the broker's default."""
     new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config or {}))
     with admin_client(bootstrap_servers) as admin:
         admin.create_topics([new], operation_timeout=30)[topic].result(_LIMIT_S)
@@ -123,14 +123,14 @@ def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
 
 
 def delete_topic(bootstrap_servers: str, topic: str) -> None:
-    """Return when *topic* is gone."""
+    """Delete *topic* and return when the broker no longer lists it."""
     with admin_client(bootstrap_servers) as admin:
         admin.delete_topics([topic], operation_timeout=30)[topic].result(_LIMIT_S)
-        _await(lambda: topic not in admin.list_topics(timeout=10).topics, f"topic {topic} is still there")
+        _await(lambda: topic not in admin.list_topics(timeout=10).topics, f"topic {topic} still exists")
 
 
 def delete_topics(bootstrap_servers: str, prefix: str) -> None:
-    """Delete every topic whose name begins with *prefix*; they may be there for a moment yet."""
+    """Delete every topic whose name begins with *prefix*. The broker may list them for a moment longer."""
     with admin_client(bootstrap_servers) as admin:
         topics = [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(prefix)]
         for future in admin.delete_topics(topics).values() if topics else ():
@@ -144,7 +144,7 @@ def _await_partitions(bootstrap_servers: str, topic: str, count: int) -> None:
         return len(leaders) == count and min(leaders) >= 0
 
     with admin_client(bootstrap_servers) as admin:
-        _await(led, f"topic {topic} does not come to {count} partitions with leaders")
+        _await(led, f"topic {topic} does not have {count} partitions with leaders")
 
 
 def _await(condition: Callable[[], bool], otherwise: str) -> None:
@@ -157,7 +157,7 @@ def _await(condition: Callable[[], bool], otherwise: str) -> None:
 
 
 def copied(message: ClientMessage) -> Message:
-    """Return the client's *message*, which is not an error, as ours."""
+    """Return the client's *message*, which must not be an error, as a Message."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None

@@ -1,4 +1,4 @@
-"""Avro in Kafka, read as a consumer of Confluent's reads it: every transaction whole, every version there."""
+"""Avro in Kafka, read with Confluent's deserializer: every transaction is complete and no version is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc_testing.runs import Feed, eventually
 pytestmark = pytest.mark.slow
 
 
-def test_the_books_balance_at_every_cut_that_a_consumer_makes(
+def test_the_books_balance_at_every_cut(
     database: str,
     tmp_path: Path,
     kafka_broker: Kafka,
@@ -41,5 +41,5 @@ def test_the_books_balance_at_every_cut_that_a_consumer_makes(
         feed.once(kept_spark)
     with avro_decoder(schema_registry.url) as decoder:
         found = assert_faithful_kafka(kafka_broker.bootstrap_servers, database, prefix=topic_prefix, decoder=decoder)
-    assert found.cuts > 100, "one for each transaction after the scan"
+    assert found.cuts > 100, "there is one cut for each transaction after the scan"
     counts(rows=found.rows, marks=found.marks, cuts=found.cuts)

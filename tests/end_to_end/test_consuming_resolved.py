@@ -1,4 +1,4 @@
-"""The example of a consumer in the documents: every cut that it hands out is a state that the database had."""
+"""The consumer in the documentation: each cut that it returns is a state that the database had."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COMMITS = (
 
 
 class State:
-    """Rows by table and id. `digest` is equal for equal rows, however they came about."""
+    """Rows by table and id. `digest` is equal for equal rows, whatever the history."""
 
     def __init__(self) -> None:
         self.digest = 0
@@ -62,7 +62,7 @@ class State:
 
 
 def record(connection: psycopg.Connection[Any]) -> None:
-    """Have the database note what every transaction does, and a slot the order in which they commit."""
+    """Make the database record the changes of every transaction, and a slot record the order of commits."""
     connection.execute(_RECORD)
     for name in TOPICS:
         connection.execute(
@@ -72,7 +72,7 @@ def record(connection: psycopg.Connection[Any]) -> None:
 
 
 def states(connection: psycopg.Connection[Any]) -> dict[int, int]:
-    """Return the digest of the state after each transaction, with how many went before it."""
+    """Return the digest of the state after each transaction, each with the number of transactions before it."""
     changes: dict[str, list[tuple[str, int, Any]]] = {}
     for tx, *change in connection.execute("SELECT tx, name, id, row FROM history ORDER BY seq"):
         changes.setdefault(tx, []).append((change[0], change[1], change[2]))
@@ -94,14 +94,14 @@ def example() -> Any:
 
 
 class FewAtATime(kafka.Consumer):
-    """Hands out so few messages at a time that partitions with much to read are far apart."""
+    """Returns few messages at a time, so that the positions in large partitions are far apart."""
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[kafka.Message]:
         return super().consume(min(num_messages, 100), timeout)
 
 
 class Consumer:
-    """The example's reader, and what it makes of the changes; `cuts` are the digests of its states."""
+    """Applies the changes that the example's reader returns. `cuts` are the digests of the states."""
 
     def __init__(self, brokers: str, prefix: str, *, group: str) -> None:
         self.cuts: list[int] = []
@@ -115,7 +115,7 @@ class Consumer:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew behind the last cut that was applied, as a process does whose predecessor died."""
+        """Start again after the last cut that was applied, as a process does after a crash."""
         topics = [self._prefix + topic for topic in TOPICS]
         self._reader = self._module.ResolvedReader(self._brokers, topics, group=self._group, after=self.last)
 
@@ -149,9 +149,9 @@ class Consumer:
 
 
 def assert_true_to(had: Mapping[int, int], cuts: Sequence[int], *, least: int) -> None:
-    """See that *cuts* are states that the database had, in their order, up to the last one, and *least* at least."""
+    """Check that *cuts* are at least *least* states of the database, in order, and that the last one is among them."""
     order = [had.get(cut, -1) for cut in cuts]
-    assert -1 not in order, f"{order.count(-1)} of {len(order)} cuts are no states that the database had"
+    assert -1 not in order, f"{order.count(-1)} of {len(order)} cuts are not states that the database had"
     assert order == sorted(order), "a later cut is an earlier state"
     assert order[-1] == max(had.values())
     assert len(set(order)) >= least
@@ -171,23 +171,23 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
             with ExitStack() as bank:
                 bank.enter_context(Bank(database))
 
-                def go_on(what: str) -> None:
+                def await_cuts(what: str) -> None:
                     cuts = len(consumer.cuts) + 5
                     feed.until(f"cuts after {what}", lambda: consumer.has_cuts(cuts))
 
                 feed.start()
-                go_on("the start")
+                await_cuts("the start")
                 add_partitions(brokers, f"{topic_prefix}accounts", 5)
                 new = (f"{topic_prefix}accounts", 4)
                 feed.until("rows of a new partition", lambda: consumer.has_rows_of(new))
-                go_on("partitions were added")
+                await_cuts("partitions were added")
                 consumer.restart()
-                go_on("the consumer was started again")
+                await_cuts("the consumer was restarted")
                 feed.kill_driver()
 
                 def work() -> None:
                     nonlocal target
-                    go_on("the changefeed was killed, and repeats rows")
+                    await_cuts("the changefeed was killed and repeats rows")
                     bank.close()
                     target = str(clock(database))
                     feed.until("the last transaction", lambda: consumer.has(target))
@@ -200,7 +200,7 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
     assert_true_to(had, late.cuts, least=3)
 
 
-def test_the_example_stops_where_rows_were_deleted_unread(kafka_broker: Kafka, topic_prefix: str) -> None:
+def test_the_example_fails_if_unread_rows_were_deleted(kafka_broker: Kafka, topic_prefix: str) -> None:
     topic = f"{topic_prefix}accounts"
     brokers = {"bootstrap.servers": kafka_broker.bootstrap_servers}
     producer = kafka.Producer(brokers)

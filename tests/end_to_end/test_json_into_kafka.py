@@ -1,4 +1,4 @@
-"""Rows as JSON in a compacted topic's manner: keys and rows with schemas, tombstones, resolved marks among them."""
+"""Rows in JSON as for a compacted topic: keys and rows with schemas, tombstones, and resolved marks between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table changes its shape while its rows go to Kafka as Avro: consumers read on, also those with the old schema."""
+"""The columns of a table change while its rows go to Kafka in Avro: consumers continue, even with the old schema."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import psycopg
 import pytest
 from cdc_testing.counts import Counts
 from cdc_testing.decoders import avro_decoder
+from cdc_testing.kafka_feeds import followed_feed
 from cdc_testing.kafka_fixtures import Kafka, Registry
-from cdc_testing.kafka_following import Follower
 from cdc_testing.kafka_reading import Message, read_topics
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.postgres import clock
-from cdc_testing.runs import Feed
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -28,7 +26,7 @@ STEPS = [
 ]
 
 
-def test_consumers_read_on_when_columns_are_added_widened_and_dropped(
+def test_consumers_continue_when_columns_are_added_widened_and_dropped(
     database: str,
     tmp_path: Path,
     kept_spark: KeptSpark,
@@ -40,31 +38,28 @@ def test_consumers_read_on_when_columns_are_added_widened_and_dropped(
     topic = f"{topic_prefix}items"
     subject = f"{topic}-value"
     options = {"confluent_schema_registry": schema_registry.url, "topic_prefix": topic_prefix, "topic_partitions": 1}
-    sink = f"kafka://{kafka_broker.bootstrap_servers}"
+    servers = kafka_broker.bootstrap_servers
     with (
         psycopg.connect(database, autocommit=True) as connection,
         SchemaRegistryClient({"url": schema_registry.url}) as registry,
         avro_decoder(schema_registry.url) as decoder,
-        Feed(tmp_path, database, ["items"], sink=sink, options=options, format_="avro") as feed,
-        Follower(kafka_broker.bootstrap_servers, [topic], decoder=decoder) as follower,
+        followed_feed(
+            tmp_path, database, servers, ["items"], options=options, format_="avro", decoder=decoder
+        ) as followed,
     ):
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text, n int)")
         connection.execute("INSERT INTO items VALUES (1, 'one', 1)")
         registry.set_compatibility(subject, level="FULL_TRANSITIVE")
 
-        def arrived() -> None:
-            now = clock(database)
-            feed.until(f"all up to {now}", lambda: follower.cut() >= now)
-
         def work() -> None:
-            arrived()
+            followed.reach_now()
             for change, insert in STEPS:
                 connection.execute(change)
                 connection.execute(insert)
-                arrived()
+                followed.reach_now()
 
-        feed.during(kept_spark, work)
-        messages = read_topics(kafka_broker.bootstrap_servers, [topic])
+        followed.feed.during(kept_spark, work)
+        messages = read_topics(servers, [topic])
         versions = sorted(registry.get_versions(subject))
         seen = [
             rows_with(registry, registry.get_version(subject, version).schema.schema_str, messages)
@@ -82,11 +77,11 @@ def test_consumers_read_on_when_columns_are_added_widened_and_dropped(
         {"id": 3, "n": 1 << 40, "b": 33},
         {"id": 4, "n": 4, "b": 44},
     ]
-    counts(rows=follower.rows, marks=follower.marks, schema_versions=len(versions))
+    counts(rows=followed.follower.rows, marks=followed.follower.marks, schema_versions=len(versions))
 
 
 def rows_with(registry: SchemaRegistryClient, schema: str | None, messages: Iterable[Message]) -> list[object]:
-    """Return the rows as a consumer reads them that knows *schema*, which also reads the resolved marks."""
+    """Return the rows as a consumer with *schema* reads them. It must be able to read the resolved marks, too."""
     deserialize = AvroDeserializer(registry, schema)
     rows = []
     for message in messages:

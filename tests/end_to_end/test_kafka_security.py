@@ -1,4 +1,4 @@
-"""A whole run into a broker that demands TLS and a password: rows arrive, and the password is nowhere to be read."""
+"""A complete run with a broker that demands TLS and a password: rows arrive, and nothing reveals the password."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ DELETED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What is there after the runs."""
+class Outcome:
+    """The feed and its messages after the runs."""
 
     feed: Feed
     messages: list[Message]
 
     def rows(self) -> list[tuple[bytes, Message]]:
-        """Return the messages that have keys, with them."""
+        """Return the messages with a key, and their keys."""
         return [(message.key, message) for message in self.messages if message.key is not None]
 
 
 @pytest.fixture(scope="module")
-def scene(
+def outcome(
     kept_spark: KeptSpark,
     postgres_server: EmbeddedPostgres,
     secured_broker: KafkaBroker,
     certificates: Certificates,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Scene]:
-    """A run for the table and one for rows that were deleted, as rows without an envelope."""
+) -> Iterator[Outcome]:
+    """One run for the table and one for deleted rows, in the envelope `row`."""
     ca = quote(base64.b64encode(certificates.ca.read_bytes()).decode(), safe="")
     sink = (
         f"kafka://{secured_broker.address('SASL_SSL')}?tls_enabled=true&ca_cert={ca}&sasl_enabled=true"
@@ -71,29 +71,29 @@ def scene(
             feed.once(kept_spark)
             connection.execute("DELETE FROM orders WHERE id <= %s", [DELETED])
             feed.once(kept_spark)
-            yield Scene(feed=feed, messages=read_topics(secured_broker.bootstrap_servers, ["secure-orders"]))
+            yield Outcome(feed=feed, messages=read_topics(secured_broker.bootstrap_servers, ["secure-orders"]))
 
 
-def test_every_row_arrives_through_tls_and_scram(scene: Scene, counts: Counts) -> None:
-    rows = [(json.loads(key), json.loads(row.value)) for key, row in scene.rows() if row.value is not None]
+def test_every_row_arrives_through_tls_and_scram(outcome: Outcome, counts: Counts) -> None:
+    rows = [(json.loads(key), json.loads(row.value)) for key, row in outcome.rows() if row.value is not None]
     assert sorted(rows, key=itemgetter(0)) == [([n], {"id": n, "note": f"order {n}"}) for n in range(1, ROWS + 1)]
-    marks = [message for message in scene.messages if message.key is None]
+    marks = [message for message in outcome.messages if message.key is None]
     assert {message.partition for message in marks} == {0, 1, 2}
-    counts(rows=len(scene.rows()), marks=len(marks))
+    counts(rows=len(outcome.rows()), marks=len(marks))
 
 
-def test_a_deleted_row_is_a_tombstone_behind_the_row(scene: Scene, counts: Counts) -> None:
-    tombstones = [(key, message) for key, message in scene.rows() if message.value is None]
+def test_a_deleted_row_is_a_tombstone_after_the_row(outcome: Outcome, counts: Counts) -> None:
+    tombstones = [(key, message) for key, message in outcome.rows() if message.value is None]
     assert sorted(json.loads(key) for key, _ in tombstones) == [[n] for n in range(1, DELETED + 1)]
     for key, tombstone in tombstones:
-        (row,) = (row for other, row in scene.rows() if other == key and row.value is not None)
+        (row,) = (row for other, row in outcome.rows() if other == key and row.value is not None)
         assert row.partition == tombstone.partition
         assert row.offset < tombstone.offset
     counts(tombstones=len(tombstones))
 
 
-def test_rows_have_the_headers_that_were_asked_for(scene: Scene) -> None:
-    rows = scene.rows()
+def test_rows_have_the_headers_of_the_options(outcome: Outcome) -> None:
+    rows = outcome.rows()
     assert len(rows) >= ROWS + DELETED
     for _, message in rows:
         headers = dict(message.headers)
@@ -106,13 +106,13 @@ def test_rows_have_the_headers_that_were_asked_for(scene: Scene) -> None:
         assert Timestamp.parse(updated.decode()) > Timestamp()
 
 
-def test_the_password_is_in_no_log_and_no_state(scene: Scene, kept_spark: KeptSpark) -> None:
+def test_the_password_is_in_no_log_and_not_in_the_state(outcome: Outcome, kept_spark: KeptSpark) -> None:
     forms = {KAFKA_PASSWORD.encode(), quote(KAFKA_PASSWORD, safe="").encode(), quote(KAFKA_PASSWORD).encode()}
-    places = (scene.feed.directory, kept_spark.directory)
-    files = [path for place in places for path in place.rglob("*") if path.is_file() and path != scene.feed.toml]
-    assert {scene.feed.log_path, kept_spark.directory / "spark.log"} <= set(files)
+    places = (outcome.feed.directory, kept_spark.directory)
+    files = [path for place in places for path in place.rglob("*") if path.is_file() and path != outcome.feed.toml]
+    assert {outcome.feed.log_path, kept_spark.directory / "spark.log"} <= set(files)
     assert [path for path in files for form in forms if form in path.read_bytes()] == []
-    with sqlite3.connect(next(scene.feed.state.glob("*.sqlite"))) as store:
+    with sqlite3.connect(next(outcome.feed.state.glob("*.sqlite"))) as store:
         dump = "\n".join(store.iterdump())
     store.close()
     assert "kafka://127.0.0.1" in dump

@@ -1,29 +1,31 @@
-"""Rows that the broker refuses: they are found, all others arrive in order, and the sink goes on."""
+"""Rows that the broker refuses: the engine finds them, all others arrive in order, and the sink continues."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rows import SmallEncoder, rows, version
 
-from cdc_core import Encoder, Flushed, MessageBatch, RefusedRowsError, RowBatch, SliceInfo, TableSchema, Timestamp
+from cdc_core import EncoderContext, Envelope, Flushed, MessageBatch, RefusedRowsError, RowBatch, SliceInfo, Timestamp
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
 
 LARGE = "y" * 5000
+SLICE = SliceInfo(step=0, index=0, lower=Timestamp(1))
 
 
-class PutAside:
-    """Notes bad rows; no other has to wait for them."""
+class BadRows:
+    """Collects bad rows. No other row waits for them."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, str]] = []
 
-    def put_aside(self, bad: BadRow) -> None:
+    def add(self, bad: BadRow) -> None:
         self.rows.append((bad.row.column("key")[0].as_py()["id"], bad.reason))
 
     def blocked(self, rows: RowBatch) -> Sequence[int]:
@@ -31,56 +33,42 @@ class PutAside:
         return ()
 
 
-class WithoutSomeKeys(Encoder):
-    """Leaves the key out of messages of rows with a negative id."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder.context)
-        self._encoder = encoder
+class WithoutSomeKeys(SmallEncoder):
+    """Encodes rows with a negative id without a key."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
-        batch = self._encoder.encode(rows, topic=topic)
+        batch = super().encode(rows, topic=topic)
         ids = rows.column("key").field("id").to_pylist()
         keys = [None if number < 0 else key for number, key in zip(ids, batch.key.to_pylist(), strict=True)]
         return dataclasses.replace(batch, key=pa.array(keys, pa.large_binary()))
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
-        pass
 
-    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
-        return self._encoder.encode_resolved(topic, timestamp)
-
-
-def deliver(sink: KafkaSink, slice_: SliceInfo, batches: Sequence[RowBatch]) -> tuple[PutAside, Flushed]:
-    aside = PutAside()
-    delivery = Delivery(sink, aside, owner="sink 'kafka'")
-    delivery.begin(slice_)
+def deliver(sink: KafkaSink, batches: Sequence[RowBatch]) -> tuple[list[tuple[int, str]], Flushed]:
+    bad_rows = BadRows()
+    delivery = Delivery(sink, bad_rows, owner="sink 'kafka'", refuses_rows=True)
+    delivery.begin(SLICE)
     for batch in batches:
         delivery.emit(batch)
-    return aside, delivery.flush()
+    return bad_rows.rows, delivery.flush()
 
 
-def test_one_message_too_large_for_its_topic_is_put_aside_and_all_others_arrive_in_order(
+def test_one_message_too_large_for_its_topic_is_a_bad_row_and_all_others_arrive_in_order(
     open_sink: Callable[..., KafkaSink],
     create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
+    received: Callable[..., list[Message]],
     topic: str,
-    first_slice: SliceInfo,
 ) -> None:
     create_topic(2, max_message_bytes="2000")
-    sink = open_sink()
     ids = [number % 10 for number in range(1000)]
     texts = [LARGE if number == 777 else "x" for number in range(1000)]
     batch = rows(ids, walls=range(1, 1001), texts=texts)
-    aside, flushed = deliver(sink, first_slice, [batch.slice(0, 400), batch.slice(400)])
-    ((bad, reason),) = aside.rows
+    bad_rows, flushed = deliver(open_sink(), [batch.slice(0, 400), batch.slice(400)])
+    ((bad, reason),) = bad_rows
     assert bad == 7
     assert reason == (
         f"the message of the row with key {{'id': 7}} of table public.orders has 5037 bytes, more than topic '{topic}'"
-        " takes (max.message.bytes = 2000): raise max.message.bytes of the topic, or compress messages by Compression"
-        " in kafka_sink_config"
+        " takes (max.message.bytes = 2000); raise max.message.bytes of the topic, or set Compression in"
+        " kafka_sink_config"
     )
     assert flushed.messages == 999
     first_seen: dict[int, list[int]] = {}
@@ -88,46 +76,47 @@ def test_one_message_too_large_for_its_topic_is_put_aside_and_all_others_arrive_
         key, wall = version(message)
         if wall not in first_seen.setdefault(key, []):
             first_seen[key].append(wall)
-    assert all(walls == sorted(walls) for walls in first_seen.values()), "a version came for the first time too late"
+    assert all(walls == sorted(walls) for walls in first_seen.values()), "a version first appeared after a newer one"
     assert sum(map(len, first_seen.values())) == 999
 
 
-def test_a_record_that_the_topic_refuses_for_what_it_holds_is_put_aside(
-    open_sink: Callable[..., KafkaSink],
-    context: Callable[..., Any],
-    create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    first_slice: SliceInfo,
+def test_a_message_too_large_for_the_client_is_a_bad_row_and_every_other_row_arrives_once(
+    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
+) -> None:
+    sink = open_sink({"kafka_sink_config": {"Flush": {"MaxBytes": 2000}}, "topic_partitions": "1"})
+    texts = [LARGE if number in (3, 70) else "x" for number in range(100)]
+    bad_rows, flushed = deliver(sink, [rows(range(100), texts=texts)])
+    assert [bad for bad, _ in bad_rows] == [3, 70]
+    assert flushed.messages == 98
+    assert [version(message)[0] for message in received()] == [n for n in range(100) if n not in (3, 70)]
+
+
+def test_a_message_that_the_topic_refuses_for_its_content_is_a_bad_row(
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
 ) -> None:
     create_topic(1, cleanup_policy="compact")
-    sink = open_sink(encoder=WithoutSomeKeys(context("").encoder))
-    aside, flushed = deliver(sink, first_slice, [rows([*range(50), -1, *range(50, 100)])])
-    assert [bad for bad, _ in aside.rows] == [-1]
-    assert "refuses a message for what it holds" in aside.rows[0][1]
-    assert "a topic with cleanup.policy=compact takes no message without a key" in aside.rows[0][1]
+    encoder = WithoutSomeKeys(EncoderContext(changefeed="feed", envelope=Envelope(), options=None))
+    bad_rows, flushed = deliver(open_sink(encoder=encoder), [rows([*range(50), -1, *range(50, 100)])])
+    ((bad, reason),) = bad_rows
+    assert bad == -1
+    assert "refuses a message for its content" in reason
+    assert "a topic with cleanup.policy=compact takes no message without a key" in reason
     assert flushed.messages == 100
     assert list(dict.fromkeys(version(message)[0] for message in received())) == list(range(100))
 
 
 def test_after_a_refusal_the_same_sink_takes_the_rows_again(
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    first_slice: SliceInfo,
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
 ) -> None:
     create_topic(1, max_message_bytes="2000")
     sink = open_sink()
-    sink.begin(first_slice)
     sink.emit(rows([1]))
     assert sink.flush().messages == 1
     sink.emit(rows([2, 3, 4], texts=["x", LARGE, "x"]))
-    with pytest.raises(RefusedRowsError):
+    with pytest.raises(RefusedRowsError) as refused:
         sink.flush()
-    assert sink.flush() == Flushed(), "nothing since the last flush counts"
+    assert refused.value.row == 1
+    assert sink.flush() == Flushed(), "no row since the last flush counts"
     sink.emit(rows([2]))
     sink.emit(rows([4]))
     assert sink.flush().messages == 2

@@ -1,8 +1,8 @@
-"""The Kafka sink keeps the promises of a sink, at a real broker that is paused and killed."""
+"""The Kafka sink keeps the promises of a sink, with a real broker that is paused and killed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from cdc_conformance import SinkConformance
 from cdc_sink_kafka.demo.servers import KafkaBroker
 
-from cdc_core.options import MB
+from cdc_core import MB
 
 
 class BrokerDisturbance:
@@ -21,7 +21,7 @@ class BrokerDisturbance:
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """The broker was killed; afterwards another process answers at its address, with what was on disk."""
+        """The broker is killed. Afterwards another process has its address and its data."""
         self._broker.kill()
         try:
             yield
@@ -30,7 +30,7 @@ class BrokerDisturbance:
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """The broker keeps its connections and answers nothing."""
+        """The broker keeps its connections and does not answer."""
         self._broker.pause()
         try:
             yield
@@ -42,10 +42,11 @@ class TestKafka(SinkConformance):
     """JSON messages in topics of three partitions."""
 
     sink = "kafka"
+    capabilities = frozenset({"disturbance", "stall", "row_limit", "unreachable"})
 
     @pytest.fixture(autouse=True)
     def short_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A broker that does not answer in a second is down: that much patience tests have."""
+        """Tests treat a broker that does not answer within a second as down."""
         for module in ("admin", "partitions"):
             monkeypatch.setattr(f"cdc_sink_kafka.{module}._LIMIT_S", 1.0)
         monkeypatch.setattr("cdc_sink_kafka.admin._CHECK_LIMIT_S", 1.0)
@@ -64,10 +65,6 @@ class TestKafka(SinkConformance):
         }
 
     @pytest.fixture
-    def capabilities(self) -> Collection[str]:
-        return {"disturbance", "stall", "row_limit", "unreachable"}
-
-    @pytest.fixture
     def disturbance(self, own_broker: KafkaBroker) -> BrokerDisturbance:
         return BrokerDisturbance(own_broker)
 
@@ -77,7 +74,7 @@ class TestKafka(SinkConformance):
 
     @pytest.fixture
     def secret_options(self) -> Sequence[Mapping[str, str]]:
-        """Passwords that are really used: others are refused before anything is connected to."""
+        """Complete sets of options: others are refused before any connection."""
         login = {"sasl_enabled": "true", "sasl_user": "alice", "sasl_password": "{secret}"}
         token = {"sasl_client_id": "id", "sasl_client_secret": "{secret}", "sasl_token_url": "http://127.0.0.1:9/token"}
         return [
@@ -89,10 +86,10 @@ class TestKafka(SinkConformance):
 
     @pytest.fixture
     def row_limit_bytes(self) -> int:
-        """More than a topic takes by default, and less than the client does: it is the broker that refuses it."""
+        """More than the default limit of a topic and less than that of the client: the broker refuses it."""
         return 2 * MB
 
     @pytest.fixture
     def memory_bound_bytes(self) -> int:
-        """`buffer_size` of values, as much of keys, a batch of rows, and what librdkafka and Python need for them."""
+        """`buffer_size` of values, as much of keys, a batch of rows, and the overhead of librdkafka and Python."""
         return 16 * MB

@@ -5,47 +5,35 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cdc_sink_kafka.destination import KafkaDestination
+from cdc_sink_kafka.headers import Headers
+from cdc_sink_kafka.options import KafkaOptions
+from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
 from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rows import JSON, TEXT, rows, version
 
-from cdc_core import (
-    Column,
-    ColumnType,
-    ConfigError,
-    EncodeError,
-    Kind,
-    RowBatch,
-    SliceInfo,
-    TerminalSinkError,
-    Timestamp,
-)
-
-JSON = ColumnType(kind=Kind.JSON, source="jsonb")
-TEXT = ColumnType(kind=Kind.STRING, source="text")
+from cdc_core import Column, ConfigError, EncodeError, TerminalSinkError, Timestamp
 
 
 def test_extra_headers_are_on_every_message(
     open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+    open_resolved_sink: Callable[..., KafkaResolvedSink],
+    received: Callable[..., list[Message]],
 ) -> None:
-    sink = open_sink({"extra_headers": '{"origin": "shop", "a": "\N{SNOWMAN}"}', "topic_partitions": "1"})
-    sink.begin(first_slice)
+    options = {"extra_headers": '{"origin": "shop", "a": "\N{SNOWMAN}"}', "topic_partitions": "1"}
+    sink = open_sink(options)
     sink.emit(rows([1, 2]))
     sink.flush()
-    sink.emit_resolved(Timestamp(9))
+    open_resolved_sink(options).emit_resolved(Timestamp(9))
     wanted = (("origin", b"shop"), ("a", "\N{SNOWMAN}".encode()))
     assert [message.headers for message in received()] == [wanted, wanted, wanted]
 
 
 def test_headers_can_hold_the_table_and_the_commit_timestamp(
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
 ) -> None:
     sink = open_sink({"header_table": "table", "header_updated": "at", "topic_partitions": "1"})
-    sink.begin(first_slice)
     sink.emit(rows([1, 2], walls=[70, 80]))
     sink.flush()
     assert [message.headers for message in received()] == [
@@ -54,24 +42,17 @@ def test_headers_can_hold_the_table_and_the_commit_timestamp(
     ]
 
 
-def test_the_table_alone_costs_no_list_per_message(
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+def test_a_header_with_the_table_alone_is_on_every_message(
+    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
 ) -> None:
     sink = open_sink({"header_table": "table"})
-    sink.begin(first_slice)
     sink.emit(rows(range(50)))
     sink.flush()
     assert {message.headers for message in received()} == {(("table", b"shop.public.orders"),)}
 
 
 def test_a_column_of_json_becomes_headers_and_leaves_the_message(
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
 ) -> None:
     texts = [
         '{"a": "x", "n": 1.50, "t": true, "z": null, "o": {"k": [1.10, "q", null]}}',
@@ -81,7 +62,6 @@ def test_a_column_of_json_becomes_headers_and_leaves_the_message(
         '{"b": ""}',
     ]
     sink = open_sink({"headers_json_column_name": "meta", "topic_partitions": "1"})
-    sink.begin(first_slice)
     sink.emit(rows(range(5), extra={"meta": (JSON, texts)}))
     sink.flush()
     messages = received()
@@ -92,17 +72,13 @@ def test_a_column_of_json_becomes_headers_and_leaves_the_message(
         (),
         (("b", b""),),
     ]
-    assert [set(json.loads(message.value)) for message in messages] == [{"id", "text", "wall"}] * 5
+    assert [set(json.loads(message.value or b"")) for message in messages] == [{"id", "text", "wall"}] * 5
 
 
-def test_a_delete_has_the_headers_of_the_row_before_where_that_is_known(
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+def test_a_delete_has_the_headers_of_the_row_before_it_if_known(
+    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
 ) -> None:
     sink = open_sink({"headers_json_column_name": "meta", "topic_partitions": "1"})
-    sink.begin(first_slice)
     meta = {"meta": (JSON, ['{"a": "1"}', '{"a": "2"}'])}
     sink.emit(rows([1, 2], extra=meta, deleted=[2], before=True))
     sink.emit(rows([3, 4], extra=meta, deleted=[4]))
@@ -118,76 +94,71 @@ def test_a_delete_has_the_headers_of_the_row_before_where_that_is_known(
         (
             {},
             "meta",
-            "table public.orders has no column 'meta', which the option headers_json_column_name names: add it, or put"
-            " the table into a changefeed of its own",
+            "table public.orders has no column 'meta', which the option headers_json_column_name names; add it, or use"
+            " a separate changefeed for the table",
         ),
         (
             {"meta": (TEXT, ["{}"])},
             "meta",
-            "column meta of table public.orders has the type text, and only JSON can be headers: change the type, or"
-            " the option headers_json_column_name",
+            "column meta of table public.orders has the type text, and only JSON can hold headers; change the type,"
+            " or the option headers_json_column_name",
         ),
         (
             {"meta": (JSON, ["[1]"])},
             "meta",
-            "column meta of table public.orders, which headers_json_column_name names, holds no JSON object in the row"
-            " with key {'id': 1}: correct the row, or name another column",
+            "column meta of table public.orders, which headers_json_column_name names, does not hold a JSON object in"
+            " the row with key {'id': 1}; correct the row, or name another column",
         ),
-        ({}, "id", "column id of table public.orders is part of its key, and cannot be headers"),
+        ({}, "id", "column id of table public.orders is part of the key, so it cannot hold headers"),
     ],
 )
-def test_a_column_that_cannot_be_headers_is_refused_before_a_run_and_in_a_running_one(
+def test_a_column_that_cannot_hold_headers_is_refused_before_and_during_a_run(
     extra: dict[str, Any],
     option: str,
     sentence: str,
+    destination_of: Callable[..., KafkaDestination],
     open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    first_slice: SliceInfo,
 ) -> None:
-    sink = open_sink({"headers_json_column_name": option})
+    options = {"headers_json_column_name": option}
     batch = rows([1], extra=extra)
-    if "holds no JSON object" not in sentence:
+    of_one_row = "does not hold a JSON object" in sentence
+    if not of_one_row:
         with pytest.raises(ConfigError) as before:
-            sink.payload(batch.schema)
+            destination_of("", options).payload(batch.schema)
         assert str(before.value) == sentence
-    sink.begin(first_slice)
-    of_one_row = "holds no JSON object" in sentence
     with pytest.raises(EncodeError if of_one_row else TerminalSinkError) as refused:
-        sink.emit(batch)
+        open_sink(options).emit(batch)
     assert str(refused.value) == sentence
 
 
 @pytest.mark.parametrize(
     "text", ['{"a\\u0000b": "x"}', '{"\\ud800": "x"}', '{"a": "\\udc00"}', '{"a": [{"\\ud800": 1}]}']
 )
-def test_characters_that_no_header_can_have_are_the_rows_fault_and_name_it(
-    text: str, open_sink: Callable[..., KafkaSink], rows: Callable[..., RowBatch], first_slice: SliceInfo
+def test_a_row_with_characters_that_a_header_cannot_contain_is_named(
+    text: str, open_sink: Callable[..., KafkaSink]
 ) -> None:
     sink = open_sink({"headers_json_column_name": "meta"})
-    sink.begin(first_slice)
-    with pytest.raises(EncodeError, match=r"no header can have.* in the row with key \{'id': 8\}"):
+    with pytest.raises(EncodeError, match=r"a header cannot contain.* in the row with key \{'id': 8\}") as refused:
         sink.emit(rows([7, 8], extra={"meta": (JSON, ["{}", text])}))
+    assert refused.value.row == 1
 
 
-def test_an_extra_header_is_named_without_the_character_0(open_sink: Callable[..., KafkaSink]) -> None:
-    with pytest.raises(ConfigError, match="has a character that no header can have"):
-        open_sink({"extra_headers": {"a\0b": "x"}}).check()
+def test_the_name_of_an_extra_header_cannot_contain_the_character_0(
+    destination_of: Callable[..., KafkaDestination],
+) -> None:
+    with pytest.raises(ConfigError, match="contains a character that a header cannot contain"):
+        destination_of("127.0.0.1:1", {"extra_headers": {"a\0b": "x"}}).check()
 
 
-def test_an_extra_header_must_be_a_text(open_sink: Callable[..., KafkaSink]) -> None:
-    with pytest.raises(ConfigError, match="the header 'n' of extra_headers must be a text, not 5"):
-        open_sink({"extra_headers": {"n": 5}}).check()
+def test_an_extra_header_must_be_text(destination_of: Callable[..., KafkaDestination]) -> None:
+    with pytest.raises(ConfigError, match="the header 'n' of extra_headers must be text, not 5"):
+        destination_of("127.0.0.1:1", {"extra_headers": {"n": 5}}).check()
 
 
 def test_many_rows_with_headers_keep_their_order(
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    first_slice: SliceInfo,
+    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
 ) -> None:
     sink = open_sink({"header_updated": "at", "buffer_size": "64KB", "topic_partitions": "2"})
-    sink.begin(first_slice)
     sink.emit(rows([number % 10 for number in range(20_000)], walls=range(1, 20_001)))
     sink.flush()
     messages = received()
@@ -200,10 +171,7 @@ def test_many_rows_with_headers_keep_their_order(
         last[key] = wall
 
 
-def test_a_schema_that_comes_again_is_the_same_without_the_column(rows: Callable[..., RowBatch]) -> None:
-    from cdc_sink_kafka.headers import Headers
-    from cdc_sink_kafka.options import KafkaOptions
-
+def test_equal_schemas_become_one_schema_without_the_column() -> None:
     headers = Headers(KafkaOptions(headers_json_column_name="meta"))
     batches = [rows([1], extra={"meta": (JSON, ["{}"])}) for _ in range(3)]
     first, *others = [headers.payload(batch).schema for batch in batches]

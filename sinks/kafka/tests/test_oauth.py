@@ -1,4 +1,4 @@
-"""OAUTHBEARER: tokens that an identity provider gives for a client's id and secret."""
+"""OAUTHBEARER: an identity provider issues tokens for the id and the secret of a client."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker, KafkaSecurity
+from cdc_sink_kafka.destination import KafkaDestination
 from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_rows import rows
 
-from cdc_core import ConfigError, RowBatch, SliceInfo
+from cdc_core import ConfigError
 
 SECRET = "a secret + of many / characters"
 _BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 
 
 class IdentityProvider(HTTPServer):
-    """Gives tokens that nobody signed to whoever knows the secret."""
+    """Issues unsigned tokens for the right secret."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -93,25 +95,22 @@ def options(provider: IdentityProvider, secret: str = SECRET) -> dict[str, Any]:
 def test_rows_arrive_with_a_token(
     bearer_broker: KafkaBroker,
     provider: IdentityProvider,
+    destination_of: Callable[..., KafkaDestination],
     sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    first_slice: SliceInfo,
 ) -> None:
+    destination_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider)).check()
     sink = sink_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider))
-    sink.check()
-    sink.prepare()
-    sink.begin(first_slice)
     sink.emit(rows(range(10)))
     assert sink.flush().messages == 10
     assert {credentials for credentials, _ in provider.asked} == {f"client:{SECRET}"}
     assert "scope=write+describe" in provider.asked[0][1].replace("%20", "+").replace(" ", "+")
 
 
-def test_a_wrong_client_secret_is_told_by_the_check(
-    bearer_broker: KafkaBroker, provider: IdentityProvider, sink_of: Callable[..., KafkaSink]
+def test_the_check_reports_a_wrong_client_secret(
+    bearer_broker: KafkaBroker, provider: IdentityProvider, destination_of: Callable[..., KafkaDestination]
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        sink_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider, "wrong-secret")).check()
+        destination_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider, "wrong-secret")).check()
     text = str(refused.value)
     assert "token" in text
     assert text.endswith("check the sasl options")

@@ -1,25 +1,21 @@
-"""What may fail on the way to the broker, and what a consumer sees of it: a prefix of each partition, in order."""
+"""After any failure a consumer sees a prefix of each partition, in order."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rows import rows, version
 
-from cdc_core import RefusedRowsError, RetryableSinkError, RowBatch, SliceInfo
+from cdc_core import RefusedRowsError, RetryableSinkError, RowBatch
 
 
 def test_nothing_behind_a_refused_message_is_written(
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    first_slice: SliceInfo,
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
 ) -> None:
     create_topic(1, max_message_bytes="2000")
     refused = 50
@@ -27,7 +23,6 @@ def test_nothing_behind_a_refused_message_is_written(
         sink = open_sink({"kafka_sink_config": batch})
         before = len(received())
         texts = ["y" * (5000 if number == refused else 50) for number in range(200)]
-        sink.begin(first_slice)
         with pytest.raises(RefusedRowsError, match="5038 bytes"):
             _emit_in_parts(sink, rows(range(200), texts=texts))
         landed = [version(message)[0] for message in received()[before:]]
@@ -35,18 +30,10 @@ def test_nothing_behind_a_refused_message_is_written(
         assert len(landed) <= refused
 
 
-def test_while_the_broker_is_paused_nothing_is_given_up_before_the_flush_timeout(
-    own_broker: KafkaBroker,
-    sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    read_from: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    topic: str,
-    first_slice: SliceInfo,
+def test_no_message_expires_while_the_broker_is_paused_for_less_than_the_flush_timeout(
+    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], received: Callable[..., list[Message]], topic: str
 ) -> None:
     sink = sink_of(own_broker.bootstrap_servers, {"topic_partitions": "1", "librdkafka.socket.timeout.ms": "1000"})
-    sink.prepare()
-    sink.begin(first_slice)
     sink.emit(rows([0], walls=[1]))
     sink.flush()
     own_broker.pause()
@@ -58,23 +45,15 @@ def test_while_the_broker_is_paused_nothing_is_given_up_before_the_flush_timeout
         sink.flush()
     finally:
         resume.join()
-    walls = [version(message)[1] for message in read_from(own_broker.bootstrap_servers, topic)]
+    walls = [version(message)[1] for message in received(address=own_broker.bootstrap_servers)]
     assert walls == list(range(1, 51))
 
 
-def test_a_flush_that_gives_up_leaves_a_prefix_and_says_why_whenever_it_is_asked(
-    own_broker: KafkaBroker,
-    sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    read_from: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    topic: str,
-    first_slice: SliceInfo,
+def test_a_flush_that_fails_leaves_a_prefix_and_every_later_call_gives_the_reason(
+    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], received: Callable[..., list[Message]], topic: str
 ) -> None:
     options = {"topic_partitions": "1", "flush_timeout": "2s", "kafka_sink_config": {"Flush": {"MaxMessages": 3}}}
     sink = sink_of(own_broker.bootstrap_servers, options)
-    sink.prepare()
-    sink.begin(first_slice)
     sink.emit(rows([0], walls=[1]))
     sink.flush()
     own_broker.pause()
@@ -86,44 +65,35 @@ def test_a_flush_that_gives_up_leaves_a_prefix_and_says_why_whenever_it_is_asked
     sink.close()
     own_broker.resume()
     again = sink_of(own_broker.bootstrap_servers, options)
-    again.begin(first_slice)
     again.emit(rows([0] * 50, walls=range(1, 51)))
     again.flush()
-    walls = [version(message)[1] for message in read_from(own_broker.bootstrap_servers, topic)]
-    assert _unseen_in_order(walls), walls
+    walls = [version(message)[1] for message in received(address=own_broker.bootstrap_servers)]
+    assert _first_seen_in_order(walls), walls
     assert set(walls) == set(range(1, 51))
 
 
-def test_the_versions_of_a_row_keep_their_order_through_kill_and_restart_of_the_broker(
-    own_broker: KafkaBroker,
-    sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    read_from: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    topic: str,
-    first_slice: SliceInfo,
+def test_the_versions_of_a_row_keep_their_order_when_the_broker_is_killed_and_restarted(
+    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], received: Callable[..., list[Message]], topic: str
 ) -> None:
     sink = sink_of(own_broker.bootstrap_servers, {"topic_partitions": "3"})
-    sink.prepare()
     wall = 0
     for attempt in range(2):
         again = threading.Thread(target=_kill_and_start, args=(own_broker,))
         for step in range(20):
             if step == 5:
                 again.start()
-            sink.begin(first_slice)
             sink.emit(rows([number % 50 for number in range(2_000)], walls=range(wall + 1, wall + 2_001)))
             wall += 2_000
             sink.flush()
         again.join()
-        assert own_broker.running, f"no broker after attempt {attempt}"
+        assert own_broker.running, f"the broker does not run after attempt {attempt}"
     seen: dict[int, list[int]] = {}
-    for message in read_from(own_broker.bootstrap_servers, topic):
+    for message in received(address=own_broker.bootstrap_servers):
         key, at = version(message)
         seen.setdefault(key, []).append(at)
     assert sum(map(len, seen.values())) == wall, "rows were lost or written twice"
     for key, walls in seen.items():
-        assert walls == sorted(walls), f"row {key} went back in time"
+        assert walls == sorted(walls), f"an older version of row {key} follows a newer one"
 
 
 def _emit_in_parts(sink: KafkaSink, rows: RowBatch) -> None:
@@ -138,14 +108,9 @@ def _kill_and_start(broker: KafkaBroker) -> None:
 
 
 def test_a_full_queue_holds_the_writer_back_and_keeps_the_order(
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    first_slice: SliceInfo,
+    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
 ) -> None:
     sink = open_sink({"buffer_size": "64KB", "topic_partitions": "2"})
-    sink.begin(first_slice)
     sink.emit(rows([number % 10 for number in range(20_000)], walls=range(1, 20_001)))
     assert sink.flush().messages == 20_000
     last: dict[int, int] = {}
@@ -157,7 +122,7 @@ def test_a_full_queue_holds_the_writer_back_and_keeps_the_order(
         last[key] = wall
 
 
-def _unseen_in_order(walls: list[int]) -> bool:
-    """Return whether each version appears for the first time after all older ones did."""
+def _first_seen_in_order(walls: list[int]) -> bool:
+    """Return whether each version first appears after all older versions."""
     first_seen = list(dict.fromkeys(walls))
     return first_seen == sorted(first_seen)

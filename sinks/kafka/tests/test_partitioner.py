@@ -1,14 +1,13 @@
-"""Where keys go, against formulas written here from their definitions."""
+"""The partition of each key, compared with formulas that are written here from their definitions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from cdc_sink_kafka.sink import KafkaSink
-
-from cdc_core import RowBatch, SliceInfo
+from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rows import rows
 
 
 def signed(value: int) -> int:
@@ -16,7 +15,7 @@ def signed(value: int) -> int:
 
 
 def murmur2(key: bytes) -> int:
-    """Return the hash of Kafka's Java client, org.apache.kafka.common.utils.Utils.murmur2, without its sign."""
+    """Return the hash of Kafka's Java client, org.apache.kafka.common.utils.Utils.murmur2, as an unsigned number."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     h = (0x9747B28C ^ len(key)) & mask
     whole = len(key) // 4 * 4
@@ -54,7 +53,7 @@ def cockroach_partition(key: bytes, partitions: int) -> int:
 @pytest.mark.parametrize(
     ("text", "value"), [("21", -973932308), ("foobar", -790332482), ("a-little-bit-long-string", -985981536)]
 )
-def test_the_formula_here_gives_the_known_hashes_of_the_java_client(text: str, value: int) -> None:
+def test_the_formula_gives_the_known_hashes_of_the_java_client(text: str, value: int) -> None:
     assert signed(murmur2(text.encode())) == value
 
 
@@ -67,16 +66,13 @@ def test_a_key_goes_to_the_partition_of_its_hash(
     formula: Callable[[bytes, int], int],
     hashed: Callable[[bytes], int],
     open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+    received: Callable[..., list[Message]],
 ) -> None:
     sink = open_sink({"topic_partitions": "7", "partition_alg": algorithm})
-    sink.begin(first_slice)
     sink.emit(rows([10**power * 7 + number for power in range(12) for number in range(100)]))
     sink.flush()
-    messages = received()
-    negative = [message for message in messages if signed(hashed(message.key)) < 0]
-    assert len(messages) == 1200
+    found = [(message.key or b"", message.partition) for message in received()]
+    negative = [key for key, _ in found if signed(hashed(key)) < 0]
+    assert len(found) == 1200
     assert 400 < len(negative) < 800
-    assert [message.partition for message in messages] == [formula(message.key, 7) for message in messages]
+    assert [partition for _, partition in found] == [formula(key, 7) for key, _ in found]

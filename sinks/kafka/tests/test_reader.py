@@ -1,4 +1,4 @@
-"""What a consumer sees of topics."""
+"""The reader returns what a consumer sees."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 from cdc_sink_kafka.plugin import cdc_register_sinks
 from cdc_sink_kafka.reader import KafkaReader
+from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
 from cdc_sink_kafka.sink import KafkaSink
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Certificates, Kafka, KafkaBroker
+from cdc_testing.kafka_rows import rows, table_name
 
-from cdc_core import RowBatch, SinkContext, SinkReader, SliceInfo, TableName, Timestamp
-from cdc_core.errors import ConfigError
+from cdc_core import ConfigError, SinkContext, SinkReader, Timestamp
 from cdc_core.plugins.classes import load_class
 
 Context = Callable[..., SinkContext]
-TABLES = (TableName("shop", "public", "orders"), TableName("shop", "public", "unchanging"))
+TABLES = (table_name("orders"), table_name("unchanging"))
 
 
 def test_every_partition_is_read_in_its_order(
     kafka_broker: Kafka,
     context: Context,
     sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    first_slice: SliceInfo,
+    resolved_sink_of: Callable[..., KafkaResolvedSink],
     topic_prefix: str,
 ) -> None:
     address, options = kafka_broker.bootstrap_servers, {"topic_partitions": 3}
@@ -34,11 +34,9 @@ def test_every_partition_is_read_in_its_order(
     assert list(reader.read()) == []
     assert list(reader.endpoints()) == []
     sink = sink_of(address, options, tables=TABLES)
-    sink.prepare()
-    sink.begin(first_slice)
     sink.emit(rows([number % 20 for number in range(500)], deleted=[7], walls=range(1, 501)))
     sink.flush()
-    sink.emit_resolved(Timestamp(500))
+    resolved_sink_of(address, options, tables=TABLES).emit_resolved(Timestamp(500))
     messages = list(reader.read())
     assert sum(message.key is not None for message in messages) == 500
     assert all(message.value is None for message in messages if message.key == b"[7]")
@@ -46,7 +44,7 @@ def test_every_partition_is_read_in_its_order(
     for message in messages:
         if message.key is not None and message.value is not None:
             versions[message.key, message.partition].append(json.loads(message.value)["wall"])
-    assert len(versions) == 19  # each key in one partition
+    assert len(versions) == 19, "each key is in one partition"
     assert all(found == sorted(found) for found in versions.values())
     expected = {(topic_prefix + table.table, partition) for table in TABLES for partition in range(3)}
     assert set(reader.endpoints()) == expected
@@ -57,12 +55,7 @@ def test_every_partition_is_read_in_its_order(
 
 
 def test_it_connects_as_the_sink_does(
-    secured_broker: KafkaBroker,
-    certificates: Certificates,
-    context: Context,
-    sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    first_slice: SliceInfo,
+    secured_broker: KafkaBroker, certificates: Certificates, context: Context, sink_of: Callable[..., KafkaSink]
 ) -> None:
     address = secured_broker.address("SASL_SSL")
     options: dict[str, Any] = {
@@ -74,8 +67,6 @@ def test_it_connects_as_the_sink_does(
         "sasl_password": KAFKA_PASSWORD,
     }
     sink = sink_of(address, options)
-    sink.prepare()
-    sink.begin(first_slice)
     sink.emit(rows([1]))
     sink.flush()
     reader = KafkaReader(context(address, options))

@@ -1,14 +1,17 @@
-"""A broker that asks for rights."""
+"""A broker that checks the rights of users."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from cdc_sink_kafka.demo.servers import KafkaBroker
+from cdc_sink_kafka.destination import KafkaDestination
+from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
 from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rows import rows
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -18,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from cdc_core import ConfigError, RowBatch, SliceInfo, TerminalSinkError, Timestamp
+from cdc_core import ConfigError, TerminalSinkError, Timestamp
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ def strict_broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def deny(strict_broker: KafkaBroker) -> Iterator[Callable[..., None]]:
-    """Deny everybody an operation on a topic."""
+    """Deny all users an operation on a topic."""
     admin = AdminClient({"bootstrap.servers": strict_broker.bootstrap_servers, "log_level": 0})
 
     def binding(
@@ -50,18 +53,11 @@ def deny(strict_broker: KafkaBroker) -> Iterator[Callable[..., None]]:
     return forbid
 
 
-def test_a_topic_that_may_not_be_written_stops_the_changefeed(
-    strict_broker: KafkaBroker,
-    deny: Callable[..., None],
-    sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    topic: str,
-    first_slice: SliceInfo,
+def test_a_topic_without_the_right_to_write_stops_the_changefeed(
+    strict_broker: KafkaBroker, deny: Callable[..., None], sink_of: Callable[..., KafkaSink], topic: str
 ) -> None:
     sink = sink_of(strict_broker.bootstrap_servers)
-    sink.prepare()
     deny(topic, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
-    sink.begin(first_slice)
     sink.emit(rows(range(100)))
     with pytest.raises(TerminalSinkError) as refused:
         sink.flush()
@@ -72,43 +68,41 @@ def test_a_topic_that_may_not_be_written_stops_the_changefeed(
     )
 
 
-def test_a_topic_that_may_not_be_seen_is_told_by_the_check(
-    strict_broker: KafkaBroker, deny: Callable[..., None], sink_of: Callable[..., KafkaSink], topic: str
+def test_the_check_reports_a_topic_without_the_right_to_describe(
+    strict_broker: KafkaBroker, deny: Callable[..., None], destination_of: Callable[..., KafkaDestination], topic: str
 ) -> None:
-    sink = sink_of(strict_broker.bootstrap_servers)
-    sink.prepare()
+    destination = destination_of(strict_broker.bootstrap_servers)
+    destination.prepare()
     deny(topic, AclOperation.DESCRIBE)
-    with pytest.raises(ConfigError, match=f"topic '{topic}' cannot be looked at: .*[Aa]uthorization failed"):
-        sink.check()
+    with pytest.raises(ConfigError, match=f"topic '{topic}' cannot be read: .*[Aa]uthorization failed"):
+        destination.check()
 
 
-def test_a_topic_that_may_not_be_seen_any_more_stops_the_resolved_marks(
-    strict_broker: KafkaBroker, deny: Callable[..., None], sink_of: Callable[..., KafkaSink], topic: str
+def test_a_topic_without_the_right_to_describe_stops_the_resolved_marks(
+    strict_broker: KafkaBroker,
+    deny: Callable[..., None],
+    resolved_sink_of: Callable[..., KafkaResolvedSink],
+    topic: str,
 ) -> None:
-    sink = sink_of(strict_broker.bootstrap_servers)
-    sink.prepare()
+    sink = resolved_sink_of(strict_broker.bootstrap_servers)
     deny(topic, AclOperation.DESCRIBE)
     with pytest.raises(TerminalSinkError) as refused:
         sink.emit_resolved(Timestamp(5))
     assert str(refused.value) == (
-        f"topic '{topic}' may not be seen: Broker: Topic authorization failed; grant the user the right to write to the"
+        f"topic '{topic}' cannot be read: Broker: Topic authorization failed; grant the user the right to write to the"
         " topic"
     )
 
 
-def test_rows_arrive_where_the_topics_settings_may_not_be_read(
+def test_rows_arrive_without_the_right_to_read_the_settings_of_topics(
     strict_broker: KafkaBroker,
     deny: Callable[..., None],
     sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    read_from: Callable[..., list[Any]],
+    received: Callable[..., list[Message]],
     topic: str,
-    first_slice: SliceInfo,
 ) -> None:
     sink = sink_of(strict_broker.bootstrap_servers)
-    sink.prepare()
     deny(topic, AclOperation.DESCRIBE_CONFIGS, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
-    sink.begin(first_slice)
     sink.emit(rows(range(100)))
     sink.flush()
-    assert len(read_from(strict_broker.bootstrap_servers, topic)) == 100
+    assert len(received(address=strict_broker.bootstrap_servers)) == 100

@@ -7,8 +7,7 @@ import pytest
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.security import Address, security_properties
 
-from cdc_core import ConfigError
-from cdc_core.options import parse_options, secret_values
+from cdc_core import ConfigError, parse_options, secret_values
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 BASE64 = base64.b64encode(PEM.encode()).decode()
@@ -36,25 +35,25 @@ def test_the_uri_names_the_brokers(uri: str, brokers: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "reason"),
     [
-        ("kafka://user:pw@a:9092", "holds a user before its hosts; give sasl_user and sasl_password instead"),
-        ("kafka://a:9092/topic", "has the path '/topic', which means nothing to it"),
+        ("kafka://user:pw@a:9092", "has a user before its hosts; use sasl_user and sasl_password instead"),
+        ("kafka://a:9092/topic", "has the path '/topic', which has no meaning; use topic_prefix or topic_name"),
         ("kafka://", "names no broker; write kafka://host:9092"),
         ("kafka://,", "names no broker; write kafka://host:9092"),
-        ("kafka://a:1,b:99999", "names the broker 'b:99999', which is no host and port"),
-        ("kafka://a:0", "names the broker 'a:0', which is no host and port"),
-        ("kafka://a:x", "names the broker 'a:x', which is no host and port"),
-        ("kafka://:9092", "names the broker ':9092', which is no host and port"),
-        ("kafka://::1:9092", "names the broker '::1:9092', which is no host and port"),
+        ("kafka://a:1,b:99999", "names the broker 'b:99999', which is not a host and port"),
+        ("kafka://a:0", "names the broker 'a:0', which is not a host and port"),
+        ("kafka://a:x", "names the broker 'a:x', which is not a host and port"),
+        ("kafka://:9092", "names the broker ':9092', which is not a host and port"),
+        ("kafka://::1:9092", "names the broker '::1:9092', which is not a host and port"),
     ],
 )
-def test_a_uri_that_is_more_than_brokers_is_refused(uri: str, reason: str) -> None:
+def test_a_uri_with_anything_but_brokers_is_refused(uri: str, reason: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Address.of(uri)
     assert reason in str(refused.value)
     assert "pw" not in str(refused.value)
 
 
-def test_certificates_come_as_base64_or_as_text() -> None:
+def test_certificates_may_be_base64_or_text() -> None:
     for value in (BASE64, PEM, BASE64.replace("+", " ")):
         found = properties(
             "kafka://a:1", {"tls_enabled": "true", "ca_cert": value, "client_cert": value, "client_key": value}
@@ -73,7 +72,7 @@ def test_verification_can_be_skipped() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_users_have_passwords(mechanism: str) -> None:
+def test_plain_and_scram_need_user_and_password(mechanism: str) -> None:
     values = {"sasl_enabled": "true", "sasl_mechanism": mechanism, "sasl_user": "u", "sasl_password": "p"}
     assert properties("kafka://a:1", values) == {
         "security.protocol": "sasl_plaintext",
@@ -83,7 +82,7 @@ def test_users_have_passwords(mechanism: str) -> None:
     }
 
 
-def test_oauth_gets_its_tokens_by_client_credentials() -> None:
+def test_oauth_uses_client_credentials() -> None:
     values = {
         "tls_enabled": True,
         "sasl_enabled": True,
@@ -104,7 +103,7 @@ def test_oauth_gets_its_tokens_by_client_credentials() -> None:
     }
 
 
-def test_the_cloud_schemes_set_security_themselves() -> None:
+def test_the_cloud_schemes_set_tls_and_sasl() -> None:
     found = properties("confluent-cloud://a:9092", {"api_key": "K", "api_secret": "S"})
     assert found == {
         "security.protocol": "sasl_ssl",
@@ -129,20 +128,20 @@ def test_the_cloud_schemes_set_security_themselves() -> None:
         ("kafka://a:1", {"sasl_enabled": True, "sasl_user": "u"}, "needs the option 'sasl_password' for the SASL"),
         ("kafka://a:1", {"tls_enabled": True, "client_cert": BASE64}, "'client_cert' and 'client_key' need each other"),
         ("kafka://a:1", {"tls_enabled": True, "ca_cert": "%%%"}, "the option 'ca_cert' is not base64"),
-        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "aGk="}, "the option 'ca_cert' does not hold PEM text"),
-        ("kafka://a:1", {"sasl_handshake": False}, "sasl_handshake=false is not possible"),
+        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "aGk="}, "the option 'ca_cert' does not contain PEM text"),
+        ("kafka://a:1", {"sasl_handshake": False}, "sasl_handshake=false is not supported"),
         (
             "kafka://a:1",
             {"sasl_enabled": True, "sasl_mechanism": "AWS_MSK_IAM"},
             "cannot authenticate with AWS_MSK_IAM",
         ),
         ("kafka://a:1", {"sasl_aws_region": "eu"}, "cannot authenticate with AWS_MSK_IAM"),
-        ("kafka://a:1", {"api_key": "k"}, "the option 'api_key' belongs to confluent-cloud:// URIs only"),
+        ("kafka://a:1", {"api_key": "k"}, "the option 'api_key' is only for confluent-cloud:// URIs"),
         ("confluent-cloud://a:1", {"api_key": "k"}, "needs the option 'api_secret' with a confluent-cloud:// URI"),
         (
             "confluent-cloud://a:1",
             {"api_key": "k", "api_secret": "s", "sasl_user": "u"},
-            "sets user, password and mechanism itself from api_key and api_secret",
+            "takes user, password and mechanism from api_key and api_secret",
         ),
         (
             "kafka://a:1",
@@ -154,11 +153,11 @@ def test_the_cloud_schemes_set_security_themselves() -> None:
                 "sasl_token_url": "u",
                 "sasl_grant_type": "password",
             },
-            "the option 'sasl_grant_type' is 'password', must be client_credentials",
+            "the option 'sasl_grant_type' is 'password', but must be client_credentials",
         ),
     ],
 )
-def test_options_that_do_not_fit_together_are_refused_in_one_sentence(
+def test_options_that_contradict_each_other_are_refused_in_one_sentence(
     uri: str, values: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -166,7 +165,7 @@ def test_options_that_do_not_fit_together_are_refused_in_one_sentence(
     assert reason in str(refused.value)
 
 
-def test_secrets_are_known_to_the_masking() -> None:
+def test_secrets_are_masked() -> None:
     secrets = {
         "sasl_password": "a-secret-1",
         "sasl_client_secret": "a-secret-2",

@@ -4,12 +4,9 @@ import re
 
 import pytest
 from cdc_sink_kafka.topics import Topics, escaped
+from cdc_testing.kafka_rows import table_name as table
 
 from cdc_core import ConfigError, TableName, TopicNames
-
-
-def table(name: str, schema: str = "public") -> TableName:
-    return TableName("shop", schema, name)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +22,7 @@ def table(name: str, schema: str = "public") -> TableName:
         ("a_u", "a_u"),
     ],
 )
-def test_names_are_escaped_as_cockroachdb_escapes_them(name: str, topic: str) -> None:
+def test_names_are_escaped_as_in_cockroachdb(name: str, topic: str) -> None:
     assert escaped(name) == topic
     assert re.fullmatch(r"[A-Za-z0-9._-]+", topic)
 
@@ -46,28 +43,28 @@ def test_a_topic_name_is_for_all_tables() -> None:
         (
             Topics(TopicNames()),
             [table("orders"), table("orders", "archive")],
-            "tables archive.orders and public.orders would both go to topic 'orders': set the option full_table_name,"
-            " put them into changefeeds of their own, or give one topic_name for all",
+            "tables archive.orders and public.orders would both go to topic 'orders'; set the option full_table_name,"
+            " use a changefeed for each, or set topic_name to send all tables to one topic",
         ),
         (
             Topics(TopicNames()),
             [table("o" * 250)],
-            f"table public.{'o' * 250} would go to a topic whose name has 250 characters, Kafka takes 249: shorten"
-            " topic_prefix, do without full_table_name, or set topic_name",
+            f"table public.{'o' * 250} would go to a topic whose name has 250 characters, and Kafka allows 249;"
+            " shorten topic_prefix, remove full_table_name, or set topic_name",
         ),
         (
             Topics(TopicNames()),
             [table("..")],
-            "table public... would go to topic '..', which Kafka does not allow: set topic_prefix",
+            "table public... would go to topic '..', which Kafka does not allow; set topic_prefix",
         ),
         (
             Topics(TopicNames(), name=""),
             [table("a")],
-            "sink 'kafka': option 'topic_name' is empty; name a topic or leave the option out",
+            "sink 'kafka': option 'topic_name' is empty; name a topic, or remove the option",
         ),
     ],
 )
-def test_names_that_kafka_cannot_take_are_refused_in_one_sentence(
+def test_names_that_kafka_does_not_allow_are_refused_in_one_sentence(
     topics: Topics, tables: list[TableName], sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:

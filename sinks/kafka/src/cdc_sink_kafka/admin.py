@@ -1,4 +1,4 @@
-"""What is asked of brokers besides taking messages: whether they answer, and what topics there are."""
+"""Requests to the brokers that are not about messages: connections, topics, and their settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from cdc_core.errors import ConfigError, RetryableSinkError
+from cdc_core import ConfigError, RetryableSinkError
 from cdc_sink_kafka.client_log import ClientLog, plain
-from cdc_sink_kafka.letting_go import let_go
+from cdc_sink_kafka.closing import release
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import flat
 
@@ -31,12 +31,12 @@ _HOPELESS = {
     KafkaError._SSL: "check ca_cert, client_cert and the names in the brokers' certificates",
     KafkaError._RESOLVE: "check the names of the hosts",
 }
-"""Errors of connections that waiting does not cure, with what the user can do."""
+"""Errors of connections that last, with the remedies."""
 _RETRYABLE = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
 
 
 class Administrator:
-    """A connection of its own, to be closed soon."""
+    """A short-lived connection for administration. A context manager."""
 
     def __init__(self, properties: Mapping[str, Any], options: KafkaOptions) -> None:
         self._properties = properties
@@ -50,10 +50,10 @@ class Administrator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        let_go(self._clients)
+        release(self._clients)
 
     def check(self, producer_properties: Mapping[str, Any], topics: Sequence[str]) -> None:
-        """Return when a producer of these properties can reach the brokers and the topics. Raises: ConfigError."""
+        """Return when a producer with these properties can reach the brokers and the topics. Raises: ConfigError."""
         self._connect(producer_properties)
         try:
             missing = self._missing(topics)
@@ -62,15 +62,15 @@ class Administrator:
             if self._options.create_kafka_topics == "off":
                 more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
                 raise ConfigError(
-                    f"topic '{missing[0]}'{more} does not exist, and create_kafka_topics is off: create it, or choose"
-                    " explicit"
+                    f"topic '{missing[0]}'{more} does not exist, and create_kafka_topics is off; create it, or set"
+                    " create_kafka_topics to explicit"
                 )
             self._create(missing, validate_only=True)
         except RetryableSinkError as error:
             raise ConfigError(f"sink 'kafka' cannot be checked: {error}") from None
 
     def prepare(self, topics: Sequence[str]) -> None:
-        """Return when all topics are there, if they are ours to create. Raises: ConfigError, RetryableSinkError."""
+        """Create missing topics if the options say so. Raises: ConfigError, RetryableSinkError."""
         if self._options.create_kafka_topics != "explicit":
             return
         missing = self._missing(topics)
@@ -80,7 +80,7 @@ class Administrator:
         deadline = time.monotonic() + _CREATE_LIMIT_S
         while missing := self._missing(topics):
             if time.monotonic() > deadline:
-                raise RetryableSinkError(f"topic '{missing[0]}' was created, but does not show up")
+                raise RetryableSinkError(f"topic '{missing[0]}' was created, but the brokers do not list it")
             self._admin.poll(0.1)
 
     def limits(self, topics: Sequence[str]) -> dict[str, int | None]:
@@ -105,20 +105,20 @@ class Administrator:
         return self._clients[0]
 
     def _connect(self, producer_properties: Mapping[str, Any]) -> None:
-        """Return when a broker answers. Raises: ConfigError with the connection's real trouble, in seconds."""
+        """Return when a broker answers. Raises: ConfigError with the cause, in seconds."""
         try:
             probe = [Producer({**self._properties, **producer_properties, **self._log.properties()})]
         except KafkaException as error:
             reason = plain(error.args[0].str()).removeprefix("Failed to create producer: ")
-            raise ConfigError(f"sink 'kafka': librdkafka does not take its properties: {reason}") from None
+            raise ConfigError(f"sink 'kafka': librdkafka refuses the properties: {reason}") from None
         try:
             self._await_answer(probe)
         finally:
-            let_go(probe)
+            release(probe)
 
     def _await_answer(self, probe: Sequence[Producer]) -> None:
         brokers = self._properties["bootstrap.servers"]
-        # of several hosts one that has no address does no harm
+        # one of several hosts may have no address
         hopeless = {
             code: remedy for code, remedy in _HOPELESS.items() if code != KafkaError._RESOLVE or "," not in brokers
         }
@@ -126,11 +126,11 @@ class Administrator:
         ask_s = _ASK_S
         while True:
             try:
-                probe[0].list_topics(timeout=ask_s)  # of all topics: to ask for one could create it
+                probe[0].list_topics(timeout=ask_s)  # all topics, because asking for one could create it
                 return
             except KafkaException as error:
                 reason = plain(error.args[0].str())
-            ask_s *= 1.5  # there may be very many
+            ask_s *= 1.5  # there may be very many topics
             probe[0].poll(0)
             for code, remedy in hopeless.items():
                 if code in self._log.codes:
@@ -143,7 +143,7 @@ class Administrator:
                 )
 
     def _missing(self, topics: Sequence[str]) -> list[str]:
-        """Return those of *topics* that are not there. Creates none, whatever the brokers' settings."""
+        """Return those of *topics* that do not exist. Creates none, whatever the settings of the brokers."""
         if not topics:
             return []
         missing = []
@@ -153,7 +153,7 @@ class Administrator:
             if error is None:
                 continue
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise _refusal(error, f"topic '{topic}' cannot be looked at")
+                raise _refusal(error, f"topic '{topic}' cannot be read")
             missing.append(topic)
         return missing
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, Message
 
-from cdc_core.errors import CdcError, RefusedRowsError, RetryableSinkError, TerminalSinkError
+from cdc_core import CdcError, RefusedRowsError, RetryableSinkError, TerminalSinkError
 
 __all__ = ["Failure", "refused_rows", "sink_error"]
 
@@ -41,7 +41,7 @@ _REFUSED_BATCH = re.compile(r"ProduceRequest for (\S+) \[(\d+)\] with (\d+) mess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A message or a batch of `messages` that was not delivered; 0 where it is not known how many."""
+    """A message, or a batch of `messages`, that was not delivered. `messages` is 0 when the number is not known."""
 
     code: int
     reason: str
@@ -51,15 +51,15 @@ class Failure:
 
     @classmethod
     def of_report(cls, error: KafkaError, message: Message) -> Self:
-        """Return what a delivery report says."""
+        """Return the failure in a delivery report."""
         return cls(code=error.code(), reason=error.str(), topic=message.topic() or "", key=message.key())
 
     @classmethod
     def of_client(cls, error: KafkaError) -> Self:
-        """Return what an error of the whole client says.
+        """Return the failure in an error of the whole client.
 
-        The guarantee that nothing lands behind a failed batch ends the client with an error of its own, which names
-        the batch and the broker's reason in its text. The report of the message may never come.
+        The gapless guarantee lets no message follow a failed batch: it ends the client with an error of its own. The
+        text of that error names the batch and the broker's reason. The delivery report of the message may never come.
         """
         found = _REFUSED_BATCH.search(error.str())
         if error.code() != KafkaError._GAPLESS_GUARANTEE or found is None:
@@ -71,7 +71,7 @@ class Failure:
 
     @property
     def too_large(self) -> bool:
-        """Whether it was refused for its size."""
+        """Whether the size is the reason."""
         return self.code in _TOO_LARGE
 
     @property
@@ -81,7 +81,7 @@ class Failure:
 
 
 def sink_error(failure: Failure, what: str) -> CdcError:
-    """Return the error to raise when *what*, the beginning of a sentence, came to nothing because of *failure*."""
+    """Return the error to raise for *failure*. *what* begins the sentence and says what did not happen."""
     remedy = _REMEDIES.get(failure.code)
     if remedy is not None:
         return TerminalSinkError(f"{what}: {failure.reason}; {remedy}")
@@ -89,13 +89,13 @@ def sink_error(failure: Failure, what: str) -> CdcError:
 
 
 def refused_rows(failure: Failure) -> RefusedRowsError | None:
-    """Return the error for a broker that refuses a row's message for what it holds, None for any other *failure*.
+    """Return the error for a broker that refuses a message for its content, None for any other *failure*.
 
-    Of a batch with such a message nothing was written; which one it was, the client does not say.
+    The broker wrote nothing of the message's batch. The client does not say which message of the batch it was.
     """
     if failure.code != KafkaError.INVALID_RECORD:
         return None
     return RefusedRowsError(
-        f"topic '{failure.topic}' refuses a message for what it holds: {failure.reason}; a topic with"
-        " cleanup.policy=compact takes no message without a key, and brokers may check messages by a schema"
+        f"topic '{failure.topic}' refuses a message for its content: {failure.reason}; a topic with"
+        " cleanup.policy=compact takes no message without a key, and a broker may check messages against a schema"
     )

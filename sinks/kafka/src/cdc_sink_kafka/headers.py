@@ -1,4 +1,4 @@
-"""Headers of messages, and the column that they may come from."""
+"""The headers of messages, and the column that may hold them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cdc_core.errors import ConfigError, EncodeError, TerminalSinkError
-from cdc_core.messages import MessageBatch
-from cdc_core.rows import RowBatch
-from cdc_core.schema import Kind, TableSchema
+from cdc_core import ConfigError, EncodeError, Kind, MessageBatch, RowBatch, TableSchema, TerminalSinkError
 from cdc_sink_kafka.options import KafkaOptions
 
 __all__ = ["Header", "Headers", "sizes_of"]
 
 Header = tuple[str, bytes | None]
 
-_ROOM = 5
-"""Bytes that a header takes beside its name and value, at most, unless it is very long."""
+_OVERHEAD = 5
+"""The most bytes that a header takes besides name and value, unless it is very long."""
+_MAX_SCHEMAS = 1000
 
 
 def sizes_of(headers: Sequence[list[Header]]) -> npt.NDArray[np.int64]:
@@ -33,43 +31,43 @@ def sizes_of(headers: Sequence[list[Header]]) -> npt.NDArray[np.int64]:
 
 
 def _size_of(headers: list[Header]) -> int:
-    return sum(len(name) + len(value or b"") + _ROOM for name, value in headers)
+    return sum(len(name) + len(value or b"") + _OVERHEAD for name, value in headers)
 
 
 class Headers:
-    """What the options say about headers."""
+    """Makes the headers that the options ask for."""
 
     def __init__(self, options: KafkaOptions) -> None:
-        """Raises: ConfigError for extra headers that are not texts."""
+        """Take the options about headers. Raises: ConfigError for extra headers that are not text."""
         self._column = options.headers_json_column_name
         self._updated = options.header_updated
         self._table = options.header_table
         self.constant = _constant(options)
-        """The headers that every message has, those of resolved marks too."""
+        """The headers of every message, resolved marks included."""
         self._reduced: dict[int, tuple[TableSchema, TableSchema]] = {}
 
     def shape(self, schema: TableSchema) -> TableSchema:
-        """Return *schema* without the column of headers. Raises: ConfigError when that column cannot be headers."""
+        """Return *schema* without the column of headers. Raises: ConfigError when it cannot hold headers."""
         column = self._column
         if column is None:
             return schema
         if column not in {known.name for known in schema.columns}:
             raise ConfigError(
-                f"table {schema.name} has no column '{column}', which the option headers_json_column_name names: add"
-                " it, or put the table into a changefeed of its own"
+                f"table {schema.name} has no column '{column}', which the option headers_json_column_name names; add"
+                " it, or use a separate changefeed for the table"
             )
         if column in schema.primary_key:
-            raise ConfigError(f"column {column} of table {schema.name} is part of its key, and cannot be headers")
+            raise ConfigError(f"column {column} of table {schema.name} is part of the key, so it cannot hold headers")
         type_ = schema.column(column).type
         if type_.kind is not Kind.JSON:
             raise ConfigError(
                 f"column {column} of table {schema.name} has the type {type_.source}, and only JSON can"
-                " be headers: change the type, or the option headers_json_column_name"
+                " hold headers; change the type, or the option headers_json_column_name"
             )
         return replace(schema, columns=tuple(kept for kept in schema.columns if kept.name != column))
 
     def payload(self, rows: RowBatch) -> RowBatch:
-        """Return *rows* without the column of headers. Raises: TerminalSinkError when the table has none."""
+        """Return *rows* without the column of headers. Raises: TerminalSinkError when the table has no such column."""
         if self._column is None:
             return rows
         schema = self._without_column(rows.schema)
@@ -80,9 +78,9 @@ class Headers:
         return RowBatch(schema=schema, batch=pa.RecordBatch.from_pydict(columns))
 
     def of(self, rows: RowBatch, batch: MessageBatch) -> list[list[Header]] | None:
-        """Return the headers of each message of *batch*, made from *rows*; None when no message has any.
+        """Return the headers of each message of *batch*, which was made from *rows*; None when no message has headers.
 
-        Raises: EncodeError when the column of headers holds something else than a JSON object.
+        Raises: EncodeError when the column of headers holds anything but a JSON object.
         """
         if self._column is None and self._updated is None and batch.headers is None:
             shared = list(self.constant)
@@ -117,17 +115,19 @@ class Headers:
             return []
         if not isinstance(value, dict):
             raise EncodeError(
-                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds no"
-                f" JSON object in the row with key {rows.shown_key(index)}: correct the row, or name"
-                " another column"
+                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, does not"
+                f" hold a JSON object in the row with key {rows.shown_key(index)}; correct the row, or name another"
+                " column",
+                row=index,
             )
         try:
             return [(_usable(name), _bytes(entry)) for name, entry in value.items()]
         except ValueError:
             raise EncodeError(
                 f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds a"
-                " character that no header can have, zero in a name or half of a surrogate pair, in the row with key"
-                f" {rows.shown_key(index)}: correct the row, or name another column"
+                " character that a header cannot contain, zero in a name or half of a surrogate pair, in the row with"
+                f" key {rows.shown_key(index)}; correct the row, or name another column",
+                row=index,
             ) from None
 
     def _without_column(self, schema: TableSchema) -> TableSchema:
@@ -139,33 +139,30 @@ class Headers:
             reduced = same or self.shape(schema)
         except ConfigError as error:
             raise TerminalSinkError(str(error)) from None
-        if len(self._reduced) >= _MOST_KEPT:
+        if len(self._reduced) >= _MAX_SCHEMAS:
             self._reduced.clear()
         self._reduced[id(schema)] = (schema, reduced)
         return reduced
-
-
-_MOST_KEPT = 1000
 
 
 def _constant(options: KafkaOptions) -> tuple[Header, ...]:
     found: list[Header] = []
     for name, value in (options.extra_headers or {}).items():
         if not isinstance(value, str):
-            raise ConfigError(f"sink 'kafka': the header '{name}' of extra_headers must be a text, not {value!r}")
+            raise ConfigError(f"sink 'kafka': the header '{name}' of extra_headers must be text, not {value!r}")
         try:
             found.append((_usable(name), value.encode()))
         except ValueError:
             raise ConfigError(
-                f"sink 'kafka': the header {name!r} of extra_headers has a character that no header can have"
+                f"sink 'kafka': the header {name!r} of extra_headers contains a character that a header cannot contain"
             ) from None
     return tuple(found)
 
 
 def _usable(name: str) -> str:
-    """Return *name*. Raises: ValueError for one that confluent-kafka would cut short, or crash on."""
+    """Return *name*. Raises: ValueError for a name that confluent-kafka would cut off or crash on."""
     if "\0" in name:
-        raise ValueError("a name of a header cannot hold the character 0")
+        raise ValueError("the name of a header cannot contain the character 0")
     name.encode()
     return name
 
@@ -182,7 +179,7 @@ def _without_field(structs: pa.StructArray, type_: pa.StructType) -> pa.StructAr
 
 
 def _texts(rows: RowBatch, column: str) -> list[str | None]:
-    """Return the JSON of each row, of a delete that of the row before, if that is known."""
+    """Return the JSON of each row; for a delete, that of the row before it, if known."""
     after = rows.column("after")
     texts = [None if row is None else row[column] for row in _cells(after, column)]
     if after.null_count and rows.has_before:
@@ -201,11 +198,11 @@ def _cells(structs: pa.StructArray, column: str) -> list[Any]:
 
 
 class _Number(str):
-    """A number as it was written: a float would lose digits."""
+    """A number as written: a float would lose digits."""
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Return a text as it is, the JSON null as a header without a value, and any other value as its JSON text."""
+    """Return text unchanged, the JSON null as a header without a value, and any other value as its JSON text."""
     if value is None:
         return None
     return (value if isinstance(value, str) else _json(value)).encode()

@@ -5,94 +5,95 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cdc_core.options import MB, ByteSize, Duration, option
+from cdc_core import MB, ByteSize, Duration, option
 from cdc_sink_kafka.sink_config import SinkConfig
 
 __all__ = ["KafkaOptions"]
 
-_PEM = "as PEM text, or as base64 of it"
+_PEM = "as PEM text or as base64 of PEM text"
 _OAUTH = "For `OAUTHBEARER`: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
-    """What a user may say about brokers, topics and messages; as options or as parameters of the sink's URI."""
+    """The options about brokers, topics and messages. They may also be parameters of the sink's URI."""
 
-    topic_name: str | None = option(None, doc="One topic for all tables, in place of one for each.")
-    topic_prefix: str = option("", doc="Text put before every topic made of a table's name.")
+    topic_name: str | None = option(None, doc="One topic for all tables, instead of one for each table.")
+    topic_prefix: str = option("", doc="Text before the name of every topic that is named after a table.")
     create_kafka_topics: Literal["explicit", "auto", "off"] = option(
         "explicit",
-        doc="Who creates missing topics: `explicit` the changefeed, before its first row, `auto` the broker, at the"
-        " first message, if it is set up to; with `off` a missing topic is an error at the start.",
+        doc="Who creates missing topics. `explicit`: the changefeed, before its first row. `auto`: the broker, at the"
+        " first message, if its settings allow that. `off`: nobody; a missing topic is an error at the start.",
     )
     topic_partitions: int = option(
-        -1, doc="Partitions of topics that the changefeed creates; -1 leaves it to the broker."
+        -1, doc="Partitions of topics that the changefeed creates; -1 means the broker's default."
     )
     topic_replication_factor: int = option(
-        -1, doc="Replicas of topics that the changefeed creates; -1 leaves it to the broker."
+        -1, doc="Replicas of topics that the changefeed creates; -1 means the broker's default."
     )
     topic_configs: dict[str, Any] = option(
         None,
-        doc='Settings of topics that the changefeed creates: `{"retention.ms": "-1"}`. Not `compact` with'
-        " `resolved`: such topics take no message without a key.",
+        doc='Settings of topics that the changefeed creates: `{"retention.ms": "-1"}`. Do not combine `compact`'
+        " with `resolved`: a compacted topic takes no message without a key.",
     )
     partition_alg: Literal["murmur2", "fnv-1a"] = option(
-        "murmur2", doc="How a key finds its partition: `murmur2` as Kafka's Java clients, `fnv-1a` as CockroachDB."
+        "murmur2",
+        doc="How a key is mapped to a partition: `murmur2` as in Kafka's Java clients, `fnv-1a` as in CockroachDB.",
     )
-    kafka_sink_config: dict[str, Any] = option(None, doc="Batches, acknowledgement and compression, see below.")
+    kafka_sink_config: dict[str, Any] = option(None, doc="Batches, acknowledgements and compression; see below.")
     buffer_size: ByteSize = option(
         ByteSize(64 * MB),
-        doc="Bytes of messages that each writer holds before they are acknowledged; the source is read no faster than"
-        " they leave. Sets `queue.buffering.max.kbytes` and `queue.buffering.max.messages`.",
+        doc="Bytes of messages that each writer holds until they are acknowledged. When the buffer is full, reading"
+        " waits. Sets `queue.buffering.max.kbytes` and `queue.buffering.max.messages`.",
     )
     flush_timeout: Duration = option(
         Duration(120.0),
-        doc="How long to wait while not one message is acknowledged. Until then the client itself tries again; then"
-        " the step fails and is repeated.",
+        doc="How long to wait while no message is acknowledged. The client retries until then. After that the step"
+        " fails and is repeated.",
     )
     librdkafka: dict[str, Any] = option(
         None,
-        doc="Any other property of librdkafka: `librdkafka.socket.keepalive.enable = true`. Not those that options of"
-        " this table set.",
+        doc="Any other librdkafka property: `librdkafka.socket.keepalive.enable = true`. Properties that an option of"
+        " this table sets are refused.",
     )
     extra_headers: dict[str, Any] = option(None, doc='Headers of every message: `{"origin": "shop"}`.')
     headers_json_column_name: str | None = option(
         None,
-        doc="A column of JSON objects that become the headers of the row's message; the column is left out of the"
-        " message. Every table must have it.",
+        doc="A column of JSON objects whose entries become headers of the row's message. The message does not"
+        " contain the column. Every table must have it.",
     )
     header_updated: str | None = option(
-        None, doc="Name of a header that holds the commit timestamp of the row, as `updated` in the message."
+        None, doc="Name of a header with the commit timestamp of the row, in the format of `updated`."
     )
     header_table: str | None = option(
-        None, doc="Name of a header that holds the full name of the row's table: `database.schema.table`."
+        None, doc="Name of a header with the full name of the row's table: `database.schema.table`."
     )
     tls_enabled: bool = option(False, doc="Encrypt the connection.")
     ca_cert: str | None = option(
-        None, doc=f"Certificates of the authorities to trust, {_PEM}; by default those of the system."
+        None, doc=f"Certificates of the authorities to trust, {_PEM}. Default: those of the system."
     )
     client_cert: str | None = option(None, doc=f"The client's certificate, {_PEM}. Needs `client_key`.")
     client_key: str | None = option(None, doc=f"The client's key, unencrypted, {_PEM}.", secret=True)
-    insecure_tls_skip_verify: bool = option(False, doc="Trust any certificate. For tests only.")
-    sasl_enabled: bool = option(False, doc="Authenticate. Needs `sasl_mechanism` and what belongs to it.")
-    sasl_handshake: bool = option(True, doc="Must be true: librdkafka knows no SASL without a handshake.")
+    insecure_tls_skip_verify: bool = option(False, doc="Accept any certificate. For tests only.")
+    sasl_enabled: bool = option(False, doc="Authenticate with SASL. Needs `sasl_mechanism` and its options.")
+    sasl_handshake: bool = option(True, doc="Must be true: librdkafka always sends the SASL handshake.")
     sasl_mechanism: Literal["plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "aws_msk_iam"] = option(
-        "plain", doc="How to authenticate; upper or lower case."
+        "plain", doc="How to authenticate, in upper or lower case."
     )
-    sasl_user: str | None = option(None, doc="User of `PLAIN` and `SCRAM`.")
-    sasl_password: str | None = option(None, doc="Password of `PLAIN` and `SCRAM`.", secret=True)
+    sasl_user: str | None = option(None, doc="User name for `PLAIN` and `SCRAM`.")
+    sasl_password: str | None = option(None, doc="Password for `PLAIN` and `SCRAM`.", secret=True)
     sasl_client_id: str | None = option(None, doc=_OAUTH + "the client's id.")
     sasl_client_secret: str | None = option(None, doc=_OAUTH + "base64 of the client's secret.", secret=True)
-    sasl_token_url: str | None = option(None, doc=_OAUTH + "where tokens are got.")
+    sasl_token_url: str | None = option(None, doc=_OAUTH + "the URL that issues tokens.")
     sasl_grant_type: str = option("client_credentials", doc=_OAUTH + "must be `client_credentials`.")
-    sasl_scopes: tuple[str, ...] = option((), doc=_OAUTH + "scopes of the token.")
-    sasl_aws_region: str | None = option(None, doc="Region of a cluster with `AWS_MSK_IAM`.")
-    sasl_aws_iam_role_arn: str | None = option(None, doc="Role to take on with `AWS_MSK_IAM`.")
-    sasl_aws_iam_session_name: str | None = option(None, doc="Name of the session with `AWS_MSK_IAM`.")
-    api_key: str | None = option(None, doc="Key of `confluent-cloud://` URIs.")
-    api_secret: str | None = option(None, doc="Secret of `confluent-cloud://` URIs.", secret=True)
-    shared_access_key_name: str | None = option(None, doc="Name of the key of `azure-event-hub://` URIs.")
-    shared_access_key: str | None = option(None, doc="Key of `azure-event-hub://` URIs.", secret=True)
+    sasl_scopes: tuple[str, ...] = option((), doc=_OAUTH + "the scopes of the token.")
+    sasl_aws_region: str | None = option(None, doc="Region of the cluster, for `AWS_MSK_IAM`.")
+    sasl_aws_iam_role_arn: str | None = option(None, doc="Role to assume, for `AWS_MSK_IAM`.")
+    sasl_aws_iam_session_name: str | None = option(None, doc="Name of the session, for `AWS_MSK_IAM`.")
+    api_key: str | None = option(None, doc="API key, for `confluent-cloud://` URIs.")
+    api_secret: str | None = option(None, doc="API secret, for `confluent-cloud://` URIs.", secret=True)
+    shared_access_key_name: str | None = option(None, doc="Name of the access key, for `azure-event-hub://` URIs.")
+    shared_access_key: str | None = option(None, doc="The access key, for `azure-event-hub://` URIs.", secret=True)
 
     def __post_init__(self) -> None:
         for name in ("topic_partitions", "topic_replication_factor"):

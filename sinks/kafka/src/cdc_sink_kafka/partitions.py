@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from cdc_core.errors import RetryableSinkError
+from cdc_core import RetryableSinkError
 from cdc_sink_kafka.failures import Failure, sink_error
 
 __all__ = ["Partitions"]
@@ -15,26 +15,26 @@ __all__ = ["Partitions"]
 _LIMIT_S = 15.0
 _WAIT_S = 0.2
 _FEW = 16
-"""Up to so many topics are asked for one by one, every time."""
+"""Up to this many topics are asked for one by one, every time."""
 _FRESH_S = 2.0
-"""More topics are asked for together with all others that the brokers have, and at most so often."""
+"""For more topics, all topics of the brokers are asked for at once, at most this often."""
 
 
 class Partitions:
-    """Knows the partitions of topics as the brokers do, and makes *producer* know them too."""
+    """Looks up the partitions of topics at the brokers, so that *client* can write to them."""
 
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
+    def __init__(self, client: Producer) -> None:
+        self._client = client
         self._all: dict[str, list[int]] = {}
         self._read_at = float("-inf")
         self._unseen: KafkaError | None = None
 
     def of(self, topics: Sequence[str]) -> dict[str, list[int]]:
-        """Return the partitions of *topics*, which the producer can write to from here on.
+        """Return the partitions of *topics*. From now on the client can write to them.
 
-        They are those of this moment, or with more than a few topics those of two seconds ago. A topic that the broker
-        makes on demand is made. Raises: RetryableSinkError when the brokers cannot be asked or a topic does not come
-        into being; TerminalSinkError when a topic may not be seen.
+        The answer is of this moment; for more than a few topics it may be two seconds old. A topic that the broker
+        creates on demand is created. Raises: RetryableSinkError when the brokers do not answer or a topic is not
+        created; TerminalSinkError when the user may not see a topic.
         """
         found: dict[str, list[int]] = {}
         if len(topics) > _FEW:
@@ -48,18 +48,18 @@ class Partitions:
         while not (found := self._ask(topic).get(topic)):
             if self._unseen is not None and self._unseen.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 failure = Failure(code=self._unseen.code(), reason=self._unseen.str(), topic=topic)
-                raise sink_error(failure, f"topic '{topic}' may not be seen")
+                raise sink_error(failure, f"topic '{topic}' cannot be read")
             if time.monotonic() > deadline:
-                raise RetryableSinkError(f"topic '{topic}' does not exist, and was not made in {_LIMIT_S:g} s")
-            self._producer.poll(_WAIT_S)
+                raise RetryableSinkError(f"topic '{topic}' does not exist, and was not created in {_LIMIT_S:g} s")
+            self._client.poll(_WAIT_S)
         return found
 
     def _ask(self, topic: str | None) -> dict[str, list[int]]:
         try:
-            metadata = self._producer.list_topics(topic, timeout=_LIMIT_S)
+            metadata = self._client.list_topics(topic, timeout=_LIMIT_S)
         except KafkaException as error:
             reason = error.args[0].str()
-            raise RetryableSinkError(f"the brokers did not say which partitions there are: {reason}") from None
+            raise RetryableSinkError(f"the brokers did not return the partitions of the topics: {reason}") from None
         about = metadata.topics.get(topic) if topic is not None else None
         self._unseen = None if about is None else about.error
         return {name: sorted(found.partitions) for name, found in metadata.topics.items()}

@@ -9,10 +9,12 @@ from cdc_core import SinkRegistration, hookimpl
 def cdc_register_sinks() -> Iterator[SinkRegistration]:
     yield SinkRegistration(
         name="kafka",
-        target="cdc_sink_kafka.sink:KafkaSink",
+        sink="cdc_sink_kafka.sink:KafkaSink",
+        resolved_sink="cdc_sink_kafka.resolved_sink:KafkaResolvedSink",
+        destination="cdc_sink_kafka.destination:KafkaDestination",
         options="cdc_sink_kafka.options:KafkaOptions",
         schemes=("kafka", "confluent-cloud", "azure-event-hub"),
         output="messages",
-        summary="Topics of Apache Kafka, with resolved marks in every partition",
+        summary="Apache Kafka topics, with resolved marks in every partition",
         reader="cdc_sink_kafka.reader:KafkaReader",
     )

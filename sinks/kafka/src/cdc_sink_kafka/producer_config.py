@@ -1,4 +1,4 @@
-"""All properties of a sink's producers."""
+"""The properties of the clients, in librdkafka's words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_core.errors import ConfigError
+from cdc_core import ConfigError
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.security import Address, security_properties
 from cdc_sink_kafka.sink_config import SinkConfig
@@ -54,23 +54,24 @@ _OWNED = {
     "allow.auto.create.topics": "create_kafka_topics",
 }
 _REFUSED = {
-    "transactional.id": "rows would be invisible until a commit that never comes",
-    "delivery.report.only.error": "the sink must see what fails",
-    "retries": "a message that is given up early is a failed step",
-    "message.send.max.retries": "a message that is given up early is a failed step",
-    "queuing.strategy": "rows must leave in the order in which they came",
-    "default.topic.config": "properties of topics are written like all others",
-    "log_level": "what the client says is chosen by its loggers' levels",
+    "transactional.id": "the rows would be invisible until a commit, and the sink never commits",
+    "delivery.report.only.error": "the sink needs the reports of failures",
+    "retries": "when a message expires early, the step fails",
+    "message.send.max.retries": "when a message expires early, the step fails",
+    "queuing.strategy": "rows must be sent in the order in which they arrived",
+    "default.topic.config": "properties of topics are written like all other properties",
+    "log_level": "the levels of the Python loggers apply",
     **dict.fromkeys(
-        ("error_cb", "logger", "oauth_cb", "on_delivery", "stats_cb", "throttle_cb"), "only a program could give it"
+        ("error_cb", "logger", "oauth_cb", "on_delivery", "stats_cb", "throttle_cb"),
+        "it is a callback, which only a program can pass",
     ),
 }
 _BYTES_OF_SMALL_MESSAGE = 256
-"""What librdkafka spends on a message beside its key and value, roughly."""
+"""Roughly what librdkafka needs for a message besides key and value."""
 
 
 def client_properties(uri: str, options: KafkaOptions, *, changefeed: str) -> dict[str, Any]:
-    """Return what every connection needs, an administrator's too. Raises: ConfigError."""
+    """Return the properties of every connection, including an administrator's. Raises: ConfigError."""
     address = Address.of(uri)
     return {
         "bootstrap.servers": address.brokers,
@@ -83,38 +84,40 @@ def client_properties(uri: str, options: KafkaOptions, *, changefeed: str) -> di
 
 
 def producer_properties(options: KafkaOptions) -> dict[str, Any]:
-    """Return what a producer needs beside `client_properties`. Raises: ConfigError."""
+    """Return the properties that a producer needs besides `client_properties`. Raises: ConfigError."""
     config = SinkConfig.of(options.kafka_sink_config)
     found = {
         "partitioner": {"murmur2": "murmur2", "fnv-1a": "fnv1a"}[options.partition_alg],
         "queue.buffering.max.kbytes": max(1, options.buffer_size // 1024),
         "queue.buffering.max.messages": max(1000, options.buffer_size // _BYTES_OF_SMALL_MESSAGE),
         "delivery.report.only.error": True,
-        # a message that times out is not covered by the guarantee below, others would land behind it
+        # the guarantee below does not cover a message that times out: later messages would be written
         "message.timeout.ms": 0,
-        # a topic that is deleted while running must not come back, empty and with other partitions, unnoticed
+        # a topic that is deleted during a run must not silently come back, empty and with other partitions
         "allow.auto.create.topics": options.create_kafka_topics == "auto",
         **config.properties(),
     }
     if config.RequiredAcks == "all":
         return {**found, "enable.idempotence": True, "enable.gapless.guarantee": True}
-    # without sequence numbers a batch that is tried again must not be overtaken by the next one
+    # without sequence numbers, the next batch must not overtake a batch that is retried
     return {**found, "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
 
 
 def _others(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties that the user gives by their own names."""
+    """Return the properties that the user sets under `librdkafka`."""
     found = dict(flat(properties))
     for name in found:
         if name in _OWNED:
-            raise ConfigError(f"sink 'kafka': the property '{name}' is set by {_OWNED[name]}, not under 'librdkafka'")
+            raise ConfigError(
+                f"sink 'kafka': the property '{name}' cannot be set under 'librdkafka'; use {_OWNED[name]}"
+            )
         if name in _REFUSED:
-            raise ConfigError(f"sink 'kafka': the property '{name}' cannot be set, because {_REFUSED[name]}")
+            raise ConfigError(f"sink 'kafka': the property '{name}' cannot be set: {_REFUSED[name]}")
     return found
 
 
 def flat(properties: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return the entries of tables within tables under dotted names. Raises: ConfigError for lists and the like."""
+    """Return the entries of nested tables under dotted names. Raises: ConfigError for values such as lists."""
     found: list[tuple[str, Any]] = []
     for name, value in properties.items():
         if isinstance(value, Mapping):
@@ -122,5 +125,5 @@ def flat(properties: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any
         elif isinstance(value, str | int | float | bool):
             found.append((prefix + name, value))
         else:
-            raise ConfigError(f"sink 'kafka': the property '{prefix}{name}' must be a text, a number or a flag")
+            raise ConfigError(f"sink 'kafka': the property '{prefix}{name}' must be text, a number or a flag")
     return found

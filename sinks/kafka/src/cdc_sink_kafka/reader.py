@@ -1,4 +1,4 @@
-"""Reads topics back as a consumer would."""
+"""Reads topics as a consumer does."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from cdc_core.sink import SinkContext
-from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
-from cdc_sink_kafka.options import KafkaOptions
-from cdc_sink_kafka.producer_config import client_properties
-from cdc_sink_kafka.topics import Topics
+from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage
+from cdc_sink_kafka.settings import Settings
 
 __all__ = ["KafkaReader", "open_consumer", "partitions_of", "read_to_end"]
 
 _LIMIT_S = 60.0
 _PROPERTIES: dict[str, Any] = {
-    "group.id": "reader",  # which it never joins
+    "group.id": "reader",  # required by the client; it never joins the group
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
@@ -34,22 +31,20 @@ _quiet.propagate = False
 
 
 class KafkaReader(SinkReader):
-    """Gives every message that the topics of the changefeed's tables hold, partition by partition in order.
+    """Returns every message in the topics of the changefeed's tables, each partition in order.
 
-    Brokers may come and go meanwhile. Raises: ConfigError for a URI or options that the sink would refuse too;
-    TimeoutError, with the last error of the client, when the brokers do not give all they have in a minute;
-    KafkaException when they cannot be asked at all.
+    Brokers may fail and return during that. Raises: ConfigError for a URI or options that the sink refuses too;
+    TimeoutError, with the last error of the client, when the brokers do not return everything within a minute;
+    KafkaException when they do not answer.
     """
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
-        if not isinstance(context.options, KafkaOptions):
-            raise TypeError(f"options must be KafkaOptions, not {type(context.options).__name__}")
-        self._options: KafkaOptions = context.options
+        self._settings = Settings.of(context)
         self._consumer: Consumer | None = None
 
     def read(self) -> Iterator[StoredMessage]:
-        """Yield what the partitions hold by now. What is written meanwhile may be left out, or not."""
+        """Yield what the partitions hold now. May include messages that are written in the meantime."""
         client = self._open()
         for message in read_to_end(client, self._places(client)):
             topic, partition = message.topic(), message.partition()
@@ -58,7 +53,7 @@ class KafkaReader(SinkReader):
             )
 
     def endpoints(self) -> Collection[Endpoint]:
-        """Return every partition of the topics that are there."""
+        """Return every partition of the topics that exist."""
         return self._places(self._open())
 
     def close(self) -> None:
@@ -68,15 +63,12 @@ class KafkaReader(SinkReader):
 
     def _open(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = open_consumer(
-                client_properties(self.context.uri, self._options, changefeed=self.context.changefeed)
-            )
+            self._consumer = open_consumer(self._settings.client())
         return self._consumer
 
     def _places(self, client: Consumer) -> list[tuple[str, int]]:
-        names = Topics(self.context.topics(self._options.topic_prefix), name=self._options.topic_name)
         places: list[tuple[str, int]] = []
-        for topic in names.all(self.context.tables):
+        for topic in self._settings.topic_names:
             try:
                 places += partitions_of(client, topic)
             except KafkaException as error:
@@ -86,12 +78,12 @@ class KafkaReader(SinkReader):
 
 
 def open_consumer(properties: Mapping[str, Any]) -> Consumer:
-    """Return a consumer of no group, which tells of ends of partitions and keeps quiet; for `assign`."""
+    """Return a consumer without a group, for `assign`. It reports the ends of partitions and logs nothing."""
     return Consumer({**_PROPERTIES, **properties}, logger=_quiet)
 
 
 def partitions_of(client: Consumer, topic: str, *, limit_s: float = _LIMIT_S) -> list[tuple[str, int]]:
-    """Return the partitions of *topic*, as (topic, partition). Raises: KafkaException when it is not there."""
+    """Return the partitions of *topic*, as (topic, partition). Raises: KafkaException when it does not exist."""
     found = client.list_topics(topic, timeout=limit_s).topics[topic]
     if found.error is not None:
         raise KafkaException(found.error)
@@ -99,9 +91,9 @@ def partitions_of(client: Consumer, topic: str, *, limit_s: float = _LIMIT_S) ->
 
 
 def read_to_end(client: Consumer, places: Iterable[tuple[str, int]], *, limit_s: float = _LIMIT_S) -> Iterator[Message]:
-    """Yield all messages that *places* hold now, in the order in which a consumer of all of them gets them.
+    """Yield all messages that *places* hold now, in the order in which one consumer of all of them gets them.
 
-    Raises: TimeoutError, with the last error of the client, when that takes longer than *limit_s*.
+    Raises: TimeoutError, with the last error of the client, after *limit_s* seconds.
     """
     ends = _ends(client, places, limit_s)
     client.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
@@ -125,7 +117,7 @@ def read_to_end(client: Consumer, places: Iterable[tuple[str, int]], *, limit_s:
 
 
 def _ends(client: Consumer, places: Iterable[tuple[str, int]], limit_s: float) -> dict[tuple[str, int], int]:
-    """Return the high watermark of every partition that holds anything."""
+    """Return the high watermark of every partition that is not empty."""
     ends = {}
     for topic, partition in places:
         low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=limit_s)
@@ -135,7 +127,7 @@ def _ends(client: Consumer, places: Iterable[tuple[str, int]], limit_s: float) -
 
 
 def _reach(ends: dict[tuple[str, int], int], message: Message, position: int) -> None:
-    """Take a partition from *ends* when *position* is there. A leader that is new may show an earlier end at first."""
+    """Remove a partition from *ends* when *position* is its end. A new leader may first report an earlier end."""
     topic, partition = message.topic(), message.partition()
     assert topic is not None
     assert partition is not None

@@ -1,4 +1,4 @@
-"""How the client proves who it is and whom it trusts, as librdkafka's properties."""
+"""Addresses, TLS and SASL, as librdkafka's properties."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cdc_core.errors import ConfigError
+from cdc_core import ConfigError
 from cdc_sink_kafka.options import KafkaOptions
 
 __all__ = ["Address", "security_properties"]
@@ -45,13 +45,12 @@ class Address:
         brokers, _, path = rest.partition("/")
         if "@" in brokers:
             raise ConfigError(
-                f"the URI of sink 'kafka' holds a user before its hosts; give sasl_user and sasl_password instead:"
+                f"the URI of sink 'kafka' has a user before its hosts; use sasl_user and sasl_password instead:"
                 f" {scheme}://host:9092?sasl_enabled=true&sasl_user=..."
             )
         if path:
             raise ConfigError(
-                f"the URI of sink 'kafka' has the path '/{path}', which means nothing to it: name topics by the options"
-                " topic_prefix or topic_name"
+                f"the URI of sink 'kafka' has the path '/{path}', which has no meaning; use topic_prefix or topic_name"
             )
         if not brokers.strip(", "):
             raise ConfigError(f"the URI of sink 'kafka' names no broker; write {scheme}://host:9092")
@@ -61,14 +60,14 @@ class Address:
             found = _BROKER.fullmatch(broker)
             if found is None or not 1 <= int(found[2] or _LAST_PORT) <= _LAST_PORT:
                 raise ConfigError(
-                    f"the URI of sink 'kafka' names the broker '{broker}', which is no host and port; write"
+                    f"the URI of sink 'kafka' names the broker '{broker}', which is not a host and port; write"
                     f" {scheme}://host:9092"
                 )
         return cls(scheme=scheme, brokers=brokers)
 
 
 def security_properties(address: Address, options: KafkaOptions) -> dict[str, Any]:
-    """Return the properties for TLS and SASL. Raises: ConfigError when the options do not fit together."""
+    """Return the properties for TLS and SASL. Raises: ConfigError for options that contradict each other."""
     options = _for_cloud(address, options)
     _refuse_unused(options)
     found: dict[str, Any] = {}
@@ -81,7 +80,7 @@ def security_properties(address: Address, options: KafkaOptions) -> dict[str, An
 
 
 def _for_cloud(address: Address, options: KafkaOptions) -> KafkaOptions:
-    """Return *options* with what the scheme stands for."""
+    """Return *options* with those that the scheme sets."""
     for scheme, names in _CLOUD_OPTIONS.items():
         given = [name for name in names if getattr(options, name) is not None]
         if scheme == address.scheme:
@@ -89,13 +88,13 @@ def _for_cloud(address: Address, options: KafkaOptions) -> KafkaOptions:
             if missing:
                 raise ConfigError(f"sink 'kafka' needs the option '{missing[0]}' with a {scheme}:// URI")
         elif given:
-            raise ConfigError(f"sink 'kafka': the option '{given[0]}' belongs to {scheme}:// URIs only")
+            raise ConfigError(f"sink 'kafka': the option '{given[0]}' is only for {scheme}:// URIs")
     if address.scheme not in _CLOUD_OPTIONS:
         return options
     if options.sasl_user is not None or options.sasl_password is not None or options.sasl_mechanism != "plain":
         raise ConfigError(
-            f"sink 'kafka': a {address.scheme}:// URI sets user, password and mechanism itself from"
-            f" {' and '.join(_CLOUD_OPTIONS[address.scheme])}; leave the sasl options out"
+            f"sink 'kafka': a {address.scheme}:// URI takes user, password and mechanism from"
+            f" {' and '.join(_CLOUD_OPTIONS[address.scheme])}; remove the sasl options"
         )
     if address.scheme == "confluent-cloud":
         user, password = options.api_key, options.api_secret
@@ -115,11 +114,11 @@ def _refuse_unused(options: KafkaOptions) -> None:
             if getattr(options, name):
                 raise ConfigError(f"sink 'kafka': the option '{name}' needs tls_enabled=true")
     if not options.sasl_handshake:
-        raise ConfigError("sink 'kafka': sasl_handshake=false is not possible, librdkafka always makes the handshake")
+        raise ConfigError("sink 'kafka': sasl_handshake=false is not supported: librdkafka always sends the handshake")
     if options.sasl_mechanism == "aws_msk_iam" or any(getattr(options, name) for name in _AWS_OPTIONS):
         raise ConfigError(
-            "sink 'kafka' cannot authenticate with AWS_MSK_IAM, because librdkafka does not know it: let the cluster"
-            " take SCRAM-SHA-512 and choose that"
+            "sink 'kafka' cannot authenticate with AWS_MSK_IAM, because librdkafka does not support it; enable"
+            " SCRAM-SHA-512 on the cluster and use that"
         )
     if not options.sasl_enabled:
         for name in _SASL_OPTIONS:
@@ -154,7 +153,7 @@ def _sasl(options: KafkaOptions) -> dict[str, Any]:
     _need(mechanism, options, "sasl_client_id", "sasl_client_secret", "sasl_token_url")
     if options.sasl_grant_type != "client_credentials":
         raise ConfigError(
-            f"sink 'kafka': the option 'sasl_grant_type' is '{options.sasl_grant_type}', must be client_credentials"
+            f"sink 'kafka': the option 'sasl_grant_type' is '{options.sasl_grant_type}', but must be client_credentials"
         )
     found = {
         "sasl.mechanisms": mechanism,
@@ -177,12 +176,12 @@ def _need(mechanism: str, options: KafkaOptions, *names: str) -> None:
 def _pem(name: str, value: str) -> str:
     text = value if "-----BEGIN" in value else _decoded(name, value).decode("ascii", "replace")
     if "-----BEGIN" not in text:
-        raise ConfigError(f"sink 'kafka': the option '{name}' does not hold PEM text")
+        raise ConfigError(f"sink 'kafka': the option '{name}' does not contain PEM text")
     return text
 
 
 def _decoded(name: str, value: str) -> bytes:
-    """Return what *value* is the base64 of. In a URI that was not encoded a plus sign has become a blank."""
+    """Return the bytes that *value* encodes. A plus sign that was not encoded in a URI arrives as a blank."""
     try:
         return base64.b64decode(value.strip().replace(" ", "+"), validate=True)
     except (binascii.Error, ValueError):

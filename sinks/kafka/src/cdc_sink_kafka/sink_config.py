@@ -1,4 +1,4 @@
-"""The option `kafka_sink_config`: CockroachDB's words for what librdkafka's producer can do."""
+"""The option `kafka_sink_config`: CockroachDB's names for properties of librdkafka's producer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cdc_core.errors import OptionError
-from cdc_core.options import Duration, option, parse_options
+from cdc_core import Duration, OptionError, option, parse_options
 
 __all__ = ["FlushConfig", "SinkConfig"]
 
@@ -19,16 +18,18 @@ _GZIP_LEVELS = range(-1, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushConfig:
-    """The entries of `Flush`. A number of 0 means librdkafka's default."""
+    """The entries of `Flush`. 0 means librdkafka's default, except for Frequency."""
 
-    Messages: int = option(0, doc="A batch is sent as soon as it has so many messages: `batch.num.messages`.")
+    Messages: int = option(0, doc="A batch is sent as soon as it has this many messages: `batch.num.messages`.")
     Bytes: int = option(
-        0, doc="A batch is sent as soon as it has so many bytes: `batch.size`. The topics' limits hold anyway."
+        0, doc="A batch is sent as soon as it has this many bytes: `batch.size`. The limits of the topics still apply."
     )
-    # rows come in bursts, and small batches cost the broker more than its messages do; a flush waits for none of it
-    Frequency: Duration = option(Duration(0.05), doc="How long a batch waits to be filled: `linger.ms`.")
-    MaxMessages: int = option(0, doc="Most messages of a batch; with `Messages` the smaller of the two counts.")
-    MaxBytes: int = option(256 * 1024 * 1024, doc="Most bytes of one message before compression: `message.max.bytes`.")
+    # rows come in bursts, and a small batch costs the broker more than its messages; a flush does not wait for this
+    Frequency: Duration = option(Duration(0.05), doc="How long a batch waits for more messages: `linger.ms`.")
+    MaxMessages: int = option(0, doc="The most messages in a batch. With `Messages`, the smaller number applies.")
+    MaxBytes: int = option(
+        256 * 1024 * 1024, doc="The most bytes in one message, before compression: `message.max.bytes`."
+    )
 
     def __post_init__(self) -> None:
         for name in ("Messages", "Bytes", "Frequency", "MaxMessages"):
@@ -38,7 +39,7 @@ class FlushConfig:
             raise ValueError("'Flush.MaxBytes' must be from 1000 to 1000000000")
         if (self.Messages or self.Bytes) and not self.Frequency:
             raise ValueError(
-                "'Flush.Frequency' is 0, so batches would not wait for 'Messages' or 'Bytes'; leave it out or raise it"
+                "'Flush.Frequency' is 0, so batches would not wait for 'Messages' or 'Bytes'; remove it or raise it"
             )
 
 
@@ -46,17 +47,18 @@ class FlushConfig:
 class SinkConfig:
     """The entries of `kafka_sink_config`."""
 
-    Flush: dict[str, Any] = option(None, doc="When batches are sent, see below.")
+    Flush: dict[str, Any] = option(None, doc="When batches are sent; see below.")
     RequiredAcks: Literal["all", "one", "none"] = option(
         "all",
-        doc="Who must have a batch before it counts: all replicas in sync, the leader, nobody: `acks`. With `ONE` and"
+        doc="Which replicas must acknowledge a batch, `acks`: all in-sync replicas, the leader, or none. With `ONE` and"
         " `NONE` the producer is not idempotent, and rows can be lost.",
     )
     Version: str = option(
-        "", doc="Version of brokers that do not tell their own: `broker.version.fallback`. From 0.11 on."
+        "", doc="Version of brokers that do not report theirs: `broker.version.fallback`. At least 0.11."
     )
     ClientID: str = option(
-        "", doc="Name for the broker's logs and quotas: `client.id`. By default `cdc-` and the changefeed's."
+        "",
+        doc="Name in the broker's logs and quotas: `client.id`. Default: `cdc-` and the name of the changefeed.",
     )
     Compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = option(
         "none", doc="How batches are compressed: `compression.type`."
@@ -69,7 +71,7 @@ class SinkConfig:
 
     @classmethod
     def of(cls, value: Mapping[str, Any] | None) -> SinkConfig:
-        """Return the config that the option's *value* stands for. Raises: OptionError."""
+        """Return the config that the option's *value* describes. Raises: OptionError."""
         values: dict[str, Any] = {}
         for name, entry in (value or {}).items():
             table, dot, rest = name.partition(".")
@@ -93,7 +95,7 @@ class SinkConfig:
         return parse_options(FlushConfig, self.Flush or {}, owner=_OWNER)
 
     def properties(self) -> dict[str, Any]:
-        """Return what the config sets in librdkafka. Raises: ValueError."""
+        """Return the librdkafka properties of the config. Raises: ValueError."""
         flush = self.flush()
         found: dict[str, Any] = {
             "message.max.bytes": flush.MaxBytes,
@@ -110,7 +112,7 @@ class SinkConfig:
             found["broker.version.fallback"] = self._version()
         if self.ClientID:
             if not re.fullmatch(r"[A-Za-z0-9._-]+", self.ClientID):
-                raise ValueError("'ClientID' may have only letters, digits and . _ -")
+                raise ValueError("'ClientID' may contain only letters, digits and . _ -")
             found["client.id"] = self.ClientID
         if self.CompressionLevel is not None:
             found["compression.level"] = self._level(self.CompressionLevel)
@@ -118,17 +120,17 @@ class SinkConfig:
 
     def _version(self) -> str:
         if not re.fullmatch(r"\d+(\.\d+){2,3}", self.Version):
-            raise ValueError(f"'Version' is '{self.Version}', must be like 1.0.0 or 0.11.0.0")
+            raise ValueError(f"'Version' is '{self.Version}'; write it like 1.0.0 or 0.11.0.0")
         parts = [int(part) for part in self.Version.split(".")]
         if parts < [0, 11]:
-            raise ValueError(f"'Version' is '{self.Version}', brokers before 0.11 cannot be written to")
+            raise ValueError(f"'Version' is '{self.Version}', but brokers before 0.11 are not supported")
         return self.Version if parts[0] == 0 else ".".join(map(str, parts[:3]))
 
     def _level(self, level: int) -> int:
-        """Return librdkafka's number for *level* of CockroachDB's."""
+        """Return librdkafka's number for CockroachDB's *level*."""
         if self.Compression == "gzip":
             if level == -2:
-                raise ValueError("'CompressionLevel' -2 (Huffman only) is not in librdkafka; take one from -1 to 9")
+                raise ValueError("'CompressionLevel' -2 (Huffman only) is not supported by librdkafka; use -1 to 9")
             if level in _GZIP_LEVELS:
                 return level
             raise ValueError("'CompressionLevel' of GZIP must be from -1 to 9")
@@ -140,6 +142,4 @@ class SinkConfig:
             if level == 0 or level in (2**power for power in range(9, 18)):
                 return max(0, level.bit_length() - 9)
             raise ValueError("'CompressionLevel' of LZ4 must be 0 or a power of two from 512 to 131072")
-        raise ValueError(
-            f"'CompressionLevel' has no meaning with 'Compression' {self.Compression.upper()}; leave it out"
-        )
+        raise ValueError(f"'CompressionLevel' has no effect with 'Compression' {self.Compression.upper()}; remove it")

@@ -1,26 +1,25 @@
-"""Names of topics, as Kafka takes them."""
+"""Names of topics that Kafka accepts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from cdc_core.errors import ConfigError
-from cdc_core.messages import TopicNames
-from cdc_core.schema import TableName
+from cdc_core import ConfigError, TableName, TopicNames
 
 __all__ = ["Topics", "escaped"]
 
-_MOST_CHARACTERS = 249
+_MAX_CHARACTERS = 249
 _ESCAPE = re.compile(r"_(u[0-9a-fA-F]{2,8}_)")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def escaped(name: str) -> str:
-    """Return *name* with what Kafka does not allow as `_u` and four or more hex digits and `_`, as CockroachDB does.
+    """Return *name* with each illegal character as `_u`, four or more hex digits and `_`, as CockroachDB does.
 
-    What looks like such an escape already gets its underscore escaped, so that different names stay different, but for
-    names made to collide: `_u005f` and a letter that is escaped. `Topics.check` refuses those in one changefeed.
+    Text that already looks like such an escape gets its underscore escaped, so that different names stay different.
+    The exception are names made to collide: `_u005f` before a letter that is escaped. `Topics.check` refuses two such
+    names in one changefeed.
     """
     return _ILLEGAL.sub(lambda found: _escape(found[0]), _ESCAPE.sub(lambda found: _escape("_") + found[1], name))
 
@@ -33,7 +32,7 @@ class Topics:
     """Which topic the rows of a table go to."""
 
     def __init__(self, names: TopicNames, *, name: str | None = None) -> None:
-        """Take the topics that *names* makes of tables, or the one topic *name* for all of them."""
+        """Use the topics that *names* makes of tables, or the one topic *name* for all tables."""
         self._names = names
         self._name = name
 
@@ -46,24 +45,24 @@ class Topics:
         return sorted({self.of(table) for table in tables})
 
     def check(self, tables: Iterable[TableName]) -> None:
-        """Return when Kafka takes the topics of *tables*. Raises: ConfigError, also when two tables would share one."""
+        """Return when Kafka accepts the topics of *tables*. Raises: ConfigError, also when two tables share a topic."""
         if self._name == "":
-            raise ConfigError("sink 'kafka': option 'topic_name' is empty; name a topic or leave the option out")
+            raise ConfigError("sink 'kafka': option 'topic_name' is empty; name a topic, or remove the option")
         owners: dict[str, TableName] = {}
         for table in sorted(set(tables)):
             topic = self.of(table)
             if topic in (".", ".."):
                 raise ConfigError(
-                    f"table {table} would go to topic '{topic}', which Kafka does not allow: set topic_prefix"
+                    f"table {table} would go to topic '{topic}', which Kafka does not allow; set topic_prefix"
                 )
-            if len(topic) > _MOST_CHARACTERS:
+            if len(topic) > _MAX_CHARACTERS:
                 raise ConfigError(
-                    f"table {table} would go to a topic whose name has {len(topic)} characters, Kafka takes"
-                    f" {_MOST_CHARACTERS}: shorten topic_prefix, do without full_table_name, or set topic_name"
+                    f"table {table} would go to a topic whose name has {len(topic)} characters, and Kafka allows"
+                    f" {_MAX_CHARACTERS}; shorten topic_prefix, remove full_table_name, or set topic_name"
                 )
             if topic in owners and self._name is None:
                 raise ConfigError(
-                    f"tables {owners[topic]} and {table} would both go to topic '{topic}': set the option"
-                    " full_table_name, put them into changefeeds of their own, or give one topic_name for all"
+                    f"tables {owners[topic]} and {table} would both go to topic '{topic}'; set the option"
+                    " full_table_name, use a changefeed for each, or set topic_name to send all tables to one topic"
                 )
             owners[topic] = table

@@ -24,11 +24,11 @@ _SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # a killed broker is let in again only when its former session is over
+    # a killed broker can rejoin only after its previous session has expired
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""What makes a broker small and quick to answer."""
+"""Settings for a small broker that responds quickly."""
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -37,13 +37,13 @@ _LOGGING = (
 
 
 class KafkaBroker(JavaServer):
-    """One broker. Entering starts it; leaving ends it and removes its directory when that is a temporary one.
+    """One broker. A context manager: it starts the broker, kills it in the end, and removes a temporary directory.
 
-    *settings* go over those of `server.properties` that we give, such as `num.partitions`,
-    `auto.create.topics.enable` or `message.max.bytes`. With *security* it listens at every `Listener`, otherwise at
-    PLAINTEXT only. *java_options* go over ours, which make the broker start fast and stay small rather than run fast.
-    *node_id* and *controller_ports* are for `KafkaCluster`. Data and ports are kept from start to start. Brokers of
-    several threads may be started at once, but one broker belongs to one thread at a time.
+    *settings* replace ours in `server.properties`, such as `num.partitions`, `auto.create.topics.enable` or
+    `message.max.bytes`. With *security* the broker has every `Listener`, otherwise PLAINTEXT only. *java_options*
+    replace ours, which favour a fast start and little memory over throughput. *node_id* and *controller_ports* are for
+    `KafkaCluster`. A restarted broker keeps its data and ports. Several threads may start brokers at once, but only one
+    thread at a time may use a broker.
     """
 
     def __init__(
@@ -66,17 +66,17 @@ class KafkaBroker(JavaServer):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Address for clients without TLS and passwords."""
+        """Address for clients without TLS or passwords."""
         return self.address("PLAINTEXT")
 
     def address(self, listener: Listener) -> str:
-        """Return host and port of *listener*; all but PLAINTEXT need `security`."""
+        """Return host and port of *listener*. All listeners except PLAINTEXT need `security`."""
         return f"127.0.0.1:{self._ports[listener]}"
 
     def start(self) -> None:
-        """Return when the broker answers, after a kill with all that it had on disk.
+        """Return when the broker answers. After a kill it has the data that was on disk.
 
-        Raises: RuntimeError with the log's tail when it does not come up; ConfigError when Java or Maven is missing.
+        Raises: RuntimeError with the end of the log when it does not start; ConfigError when Java or Maven is missing.
         """
         jars = f"{kafka_jars()}/*"
         configuration = self._configure()
@@ -86,10 +86,10 @@ class KafkaBroker(JavaServer):
         self._process.start(arguments, ready=self._answers)
 
     def change_configs(self, *arguments: str) -> None:
-        """Run Kafka's own `kafka-configs --alter` with *arguments*, which can do what client libraries cannot (quotas).
+        """Run Kafka's own `kafka-configs --alter` with *arguments*: client libraries cannot set quotas.
 
         For example `--entity-type clients --entity-default --add-config producer_byte_rate=100000`. Takes a second.
-        Raises: RuntimeError with what the tool says.
+        Raises: RuntimeError with the output of the tool.
         """
         tool = ["-cp", f"{kafka_jars()}/*", "kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap_servers]
         run_java("kafka-configs", [*tool, "--alter", *arguments], cwd=self.directory)
@@ -137,7 +137,7 @@ class KafkaBroker(JavaServer):
         run_java("formatting the broker's directory", [*tool, *credentials], cwd=self.directory)
 
     def _answers(self) -> bool:
-        """Return whether the broker itself says that it is a member of its cluster."""
+        """Return whether the broker lists itself as a member of its cluster."""
         try:
             socket.create_connection(("127.0.0.1", self._ports["PLAINTEXT"]), 1).close()
             with admin_client(self.bootstrap_servers) as admin:

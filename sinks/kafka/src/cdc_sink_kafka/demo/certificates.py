@@ -1,4 +1,4 @@
-"""Certificates for servers on loopback: an authority of our own, the server's, and a client's."""
+"""Certificates for servers on loopback: a test authority, a server certificate and a client certificate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ __all__ = ["Certificates", "make_certificates"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """Paths of PEM files. `stranger_ca` is an authority that signed nothing: a client that trusts only it must refuse.
+    """Paths of PEM files.
 
-    The server's certificate is for localhost and 127.0.0.1. `client_cert` is signed by `ca` for the name `client`.
-    Keys are not encrypted, and readable to us only.
+    The server certificate is for localhost and 127.0.0.1. `client_cert` is signed by `ca` for the name `client`.
+    `stranger_ca` is an authority that signed nothing: a client that trusts only this one must refuse the server. Keys
+    are not encrypted; only this user can read them.
     """
 
     ca: Path
@@ -33,7 +34,7 @@ class Certificates:
 
 
 def make_certificates(directory: Path) -> Certificates:
-    """Write new certificates below *directory*, which is made, and return their paths. They last a day."""
+    """Create *directory*, write new certificates to it and return their paths. They are valid for a day."""
     directory.mkdir(parents=True, exist_ok=True)
     found = Certificates(
         ca=directory / "ca.pem",
@@ -72,7 +73,7 @@ class _Authority:
         self.pem = builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
     def issue(self, name: str, certificate: Path, key: Path, *, usage: x509.ObjectIdentifier) -> None:
-        """Write a certificate for *name* on loopback, signed by us, and its private key."""
+        """Write a certificate for *name* on loopback, signed by this authority, and its private key."""
         private = ec.generate_private_key(ec.SECP256R1())
         places = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = self._builder(_named(name), private.public_key())

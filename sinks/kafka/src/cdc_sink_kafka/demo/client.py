@@ -1,4 +1,4 @@
-"""An administrative client that keeps quiet about servers that come and go."""
+"""An admin client that does not log connection failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads topics of Avro messages as a consumer would, into a replay."""
+"""Reads topics of Avro messages as a consumer does, into a replay."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _BATCH = 1000
 
 
 class AvroConsumer:
-    """Reads all partitions of some topics from their beginning; Confluent's own deserializer reads the messages.
+    """Reads all partitions of *topics* from the beginning, with Confluent's own deserializer.
 
-    *topics* maps each topic to its table's name, by which `replay` knows it. The topics must exist; partitions that are
-    added later are read too.
+    *topics* maps each topic to the table name that `replay` uses. The topics must exist. Partitions that are added
+    later are read too.
     """
 
     def __init__(self, bootstrap_servers: str, registry_url: str, topics: Mapping[str, str]) -> None:
@@ -40,7 +40,7 @@ class AvroConsumer:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                # nothing is joined or committed; the client wants a name all the same
+                # required by the client, though it joins no group and commits nothing
                 "group.id": "cdc-demo",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -56,7 +56,7 @@ class AvroConsumer:
         self._consumer.close()
 
     def read(self) -> Timestamp:
-        """Read what is there now, and return up to when all is there: the least resolved mark of all partitions.
+        """Read what the topics hold now, and return the lowest resolved mark of all partitions.
 
         Raises: KafkaException.
         """
@@ -109,14 +109,14 @@ class AvroConsumer:
         return found
 
     def _plain(self, after: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
-        """Return the row as JSON has it: columns of JSON, which Avro carries as text, are what they hold."""
+        """Return the row as in JSON: Avro has JSON columns as text, so parse them."""
         columns = self._json_columns(payload)
         return {
             name: json.loads(value) if name in columns and value is not None else value for name, value in after.items()
         }
 
     def _json_columns(self, payload: bytes) -> frozenset[str]:
-        """Return the columns of JSON by the schema that *payload* was written with: it says the types of the source."""
+        """Return the JSON columns. The schema that *payload* was written with has the types of the source."""
         (schema_id,) = struct.unpack_from(">xI", payload)
         if schema_id not in self._json:
             text = self._registry.get_schema(schema_id).schema_str

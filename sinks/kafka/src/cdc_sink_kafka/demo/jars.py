@@ -21,7 +21,7 @@ REGISTRY_VERSION = "2.6.13.Final"
 
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _REGISTRY = f"io.apicurio:apicurio-registry-app:{REGISTRY_VERSION}:tar.gz:all"
-# Kafka logs through SLF4J and brings no binding for it; without one a broker dies in silence.
+# Kafka logs through SLF4J but has no binding for it. Without one, a broker that fails logs nothing.
 _KAFKA_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>cdc</groupId><artifactId>kafka-server</artifactId><version>1</version><packaging>pom</packaging>
@@ -38,21 +38,21 @@ _KAFKA_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def kafka_jars() -> Path:
-    """Return the directory of the jars that a broker needs; the first time on a machine they are fetched.
+    """Return the directory of the jars that a broker needs. The first call on a machine downloads them.
 
-    Raises: ConfigError when they are not there and cannot be fetched.
+    Raises: ConfigError when they cannot be downloaded.
     """
     recipe = hashlib.sha256(_KAFKA_POM.encode()).hexdigest()[:8]
     return _cached(f"kafka-{KAFKA_VERSION}-{recipe}", _fetch_kafka)
 
 
 def registry_home() -> Path:
-    """Return the directory of the unpacked registry; the first time on a machine it is fetched. Raises: ConfigError."""
+    """Return the directory of the registry. The first call on a machine downloads it. Raises: ConfigError."""
     return _cached(f"apicurio-registry-{REGISTRY_VERSION}", _fetch_registry)
 
 
 def _cached(name: str, fetch: Callable[[Path], None]) -> Path:
-    """Return the directory *name* of the cache; `fetch` fills a new one, in one process of the machine."""
+    """Return the directory *name* of the cache. *fetch* fills a new one, in only one process of the machine."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cdc-servers"
     home = cache / name
     if home.exists():
@@ -89,10 +89,10 @@ def _fetch_registry(target: Path) -> None:
 def _maven(what: str, goal: str, *settings: str, cwd: Path) -> None:
     if shutil.which("mvn") is None:
         raise ConfigError(
-            f"{what} is fetched by Maven, and there is no mvn: install it (Debian: apt-get install maven)"
-            " or name servers of your own by KAFKA_BOOTSTRAP_SERVERS and SCHEMA_REGISTRY_URL"
+            f"{what} is downloaded with Maven, but there is no mvn on PATH; install it (Debian: apt-get install maven),"
+            " or set KAFKA_BOOTSTRAP_SERVERS and SCHEMA_REGISTRY_URL to use your own servers"
         )
     command = ["mvn", "-q", "-B", "-ntp", "-Dstyle.color=never", f"{_PLUGIN}:{goal}", *settings]
     done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
-        raise ConfigError(f"mvn did not bring {what}: {done.stdout.strip()[-500:]}")
+        raise ConfigError(f"mvn could not download {what}: {done.stdout.strip()[-500:]}")

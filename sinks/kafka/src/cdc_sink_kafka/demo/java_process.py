@@ -1,4 +1,4 @@
-"""A Java program that lives in a directory, dies with us, and can be killed, stopped, paused and started again."""
+"""A Java program in a directory of its own that can be killed, stopped, paused and restarted."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from cdc_core import ConfigError
 __all__ = ["JavaProcess", "free_port", "java", "run_java"]
 
 _SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xms32m")
-_START_LIMIT_S = 90.0
+_START_LIMIT_S = 300.0
 _STOP_LIMIT_S = 30.0
-# Linux ends such a child already when the *thread* that started it ends. This one ends with the interpreter.
+# Linux kills such a child when the *thread* that started it ends. This thread lives as long as the interpreter.
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="java-launcher")
 
 
 class JavaProcess:
-    """One program: `start` may follow `kill` and `stop`. *name* is for messages; what it prints goes to *log_path*.
+    """One program. `start` may follow `kill` and `stop`. *name* is for messages; the output goes to *log_path*.
 
-    The program is killed when our process ends, however that happens. Not safe for use from several threads at once.
+    The program is killed when this process ends, in whatever way. Not safe for use from several threads at once.
     """
 
     def __init__(self, name: str, log_path: Path) -> None:
@@ -51,12 +51,12 @@ class JavaProcess:
     def start(
         self, arguments: Sequence[str], *, ready: Callable[[], bool], environment: Mapping[str, str] | None = None
     ) -> None:
-        """Run `java` with *arguments* and return when *ready*, which is asked again and again, is true.
+        """Run `java` with *arguments*, call *ready* repeatedly, and return when it returns true.
 
-        Raises: RuntimeError with the log's tail when the program ends before that or does not get there in time;
+        Raises: RuntimeError with the end of the log when the program ends before that or is not ready in time;
         ConfigError when there is no Java.
         """
-        assert not self.running, f"{self.name} runs already"
+        assert not self.running, f"{self.name} is already running"
         with self.log_path.open("ab") as log:
             self._process = _spawn(arguments, self.log_path.parent, output=log, environment=environment)
         deadline = time.monotonic() + _START_LIMIT_S
@@ -69,7 +69,7 @@ class JavaProcess:
             pause.wait(0.02)
 
     def stop(self) -> None:
-        """End the program in order, or by force when that takes too long. May be called twice."""
+        """Terminate the program; kill it when that takes too long. May be called twice."""
         if self.running:
             self.resume()
             os.kill(self.pid, signal.SIGTERM)
@@ -80,18 +80,18 @@ class JavaProcess:
         self._process = None
 
     def kill(self) -> None:
-        """End the program by SIGKILL and return when it is gone. May be called when it is not running."""
+        """Kill the program and return when it has ended. May be called when it is not running."""
         if self.running:
             os.kill(self.pid, signal.SIGKILL)
             self._wait(_STOP_LIMIT_S)
         self._process = None
 
     def pause(self) -> None:
-        """Stop the program where it is (SIGSTOP): connections stay open and nothing answers, until `resume`."""
+        """Suspend the program (SIGSTOP): connections stay open and nothing answers, until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused program go on."""
+        """Continue a paused program."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _wait(self, limit_s: float) -> None:
@@ -103,7 +103,7 @@ class JavaProcess:
 
 
 def run_java(name: str, arguments: Sequence[str], *, cwd: Path) -> str:
-    """Run a Java program to its end and return what it printed. Raises: RuntimeError with that when it fails."""
+    """Run a Java program to its end and return its output. Raises: RuntimeError with the output when it fails."""
     process = _spawn(arguments, cwd, output=subprocess.PIPE)
     printed = process.communicate()[0].decode(errors="replace")
     if process.returncode != 0:
@@ -112,7 +112,7 @@ def run_java(name: str, arguments: Sequence[str], *, cwd: Path) -> str:
 
 
 def _gist(log: str) -> str:
-    """Return the last lines of *log* that are not frames of Java's stack traces."""
+    """Return the last lines of *log*, without the frames of Java's stack traces."""
     lines = [line for line in log.splitlines() if not line.lstrip().startswith(("at ", "... "))]
     return "\n".join(lines[-15:])
 
@@ -123,17 +123,17 @@ def java() -> str:
     found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
     if found is None:
         raise ConfigError(
-            "the Kafka broker and the registry need Java 17 or newer, and there is no java on PATH or in JAVA_HOME:"
+            "the Kafka broker and the registry need Java 17 or newer, but there is no java on PATH or in JAVA_HOME;"
             " install it (Debian: apt-get install default-jre-headless)"
         )
     return found
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on, below those that the system gives to connections.
+    """Return a free loopback port below the range that the system uses for outgoing connections.
 
-    A server that is started again on its port finds it free only then: a client that tries to reconnect meanwhile
-    could be given the very port that it connects to.
+    Only such a port is still free when a server restarts on it: from that range, a client that reconnects in the
+    meantime could be given the very port that it connects to.
     """
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
@@ -150,7 +150,7 @@ def _spawn(
     arguments: Sequence[str], cwd: Path, *, output: int | IO[bytes], environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     if shutil.which("setpriv") is None:
-        raise ConfigError("setpriv is missing, by which servers end together with us: install util-linux")
+        raise ConfigError("setpriv, which ends the servers together with this process, is missing; install util-linux")
     return _launcher.submit(
         subprocess.Popen,
         ["setpriv", "--pdeathsig", "KILL", java(), *_SMALL, *arguments],

@@ -1,4 +1,4 @@
-"""What the servers of demo and tests share: a directory, a process, and the ways in which they begin and end."""
+"""Servers of the demo and of tests: a directory, a process, starting and ending."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["JavaServer", "Server"]
 
 
 class Server(ABC):
-    """Entering starts it; leaving ends it and removes its directory when that is a temporary one."""
+    """A context manager: it starts the server, ends it, and removes its directory if that is temporary."""
 
     def __init__(self, directory: Path | None, *, prefix: str) -> None:
-        """Take where it lives; without *directory* that is a temporary one whose name begins with *prefix*."""
+        """Use *directory*, or a temporary directory whose name begins with *prefix*."""
         self._temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix=prefix)) if directory is None else directory.absolute()
 
@@ -39,22 +39,22 @@ class Server(ABC):
     def start(self) -> None:
         """Return when the server answers.
 
-        Raises: RuntimeError with the log's tail when it does not come up; ConfigError when Java or Maven is missing.
+        Raises: RuntimeError with the end of the log when it does not start; ConfigError when Java or Maven is missing.
         """
 
     @abstractmethod
     def kill(self) -> None:
-        """End the server by SIGKILL. `start` may follow. May be called when it is not running."""
+        """Kill the server. `start` may follow. May be called when it is not running."""
 
     def close(self) -> None:
-        """End the server at once and remove its directory when that is a temporary one. May be called twice."""
+        """Kill the server and remove its directory if that is temporary. May be called twice."""
         self.kill()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class JavaServer(Server):
-    """A server that is one process. It belongs to one thread at a time; ports are kept from start to start."""
+    """A server that is one process. Only one thread at a time may use it. A restarted server keeps its ports."""
 
     def __init__(self, name: str, directory: Path | None, *, prefix: str) -> None:
         super().__init__(directory, prefix=prefix)
@@ -68,20 +68,20 @@ class JavaServer(Server):
 
     @property
     def running(self) -> bool:
-        """Whether there is a process; it may be paused."""
+        """Whether there is a process. It may be paused."""
         return self._process.running
 
     def stop(self) -> None:
-        """End the server in order. `start` may follow. May be called twice."""
+        """Terminate the server. `start` may follow. May be called twice."""
         self._process.stop()
 
     def kill(self) -> None:
         self._process.kill()
 
     def pause(self) -> None:
-        """Stop the server where it is (SIGSTOP): connections stay open and nothing answers, until `resume`."""
+        """Suspend the server (SIGSTOP): connections stay open and nothing answers, until `resume`."""
         self._process.pause()
 
     def resume(self) -> None:
-        """Let a paused server go on."""
+        """Continue a paused server."""
         self._process.resume()

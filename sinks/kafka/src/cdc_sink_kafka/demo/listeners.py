@@ -1,4 +1,4 @@
-"""Where clients connect to a broker and what it asks of them there."""
+"""The listeners of a broker and what each demands of clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc_sink_kafka.demo.certificates import Certificates
 __all__ = ["KafkaSecurity", "Listener", "listener_settings"]
 
 Listener = Literal["PLAINTEXT", "SSL", "MTLS", "SASL_PLAINTEXT", "SASL_SSL"]
-"""Each has a port of its own and takes nothing else; MTLS is SSL that demands a client certificate."""
+"""Each has its own port and accepts nothing else. MTLS is SSL that demands a client certificate."""
 
 _PROTOCOLS = {"MTLS": "SSL", "CONTROLLER": "PLAINTEXT"}
 _SCRAM = ("scram-sha-256", "scram-sha-512")
@@ -21,9 +21,9 @@ _MODULES = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSecurity:
-    """What a secured broker shows and whom it knows: the *users* (name to password) by PLAIN and by both SCRAMs.
+    """Certificates and users of a secured broker. *users* maps names to passwords, for PLAIN and for both SCRAMs.
 
-    PLAINTEXT stays open, for the brokers among themselves and for tests to look in by.
+    PLAINTEXT stays open, for connections between brokers and for tests that read what arrived.
     """
 
     certificates: Certificates
@@ -33,7 +33,7 @@ class KafkaSecurity:
 def listener_settings(
     ports: Mapping[Listener, int], *, controller_port: int, security: KafkaSecurity | None, directory: Path
 ) -> dict[str, str]:
-    """Return the settings of `server.properties` for listening at *ports*; a key store is written to *directory*."""
+    """Return the settings in `server.properties` for *ports*. Writes a key store to *directory*."""
     everything: dict[str, int] = {**{str(name): port for name, port in ports.items()}, "CONTROLLER": controller_port}
     settings = {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in everything.items()),

@@ -1,4 +1,4 @@
-"""`cdc demo kafka`: a changefeed into Kafka topics as Avro, and then an audit of what a consumer reads."""
+"""`cdc demo kafka`: a changefeed to Kafka topics in Avro, and an audit of what a consumer reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cdc_sink_kafka.demo.registry import SchemaRegistry
 __all__ = ["demo"]
 
 _FEED = """\
-# The demo's changefeed. The password comes from a file, so that this one may be shown.
+# The changefeed of the demo. The password comes from another file, so this file may be shown.
 [changefeed.movr]
 {source}sink = "kafka://{bootstrap_servers}?topic_prefix={prefix}"
 format = "avro"
@@ -37,9 +37,9 @@ resolved = "1s"
 
 
 def demo(arguments: Sequence[str]) -> int:
-    """Run the demo and return its exit status: 0 when the audit finds the topics and the database in agreement.
+    """Run the demo and return its exit status: 0 when the audit finds that the topics match the database.
 
-    KAFKA_BOOTSTRAP_SERVERS and SCHEMA_REGISTRY_URL name servers to use in place of the demo's own.
+    KAFKA_BOOTSTRAP_SERVERS and SCHEMA_REGISTRY_URL name servers to use instead of the demo's own.
     """
     options = DemoOptions.parse(arguments, name="kafka", summary=_summary(), directory="cdc-demo-kafka")
     shutil.rmtree(options.directory / "state", ignore_errors=True)
@@ -53,19 +53,19 @@ class _Servers:
     bootstrap_servers: str
     registry_url: str
     registry: str
-    """What the changefeed says for the URL, which may hold a password."""
+    """The URL as the changefeed has it: a reference, because the URL may contain a password."""
     prefix: str
-    """Begins the names of topics and subjects: on servers that others use too it is of this run alone."""
+    """Prefix of topics and subjects. It is unique to this run on servers that others use too."""
 
 
 @contextmanager
 def _servers() -> Iterator[_Servers]:
-    """Yield the servers that the environment names; start those that it does not."""
+    """Yield the servers that the environment names, and start the others."""
     kafka, registry = os.environ.get("KAFKA_BOOTSTRAP_SERVERS"), os.environ.get("SCHEMA_REGISTRY_URL")
     with ExitStack() as own:
         bootstrap_servers = kafka or own.enter_context(KafkaBroker()).bootstrap_servers
         url = registry or own.enter_context(SchemaRegistry()).url
-        say(f"Kafka is {'at' if kafka else 'up at'} {bootstrap_servers}, and there is a schema registry")
+        say(f"Kafka runs at {bootstrap_servers}, with a schema registry")
         yield _Servers(
             bootstrap_servers=bootstrap_servers,
             registry_url=url,
@@ -93,9 +93,9 @@ def _run(shop: Shop, servers: _Servers, directory: Path) -> int:
         replay = consumer.replay
     found = compare(replay, shop.uri, TABLES)
     rides = [row for _, row in replay.tables["rides"].values() if row is not None]
-    say(f"The topics were {', '.join(topics)}; of a message in {servers.prefix}rides a consumer makes")
+    say(f"The topics are {', '.join(topics)}. A consumer reads a message of {servers.prefix}rides as")
     say(json.dumps(json.loads(rides[-1]), ensure_ascii=False))
-    say("Next: put your own database and brokers into a file like demo.toml, then  cdc check FILE  and  cdc run FILE")
+    say("Next: put your own database and brokers into a file like demo.toml; run  cdc check FILE  and  cdc run FILE")
     say(f"demo: {found}")
     return 0 if found.passed else 1
 

@@ -1,4 +1,4 @@
-"""A real schema registry (Apicurio, in memory) on loopback, with the interface of Confluent's."""
+"""A real schema registry (Apicurio, in memory) on loopback, with the API of Confluent's registry."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _API = "/apis/ccompat/v7"
 
 
 class SchemaRegistry(JavaServer):
-    """One registry. Entering starts it; leaving ends it and removes its directory when that is a temporary one.
+    """One registry. A context manager: it starts the registry, kills it in the end, and removes a temporary directory.
 
-    It forgets all when it is stopped or killed; its port stays the same from start to start. It knows no passwords and
-    no TLS: what needs them puts a proxy before it.
+    A restarted registry is empty and keeps its port. It has neither passwords nor TLS: use a proxy for these.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -27,13 +26,13 @@ class SchemaRegistry(JavaServer):
 
     @property
     def url(self) -> str:
-        """What clients of a Confluent registry take as its address."""
+        """The address for clients of a Confluent registry."""
         return f"http://127.0.0.1:{self.port}{_API}"
 
     def start(self) -> None:
-        """Return when the registry answers; it is empty.
+        """Return when the registry answers. It is empty.
 
-        Raises: RuntimeError with the log's tail when it does not come up; ConfigError when Java or Maven is missing.
+        Raises: RuntimeError with the end of the log when it does not start; ConfigError when Java or Maven is missing.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         (jar,) = registry_home().glob("*-runner.jar")

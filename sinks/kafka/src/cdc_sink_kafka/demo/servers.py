@@ -1,4 +1,4 @@
-"""The servers by one name: brokers, clusters, registries, and certificates for them."""
+"""All servers in one place: brokers, clusters, registries, and certificates for them."""
 
 from cdc_sink_kafka.demo.broker import KafkaBroker
 from cdc_sink_kafka.demo.certificates import Certificates, make_certificates

@@ -1,4 +1,4 @@
-"""Messages on their way to the brokers."""
+"""A producer that keeps the order of messages and reports every failure."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from cdc_core.errors import CdcError, ContractError, RetryableSinkError, TerminalSinkError
+from cdc_core import CdcError, ContractError, RetryableSinkError, TerminalSinkError
 from cdc_sink_kafka.client_log import ClientLog
+from cdc_sink_kafka.closing import release
+from cdc_sink_kafka.delivery_reports import DeliveryReports
 from cdc_sink_kafka.failures import Failure, sink_error
-from cdc_sink_kafka.letting_go import let_go
-from cdc_sink_kafka.reports import Reports
 
-__all__ = ["Outbox"]
+__all__ = ["OrderedProducer"]
 
 _POLL_S = 0.1
 _LAST_REPORTS_S = 1.0
 
 
-class Outbox:
-    """A producer that takes messages in order and knows what became of them.
+class OrderedProducer:
+    """Queues messages in order and waits until they are acknowledged.
 
-    Success is silent; the first call after a failure raises, and so does every later one: nothing that stands behind a
-    failed message of its partition was or will be written, so the rows must be emitted again, by a new outbox.
+    The first call after a failure raises, and so does every later call: no message behind the failed one of its
+    partition was or will be written. Emit the rows again, with a new producer.
     """
 
     def __init__(
@@ -36,21 +36,21 @@ class Outbox:
         log: ClientLog,
         explain: Callable[[Failure], CdcError | None] | None = None,
     ) -> None:
-        """Take librdkafka's *properties*. A wait ends after *stall_s* seconds in which nothing was acknowledged.
+        """Take librdkafka's *properties*. A wait ends after *stall_s* seconds without an acknowledgement.
 
-        *explain* may turn a failure into a better error than the general one.
+        *explain* may return a better error for a failure than the general one.
         """
         self._stall_s = stall_s
         self._explain = explain or _unexplained
         self._log = log
-        self._reports = Reports()
+        self._reports = DeliveryReports()
         self._error: CdcError | None = None
         self._uncounted = 0
-        self._most_uncounted = properties["queue.buffering.max.kbytes"] * 1024
+        self._max_uncounted = properties["queue.buffering.max.kbytes"] * 1024
         self._producer = Producer({**properties, **log.properties(), "on_delivery": self._reports.on_delivery})
 
     @property
-    def producer(self) -> Producer:
+    def client(self) -> Producer:
         """The client, for reading metadata."""
         return self._producer
 
@@ -73,10 +73,11 @@ class Outbox:
     def make_room(self, nbytes: int) -> None:
         """Return when the buffer has room for *nbytes* of keys and headers. Raises: as `send`.
 
-        librdkafka counts values only. So when these would fill a buffer of their own, all leave before more come.
+        librdkafka counts only the bytes of values. So once the keys and headers would fill a buffer of their own, wait
+        until the queue is empty.
         """
         self._uncounted += nbytes
-        if self._uncounted > self._most_uncounted:
+        if self._uncounted > self._max_uncounted:
             self._await(0, "flush")
             self._uncounted = nbytes
 
@@ -112,7 +113,7 @@ class Outbox:
         self._log.forget()
 
     def close(self) -> None:
-        """Give up what is not acknowledged and let go of the connections. Does not wait for brokers."""
+        """Drop what is not acknowledged and release the connections. Does not wait for brokers."""
         if not hasattr(self, "_producer"):
             return
         if self._error is None:
@@ -121,7 +122,7 @@ class Outbox:
         self._guarded("flush", 0)
         last = [self._producer]
         del self._producer
-        let_go(last)
+        release(last)
 
     def _serve(self, timeout_s: float) -> None:
         self._raise_failed()
@@ -129,11 +130,11 @@ class Outbox:
         self._raise_failures()
 
     def _guarded(self, method: Literal["poll", "flush", "purge"], *arguments: float) -> None:
-        """Call a method of the client and keep the fatal error that this may raise.
+        """Call a method of the client and keep the fatal error that it may raise.
 
-        confluent-kafka raises it as a KafkaException, but before Python 3.12 as a bare KafkaError, which is no
-        exception at all, so that no `except` with a class catches it. Now and then it is lost on its way, and Python
-        makes a SystemError of that.
+        confluent-kafka raises a KafkaException. Before Python 3.12 it raises a bare KafkaError instead, which is not
+        an exception class, so an `except` with a class does not catch it. Sometimes the error is lost in between;
+        Python then raises SystemError.
         """
         try:
             getattr(self._producer, method)(*arguments)
@@ -141,13 +142,13 @@ class Outbox:
             raised = sys.exc_info()[1]
             error = raised.args[0] if isinstance(raised, KafkaException) else raised
             if isinstance(error, SystemError):
-                error = KafkaError(KafkaError._FATAL, "the client failed and has lost its reason")
+                error = KafkaError(KafkaError._FATAL, "the client failed without giving a reason")
             if not isinstance(error, KafkaError):
                 raise
             self._reports.keep(Failure.of_client(error))
 
     def _refused(self, error: KafkaError | None, topic: str, key: bytes | None) -> None:
-        """Return when there is room again, if the queue was full. Raises: whatever else *error* is."""
+        """Return when there is room again, if the queue was full. Raises: for every other *error*."""
         if error is not None and error.code() == KafkaError._QUEUE_FULL:
             self._await_room()
             return
@@ -156,13 +157,13 @@ class Outbox:
         code = KafkaError._FAIL if error is None else error.code()
         reason = "the client refused it" if error is None else error.str()
         failure = Failure(code=code, reason=reason, topic=topic, key=key)
-        self._fail(self._explain(failure) or sink_error(failure, f"topic '{topic}' takes no message"))
+        self._fail(self._explain(failure) or sink_error(failure, f"a message to topic '{topic}' cannot be queued"))
 
     def _await_room(self) -> None:
         """Return when an eighth of the full queue is free again."""
         full = len(self._producer)
         if full == 0:
-            self._fail(TerminalSinkError("a message is larger than buffer_size allows: raise that"))
+            self._fail(TerminalSinkError("a message is larger than buffer_size allows; raise buffer_size"))
         self._await(full - max(1, full // 8), "poll")
 
     def _await(self, most: int, wait: Literal["poll", "flush"]) -> None:
@@ -196,12 +197,12 @@ class Outbox:
         if not self._reports:
             return
         explained = self._explain(self._reports.cause())
-        if explained is not None:  # which needs no account of what else fails
+        if explained is not None:  # the other failures add nothing to it
             self._fail(explained)
-        self._guarded("flush", _LAST_REPORTS_S)  # the others fail too: let the account be full
+        self._guarded("flush", _LAST_REPORTS_S)  # the other messages fail too: wait for their reports
         cause = self._reports.cause()
         what = f"{max(1, self._reports.total)} messages were not delivered to Kafka"
-        others = self._reports.account()
+        others = self._reports.summary()
         if others:
             what += f" ({others})"
         self._fail(self._explain(cause) or sink_error(cause, f"{what}, the first to topic '{cause.topic}'"))

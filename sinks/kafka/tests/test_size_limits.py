@@ -7,40 +7,32 @@ import pytest
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rows import rows, version
 
-from cdc_core import PartialWriteError, RefusedRowsError, RetryableSinkError, RowBatch, SliceInfo
+from cdc_core import Flushed, RefusedRow, RefusedRowsError, RetryableSinkError
 
 
 def test_a_message_too_large_names_table_key_size_limit_and_remedy(
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    topic: str,
-    first_slice: SliceInfo,
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], topic: str
 ) -> None:
     create_topic(1, max_message_bytes="3000")
     sink = open_sink()
-    sink.begin(first_slice)
     sink.emit(rows([6, 7, 8], texts=["a", "b" * 4000, "c" * 2950]))
     with pytest.raises(RefusedRowsError) as refused:
         sink.flush()
     assert str(refused.value) == (
         f"the message of the row with key {{'id': 7}} of table public.orders has 4035 bytes, more than topic '{topic}'"
-        " takes (max.message.bytes = 3000): raise max.message.bytes of the topic, or compress messages by Compression"
-        " in kafka_sink_config"
+        " takes (max.message.bytes = 3000); raise max.message.bytes of the topic, or set Compression in"
+        " kafka_sink_config"
     )
 
 
-def test_a_message_too_large_goes_through_when_it_is_compressed(
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+def test_a_message_too_large_is_delivered_when_compression_makes_it_small(
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
 ) -> None:
     create_topic(1, max_message_bytes="3000")
     sink = open_sink({"kafka_sink_config": {"Compression": "GZIP", "CompressionLevel": 9}})
-    sink.begin(first_slice)
     sink.emit(rows([1, 2], texts=["y" * 100_000, "x"]))
     sink.flush()
     assert len(received()) == 2
@@ -51,26 +43,20 @@ def test_batches_are_never_larger_than_the_topic_takes(
     limit: int,
     open_sink: Callable[..., KafkaSink],
     create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+    received: Callable[..., list[Message]],
 ) -> None:
     create_topic(1, max_message_bytes=str(limit))
     sink = open_sink({"kafka_sink_config": {"Flush": {"Bytes": 100_000, "Frequency": "50ms"}}})
-    sink.begin(first_slice)
     sink.emit(rows(range(3000), texts=["z" * (number * 37 % 700) for number in range(3000)]))
     sink.flush()
     assert len(received()) == 3000
 
 
-def test_a_batch_that_is_refused_without_a_known_limit_is_split_when_the_step_is_repeated(
+def test_a_batch_refused_without_a_known_limit_is_split_when_the_step_is_repeated(
     open_sink: Callable[..., KafkaSink],
     create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
+    received: Callable[..., list[Message]],
     topic: str,
-    first_slice: SliceInfo,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Administrator, "limits", lambda _, topics: dict.fromkeys(topics))
@@ -79,32 +65,25 @@ def test_a_batch_that_is_refused_without_a_known_limit_is_split_when_the_step_is
 
     def attempt() -> None:
         sink = open_sink({"kafka_sink_config": {"Flush": {"Messages": 100, "Frequency": "200ms"}}})
-        sink.begin(first_slice)
         sink.emit(batch)
         sink.flush()
 
     with pytest.raises(RetryableSinkError) as refused:
         attempt()
     assert str(refused.value) == (
-        f"topic '{topic}' refused a batch of several messages for its size (its limit): the step is repeated with one"
-        " message in a batch"
+        f"topic '{topic}' refused a batch of several messages because of its size (its limit); the step is repeated"
+        " with one message in each batch"
     )
     attempt()
     assert [version(message)[0] for message in received()] == list(range(300))
 
 
 def test_a_single_message_refused_without_a_known_limit_is_named_by_its_key(
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    topic: str,
-    first_slice: SliceInfo,
-    monkeypatch: pytest.MonkeyPatch,
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Administrator, "limits", lambda _, topics: dict.fromkeys(topics))
     create_topic(1, max_message_bytes="2000")
     sink = open_sink()
-    sink.begin(first_slice)
     sink.emit(rows([5], texts=["x" * 30_000]))
     with pytest.raises(RefusedRowsError, match=r"row with key {'id': 5} of table public.orders has 30035 bytes"):
         sink.flush()
@@ -117,58 +96,44 @@ def test_a_single_message_refused_without_a_known_limit_is_named_by_its_key(
         ({"buffer_size": "64KB"}, "buffer_size allows 65536"),
     ],
 )
-def test_a_message_beyond_the_producers_own_limit_is_refused_and_the_others_go_their_way(
-    options: dict[str, Any],
-    limit: str,
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    version: Callable[[Any], tuple[int, int]],
-    first_slice: SliceInfo,
+def test_flush_lists_the_messages_that_are_too_large_for_the_client_and_delivers_the_others(
+    options: dict[str, Any], limit: str, open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
 ) -> None:
     sink = open_sink(options)
-    sink.begin(first_slice)
     sink.emit(rows([0]))
-    with pytest.raises(PartialWriteError, match=r"1 messages to topic '.*orders' are too large to be sent") as refused:
-        sink.emit(rows([1, 2, 3], texts=["a", "b" * 66_000, "c"]))
+    sink.emit(rows([1, 2, 3], texts=["a", "b" * 66_000, "c"]))
     reason = (
-        f"the message of the row with key {{'id': 2}} of table public.orders has 66035 bytes, and {limit}: raise that,"
-        " or leave the table out"
+        f"the message of the row with key {{'id': 2}} of table public.orders has 66035 bytes, and {limit}; raise it,"
+        " or remove the table from the changefeed"
     )
-    assert refused.value.failures == ((2, reason),)
     flushed = sink.flush()
-    assert (flushed.messages, flushed.bytes) == (3, sum(len(m.key) + len(m.value) for m in received()))
-    assert sorted(version(message)[0] for message in received()) == [0, 1, 3]
-    with pytest.raises(PartialWriteError) as refused:
-        sink.emit(rows([4], texts=["b" * 66_000]))
-    assert refused.value.failures[0][0] == 0, "rows are counted anew after a flush"
-    assert sink.flush().messages == 0
+    assert flushed.refused == (RefusedRow(index=2, reason=reason),)
+    messages = received()
+    assert (flushed.messages, flushed.bytes) == (3, sum(len(m.key or b"") + len(m.value or b"") for m in messages))
+    assert sorted(version(message)[0] for message in messages) == [0, 1, 3]
+    sink.emit(rows([4], texts=["b" * 66_000]))
+    flushed = sink.flush()
+    assert flushed.messages == 0
+    assert [row.index for row in flushed.refused] == [0], "the count starts again after a flush"
+    assert sink.flush() == Flushed()
 
 
-def test_messages_of_almost_the_buffer_go_through_one_after_the_other(
-    open_sink: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    received: Callable[..., list[Any]],
-    first_slice: SliceInfo,
+def test_messages_almost_as_large_as_the_buffer_are_delivered_one_by_one(
+    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
 ) -> None:
     sink = open_sink({"buffer_size": "64KB", "header_table": "t", "topic_partitions": "1"})
-    sink.begin(first_slice)
     sink.emit(rows(range(20), texts=["b" * 65_000] * 20))
     sink.flush()
     assert len(received()) == 20
 
 
-def test_messages_that_are_refused_one_by_one_for_their_size_are_the_rows_fault(
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    rows: Callable[..., RowBatch],
-    first_slice: SliceInfo,
+def test_single_messages_that_are_refused_for_their_size_are_bad_rows(
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None]
 ) -> None:
     create_topic(1, max_message_bytes="3000")
     raised: list[Exception] = []
     for _ in range(2):
         sink = open_sink({"kafka_sink_config": {"RequiredAcks": "ONE"}})
-        sink.begin(first_slice)
         sink.emit(rows([1, 2], texts=["b" * 4000] * 2))
         with pytest.raises((RetryableSinkError, RefusedRowsError)) as refused:
             sink.flush()
@@ -178,30 +143,33 @@ def test_messages_that_are_refused_one_by_one_for_their_size_are_the_rows_fault(
     assert "the row with key {'id': 1} of table public.orders has 4035 bytes" in str(raised[-1])
 
 
-def test_a_message_too_large_by_its_headers_names_table_key_and_size(
-    open_sink: Callable[..., KafkaSink], rows: Callable[..., RowBatch], first_slice: SliceInfo
+def test_a_message_too_large_because_of_its_headers_names_table_key_and_size(
+    open_sink: Callable[..., KafkaSink],
 ) -> None:
     sink = open_sink({"extra_headers": {"h": "x" * 2000}, "kafka_sink_config": {"Flush": {"MaxBytes": 2000}}})
-    sink.begin(first_slice)
-    with pytest.raises(PartialWriteError) as refused:
-        sink.emit(rows([5]))
+    sink.emit(rows([5]))
     reason = (
         "the message of the row with key {'id': 5} of table public.orders has 2042 bytes, and Flush.MaxBytes in"
-        " kafka_sink_config allows 2000: raise that, or leave the table out"
+        " kafka_sink_config allows 2000; raise it, or remove the table from the changefeed"
     )
-    assert refused.value.failures == ((0, reason),)
+    assert sink.flush() == Flushed(refused=(RefusedRow(index=0, reason=reason),))
 
 
-def test_keys_and_headers_fill_the_buffer_too(
-    own_broker: KafkaBroker,
-    sink_of: Callable[..., KafkaSink],
-    rows: Callable[..., RowBatch],
-    first_slice: SliceInfo,
+def test_a_refusal_of_the_broker_forgets_the_rows_that_were_too_large_for_the_client(
+    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None]
 ) -> None:
+    create_topic(1, max_message_bytes="2000")
+    sink = open_sink({"kafka_sink_config": {"Flush": {"MaxBytes": 6000}}})
+    sink.emit(rows([1, 2], texts=["b" * 7000, "b" * 5000]))
+    with pytest.raises(RefusedRowsError) as refused:
+        sink.flush()
+    assert refused.value.row == 1
+    assert sink.flush() == Flushed()
+
+
+def test_keys_and_headers_fill_the_buffer_too(own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink]) -> None:
     options = {"buffer_size": "1MB", "extra_headers": {"h": "x" * 1000}, "flush_timeout": "2s"}
     sink = sink_of(own_broker.bootstrap_servers, options)
-    sink.prepare()
-    sink.begin(first_slice)
     sink.emit(rows([1]))
     sink.flush()
     batch = rows(range(500))

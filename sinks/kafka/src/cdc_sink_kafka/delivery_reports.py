@@ -1,4 +1,4 @@
-"""What a producer tells of messages that were not delivered."""
+"""What a producer reports about messages that were not delivered."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from confluent_kafka import KafkaError, Message
 
 from cdc_sink_kafka.failures import Failure
 
-__all__ = ["Reports"]
+__all__ = ["DeliveryReports"]
 
-_KEPT = 100
-_SHOWN = 3
+_MAX_KEPT = 100
+_MAX_SHOWN = 3
 
 
-class Reports:
-    """Counts the failures of a producer and keeps the first of them, causes rather than consequences.
+class DeliveryReports:
+    """Counts the failures of a producer and keeps the first ones, causes before consequences.
 
-    Not part of the outbox, because the producer holds on to it: a producer in a cycle of references would live, with
-    its threads and connections, until the garbage is collected.
+    It is separate from `OrderedProducer` because the client refers to it. A client in a cycle of references would
+    live, with its threads and connections, until the next garbage collection.
     """
 
     def __init__(self) -> None:
@@ -41,21 +41,21 @@ class Reports:
             self.keep(Failure.of_report(error, message))
 
     def keep(self, failure: Failure) -> None:
-        """Keep *failure*, unless it is one consequence of many."""
-        if len(self._failures) < _KEPT or (self._failures[-1].consequence and not failure.consequence):
+        """Keep *failure*. Once the list is full, a cause replaces a consequence and everything else is dropped."""
+        if len(self._failures) < _MAX_KEPT or (self._failures[-1].consequence and not failure.consequence):
             self._failures.append(failure)
             self._failures.sort(key=lambda kept: kept.consequence)
-            del self._failures[_KEPT:]
+            del self._failures[_MAX_KEPT:]
 
     def cause(self) -> Failure:
-        """Return the first failure that is no consequence of another, with all that is known of it."""
+        """Return the first failure that is not a consequence of another one, with everything known about it."""
         failures = sorted(self._failures, key=lambda failure: (failure.consequence, failure.messages == 0))
         first = failures[0]
         same = [failure for failure in failures if (failure.topic, failure.code) == (first.topic, first.code)]
         key = next((failure.key for failure in same if failure.key is not None), None)
         return replace(first, messages=first.messages or self._counts[first.topic, first.reason], key=key)
 
-    def account(self) -> str:
-        """Return the commonest reasons, with their topics and how many messages they befell."""
-        reasons = [f"{topic}: {reason} ({count})" for (topic, reason), count in self._counts.most_common(_SHOWN)]
+    def summary(self) -> str:
+        """Return the most common reasons, each with its topic and its number of messages."""
+        reasons = [f"{topic}: {reason} ({count})" for (topic, reason), count in self._counts.most_common(_MAX_SHOWN)]
         return ", ".join(reasons)

@@ -1,0 +1,37 @@
+"""The part of the Kafka sink that runs before any row: it checks the brokers and creates topics."""
+
+from __future__ import annotations
+
+from cdc_core import Destination, SinkContext, TableName, TableSchema
+from cdc_sink_kafka.headers import Headers
+from cdc_sink_kafka.settings import Settings
+
+__all__ = ["KafkaDestination"]
+
+
+class KafkaDestination(Destination):
+    """Checks brokers and topics, and creates missing topics."""
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self._settings = Settings.of(context)
+
+    def check(self) -> None:
+        """Return when the brokers answer and every topic exists or can be created. Raises: ConfigError, in seconds."""
+        self._settings.topics.check(self.context.tables)
+        Headers(self._settings.options)
+        with self._settings.administrator() as administrator:
+            administrator.check(self._settings.producer(), self._settings.topic_names)
+
+    def prepare(self) -> None:
+        """Create the missing topics, if `create_kafka_topics` is explicit."""
+        with self._settings.administrator() as administrator:
+            administrator.prepare(self._settings.topic_names)
+
+    def topic(self, table: TableName) -> str:
+        """Return the topic of *table*: prefix and name, or `topic_name`, escaped as CockroachDB does."""
+        return self._settings.topics.of(table)
+
+    def payload(self, schema: TableSchema) -> TableSchema:
+        """Return *schema* without the column whose entries become headers."""
+        return Headers(self._settings.options).shape(schema)

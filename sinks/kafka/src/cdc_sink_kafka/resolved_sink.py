@@ -1,0 +1,47 @@
+"""The part of the Kafka sink that runs in the coordinator: it writes resolved marks."""
+
+from __future__ import annotations
+
+from cdc_core import ResolvedSink, SinkContext, TerminalSinkError, Timestamp
+from cdc_sink_kafka.headers import Headers
+from cdc_sink_kafka.ordered_producer import OrderedProducer
+from cdc_sink_kafka.partitions import Partitions
+from cdc_sink_kafka.settings import Settings
+
+__all__ = ["KafkaResolvedSink"]
+
+
+class KafkaResolvedSink(ResolvedSink):
+    """Writes each resolved mark, a message without a key, to every partition of every topic of the changefeed.
+
+    The partitions are looked up for each mark, so that a partition added later gets the next mark.
+    """
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self._settings = Settings.of(context)
+        self._producer: OrderedProducer | None = None
+        self._partitions: Partitions | None = None
+        self._closed = False
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        """Return when every partition that a topic of the changefeed has now holds the mark, without a key."""
+        if self._closed:
+            raise TerminalSinkError("the Kafka sink is closed")
+        if self._producer is None or self._partitions is None:
+            self._producer = self._settings.open_producer()
+            self._partitions = Partitions(self._producer.client)
+        headers = list(Headers(self._settings.options).constant)
+        for topic, partitions in self._partitions.of(self._settings.topic_names).items():
+            payload = self.context.encoder.encode_resolved(topic, timestamp)
+            for partition in partitions:
+                self._producer.send_one(topic, value=payload, partition=partition, headers=headers)
+        self._producer.flush()
+
+    def close(self) -> None:
+        """Release the connection. Does not wait for brokers."""
+        self._partitions = None  # before the producer: `release` needs the only reference to the client
+        if self._producer is not None:
+            self._producer.close()
+        self._producer = None
+        self._closed = True

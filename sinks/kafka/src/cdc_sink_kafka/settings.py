@@ -1,0 +1,64 @@
+"""What the parts of the Kafka sink derive from their context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cdc_core import CdcError, SinkContext
+from cdc_sink_kafka.admin import Administrator
+from cdc_sink_kafka.client_log import ClientLog
+from cdc_sink_kafka.failures import Failure
+from cdc_sink_kafka.options import KafkaOptions
+from cdc_sink_kafka.ordered_producer import OrderedProducer
+from cdc_sink_kafka.producer_config import client_properties, producer_properties
+from cdc_sink_kafka.topics import Topics
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Options and topics of one changefeed, and the clients that it uses. Connects to nothing by itself."""
+
+    context: SinkContext
+    options: KafkaOptions
+    topics: Topics
+
+    @classmethod
+    def of(cls, context: SinkContext) -> Self:
+        """Return the settings of *context*."""
+        options = context.options
+        if not isinstance(options, KafkaOptions):
+            raise TypeError(f"options must be KafkaOptions, not {type(options).__name__}")
+        topics = Topics(context.topics(options.topic_prefix), name=options.topic_name)
+        return cls(context=context, options=options, topics=topics)
+
+    @property
+    def topic_names(self) -> list[str]:
+        """Every topic of the changefeed, each once."""
+        return self.topics.all(self.context.tables)
+
+    def client(self) -> dict[str, Any]:
+        """Return the properties that every connection needs. Raises: ConfigError."""
+        return client_properties(self.context.uri, self.options, changefeed=self.context.changefeed)
+
+    def producer(self) -> dict[str, Any]:
+        """Return the properties that a producer needs besides those of `client`. Raises: ConfigError."""
+        return producer_properties(self.options)
+
+    def administrator(self) -> Administrator:
+        """Return a new administrator. Raises: ConfigError."""
+        return Administrator(self.client(), self.options)
+
+    def open_producer(
+        self, changes: dict[str, Any] | None = None, *, explain: Callable[[Failure], CdcError | None] | None = None
+    ) -> OrderedProducer:
+        """Return a new producer. *changes* replace properties; *explain* as for `OrderedProducer`."""
+        return OrderedProducer(
+            {**self.client(), **self.producer(), **(changes or {})},
+            stall_s=self.options.flush_timeout,
+            log=ClientLog(),
+            explain=explain,
+        )
