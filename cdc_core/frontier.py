@@ -14,8 +14,8 @@ __all__ = ["Frontier"]
 class Frontier:
     """Resolved timestamp per span; its minimum is the high-water mark.
 
-    A fresh frontier watches the spans it is given at timestamp zero, which means "nothing is resolved". Spans only ever
-    move forward. Parts of a span may be forwarded alone: the span is split, and joined again when neighbours meet.
+    A new frontier watches its spans at timestamp zero, which means "nothing is resolved". Spans only move forward. A
+    part of a span may be forwarded alone: the span is split, and joined again when neighbours meet.
     """
 
     __slots__ = ("_entries",)
@@ -51,7 +51,7 @@ class Frontier:
     def forward(self, span: Span, timestamp: Timestamp) -> bool:
         """Raise every watched key of *span* to *timestamp* and return whether the high-water mark advanced.
 
-        Keys that are already at or past *timestamp* stay where they are; keys that nobody watches are ignored.
+        Keys that are already at or past *timestamp* do not change; keys that are not watched are ignored.
         """
         before = self.high_water
         entries: list[tuple[Span, Timestamp]] = []

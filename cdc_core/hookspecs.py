@@ -5,7 +5,8 @@ A plugin is a module published under the entry-point group `cdc_core.plugins`:
     [project.entry-points."cdc_core.plugins"]
     my_package = "my_package.plugin"
 
-Its hooks only describe; they are called once, when the plugin host loads, and must not import client libraries.
+Its hooks only describe components. They are called once, when the plugin host loads, and must not import client
+libraries.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def cdc_register_rangefeeds() -> Iterable[RangefeedRegistration]:  # type: ignor
     def cdc_register_rangefeeds():
         yield RangefeedRegistration(
             name="postgres", schemes=("postgresql", "postgres"), summary="PostgreSQL logical decoding",
-            target="cdc_rangefeed_postgres.rangefeed:PostgresRangefeed",
+            rangefeed="cdc_rangefeed_postgres.rangefeed:PostgresRangefeed",
+            planner="cdc_rangefeed_postgres.planner:PostgresPlanner",
+            reader="cdc_rangefeed_postgres.reader:PostgresReader",
+            history="cdc_rangefeed_postgres.history:PostgresHistory",
             options="cdc_rangefeed_postgres.options:PostgresOptions",
         )
     """
@@ -45,7 +49,7 @@ def cdc_register_encoders() -> Iterable[EncoderRegistration]:  # type: ignore[em
     def cdc_register_encoders():
         yield EncoderRegistration(
             name="json", summary="JSON messages, newline-delimited JSON files",
-            target="cdc_encoder_json.encoder:JsonEncoder", options="cdc_encoder_json.options:JsonOptions",
+            encoder="cdc_encoder_json.encoder:JsonEncoder", options="cdc_encoder_json.options:JsonOptions",
             envelopes=frozenset({"wrapped"}), outputs=frozenset({"messages", "files"}),
         )
     """
@@ -59,6 +63,9 @@ def cdc_register_sinks() -> Iterable[SinkRegistration]:  # type: ignore[empty-bo
     def cdc_register_sinks():
         yield SinkRegistration(
             name="kafka", schemes=("kafka",), output="messages", summary="Apache Kafka",
-            target="cdc_sink_kafka.sink:KafkaSink", options="cdc_sink_kafka.options:KafkaOptions",
+            sink="cdc_sink_kafka.sink:KafkaSink",
+            resolved_sink="cdc_sink_kafka.resolved_sink:KafkaResolvedSink",
+            destination="cdc_sink_kafka.destination:KafkaDestination",
+            options="cdc_sink_kafka.options:KafkaOptions",
         )
     """

@@ -1,4 +1,4 @@
-"""Keeping secrets out of everything that people or other programs can see."""
+"""Masking: keeps secrets out of everything that people or other programs can see."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _SECRET_NAME = re.compile(
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")
 """Hosts with ports, as they may follow `://`."""
 _NO_SECRETS = frozenset({"implicit", "specified"})
-"""What CockroachDB's parameter AUTH says: where the secrets are, not what they are."""
+"""Values of CockroachDB's parameter AUTH: they say where the secrets are, and are not secret."""
 _SHORT = 4
-"""Below this length a secret is replaced only where it stands alone, so that the password 'a' leaves readable text."""
+"""A shorter secret is replaced only as a whole word, or the password 'a' would make texts unreadable."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a parameter or option of this name holds a secret by the look of it."""
+    """Return whether a parameter or option of this name probably holds a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -52,9 +52,9 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 
 def masked_uri(uri: str, *, secret_path: bool = False) -> str:
-    """Return *uri* with its password and the values of parameters that look secret replaced by `***`.
+    """Return *uri* with its password and the values of secret-looking parameters replaced by `***`.
 
-    With *secret_path* also its user and its path, as far as there are any.
+    With *secret_path* its user and path are replaced too.
     """
     before, password, after = _split_password(uri)
     if secret_path:
@@ -68,7 +68,7 @@ def masked_uri(uri: str, *, secret_path: bool = False) -> str:
 
 
 def uri_secrets(uri: str) -> frozenset[str]:
-    """Return the secrets in *uri*, its password and parameters that look secret, as written and decoded."""
+    """Return the secrets in *uri*, its password and secret-looking parameters, as written and decoded."""
     _, password, after = _split_password(uri)
     found = {password, unquote(password)}
     query = after.partition("?")[2]
@@ -81,7 +81,7 @@ def uri_secrets(uri: str) -> frozenset[str]:
 
 
 def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts under names that look secret, in tables within tables too."""
+    """Yield the texts under secret-looking names, in nested tables too."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from secret_texts(value)
@@ -96,7 +96,7 @@ def has_unencoded_password(uri: str) -> bool:
 
 
 def secret_forms(secrets: Iterable[str]) -> frozenset[str]:
-    """Return *secrets* in all the forms that they take in texts: plain, in URIs, in Python's and in JSON's quotes."""
+    """Return *secrets* in every form that they take in texts: plain, in URIs, in Python literals and in JSON."""
     forms: set[str] = set()
     for secret in secrets:
         forms |= {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
@@ -105,14 +105,14 @@ def secret_forms(secrets: Iterable[str]) -> frozenset[str]:
 
 
 class MaskingFilter(logging.Filter):
-    """Masks whole log records: message, arguments, exception with its causes. Add it to handlers, not to loggers."""
+    """Masks whole log records: message, arguments, exception and causes. Add it to handlers, not to loggers."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__()
         self._secrets = frozenset(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Mask *secrets* too from now on."""
+        """Mask *secrets* as well from now on."""
         self._secrets |= frozenset(secrets)
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -128,7 +128,7 @@ class MaskingFilter(logging.Filter):
 
 
 def _split_password(uri: str) -> tuple[str, str, str]:
-    """Return what stands before the password, the password as written, and what follows it."""
+    """Return the part before the password, the password as written, and the part after it."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri, "", ""
@@ -137,7 +137,7 @@ def _split_password(uri: str) -> tuple[str, str, str]:
     if colon:
         return f"{scheme}://{user}:", password, rest[len(user) + 1 + len(password) :]
     if "@" in rest and "@" not in authority and not _HOSTS.fullmatch(authority):
-        # a password with an unencoded '/', '?' or '#': the URI is wrong, but the password must not show
+        # a password with an unencoded '/', '?' or '#': the URI is invalid, but the password must not be shown
         user = authority.partition(":")[0]
         password = rest[len(user) + 1 :].rpartition("@")[0]
         return f"{scheme}://{user}:", password, rest[len(user) + 1 + len(password) :]

@@ -8,7 +8,7 @@
 
     options = parse_options(FileOptions, {"file_size": "32MB"}, owner="sink 'cloudstorage'")
 
-Values may come as text (from a URI) or as TOML values. The types that a field may have are those of `_parse`.
+Values may be text (from a URI) or TOML values. A field may have the types that `_parse` accepts.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def option(
 ) -> Any:
     """Declare one option as the default of a dataclass field. Without *default* the option must be given.
 
-    *doc* is one or two sentences for the generated tables. A *secret* is masked wherever it could be seen, of a *uri*
-    what is secret in it; neither is in the options' `repr`. A `Duration | None` may be a *flag* as well: true is zero
-    seconds, false is None. Of a sink, *place* says that with another value its URI means another place, as with another
-    endpoint or account: nothing that was delivered is there. Such a value is recorded, so it must not be secret.
+    *doc* is one or two sentences for the generated tables. A *secret* is masked everywhere, and so are the secrets in a
+    *uri*; neither is in the options' `repr`. A `Duration | None` may also be a *flag*: true is zero seconds, false is
+    None. For a sink, *place* says that another value makes its URI mean another place, such as another endpoint or
+    account, where nothing was delivered yet. Such a value is recorded, so it must not be secret.
     """
     metadata = {"doc": doc, "secret": secret, "uri": uri, "flag": flag, "place": place}
     return dataclasses.field(default=default, metadata=metadata, repr=not (secret or uri))
@@ -94,7 +94,7 @@ def option_names(cls: type) -> tuple[str, ...]:
 
 
 def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
-    """Return an instance of *cls* from what the user wrote. Raises: OptionError naming *owner*, option and remedy.
+    """Return an instance of *cls* from what the user wrote. Raises: OptionError, which names *owner*, option, remedy.
 
     An option that *cls* does not declare is an error. `table.entry` is an entry of the option `table`, if that is a
     dict; a dict may also be given as JSON text. A `ValueError` of the class's own `__post_init__` becomes an
@@ -124,18 +124,19 @@ def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` when a known name is close to *name*, else what is known."""
+    """Return `; did you mean 'x'?` when a known name is close to *name*, otherwise the known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"
-    return f"; it knows {', '.join(names)}" if names else "; it has no options"
+    return f"; known: {', '.join(names)}" if names else "; there are none"
 
 
 def secret_values(options: Any) -> list[str]:
-    """Return the secrets that an options instance holds, also those in its URLs and under names in its tables.
+    """Return the secrets in an options instance, including those in its URIs and tables.
 
-    Of a secret table every text is one; of a secret text also each longer word, such as the token of `Bearer …`.
+    Every text in a secret table is a secret, and so is every longer word of a secret text, such as the token in
+    `Bearer …`.
     """
     found: list[str] = []
     for field in dataclasses.fields(options):
@@ -152,9 +153,9 @@ def secret_values(options: Any) -> list[str]:
 
 
 def place_values(options: Any) -> dict[str, str]:
-    """Return the values of an options instance that decide on a place, as far as they are not the default.
+    """Return the values of an options instance that decide on a place, unless they are the default.
 
-    Of a URI without its user, its parameters and a final slash: it holds no secret.
+    A URI is returned without user, parameters and final slash: it holds no secret.
     """
     found: dict[str, str] = {}
     for field in dataclasses.fields(options):
@@ -188,7 +189,7 @@ def describe(cls: type) -> list[OptionDoc]:
 
 
 def format_duration(seconds: float) -> str:
-    """Return *seconds* in the form that `Duration` is written in."""
+    """Return *seconds* as users write a `Duration`."""
     micros = round(seconds * 1_000_000)
     for unit in ("d", "h", "m", "s", "ms", "us"):
         unit_micros = round(_UNITS[unit] * 1_000_000)
@@ -198,7 +199,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Return *size* in the form that `ByteSize` is written in."""
+    """Return *size* as users write a `ByteSize`."""
     for unit in ("T", "G", "M", "K"):
         if size and size % _SIZES[unit] == 0:
             return f"{size // _SIZES[unit]}{unit}B"
@@ -243,7 +244,7 @@ def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:
             raise ValueError("must be a whole number" if hint is int else "must be a number") from None
     if hint is str:
         if not isinstance(value, str):
-            raise ValueError("must be a text in quotes")
+            raise ValueError("must be a string")
         return value
     raise TypeError(f"options cannot have the type {hint!r}")
 
@@ -255,7 +256,7 @@ def _is_table(hint: Any) -> bool:
 
 
 def _with_tables(values: Mapping[str, Any], tables: set[str], *, owner: str) -> dict[str, Any]:
-    """Return *values* with each `table.entry` put into its table."""
+    """Return *values* with each `table.entry` moved into its table."""
     gathered = {name: value for name, value in values.items() if name.partition(".")[0] not in tables}
     for name, value in values.items():
         table, dot, entry = name.partition(".")
@@ -268,7 +269,7 @@ def _with_tables(values: Mapping[str, Any], tables: set[str], *, owner: str) -> 
         known = gathered.setdefault(table, {})
         twice = min(known.keys() & entries.keys(), default=None)
         if twice is not None:
-            raise OptionError(f"{owner} is given '{table}.{twice}' twice; keep one of them")
+            raise OptionError(f"{owner} sets '{table}.{twice}' twice; keep one of them")
         known.update(entries)
     return gathered
 
@@ -285,7 +286,7 @@ def _parse_table(value: Any) -> dict[str, Any]:
 
 
 class _Table(dict[str, Any]):
-    """The value of a dict option. Its `repr` shows nothing that stands under a name that looks secret."""
+    """The value of a dict option. Its `repr` masks the values of secret-looking names."""
 
     def __repr__(self) -> str:
         shown = {

@@ -13,8 +13,8 @@ connect to nothing. One instance serves one process, and its methods are never c
 A **token** is a JSON value of the rangefeed's own making that says where in its history a step ends. Tokens are saved,
 shown to people and compared for equality. They hold no secret.
 
-Raises, everywhere: RetryableRangefeedError (the step runs again later), TerminalRangefeedError and HistoryLostError (the
-changefeed stops), ConfigError (before the start only).
+Raises, everywhere: RetryableRangefeedError (the step runs again later), TerminalRangefeedError and HistoryLostError
+(the changefeed stops), ConfigError (before the start only).
 """
 
 from __future__ import annotations

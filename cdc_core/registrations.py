@@ -83,18 +83,16 @@ class EncoderRegistration(Registration):
 class SinkRegistration(Registration):
     """A destination. `schemes` are the URI schemes that select it.
 
-    `sink`, `resolved_sink` and `destination` are its three parts. `output` is what it asks of the encoder, "messages" or
-    "files". Each of these is a fact about the sink:
-
-    `refuses_rows`: it may refuse single rows. The engine then keeps the rows given since the last flush, and flushes
-    whenever they take 32 MB. `records`: `ResolvedSink.record` wants what `Flushed.delivered` has said.
-    `min_checkpoint_frequency_s`: the least time between two steps unless the user says otherwise: 0 for messages, more
+    `sink`, `resolved_sink` and `destination` are its three parts. `output` is what it asks of the encoder, "messages"
+    or "files". `refuses_rows`: it may refuse single rows; the engine then keeps the rows since the last flush, and
+    flushes whenever they take 32 MB. `records`: `ResolvedSink.record` needs what `Flushed.delivered` said.
+    `min_checkpoint_frequency_s`: least time between two steps unless the user says otherwise; 0 for messages, more
     where a step makes a file. `forced`: envelope options that are always on, such as key_in_value where the key has no
-    other place. `envelopes`: those it can take, all when None: a file has no place for a tombstone.
-    `compression_option`: the option that says how files are compressed, which an encoder may have to do. `reader` is
-    its `SinkReader`, with which the conformance kit and audits see what a consumer sees; `history` its `StoredHistory`,
-    with which `ChangeReader` reads every row exactly once. `secret_path`: whoever knows the path of the URI may use the
-    destination, as is usual with webhooks, so path and user are never shown.
+    other place. `envelopes`: those it accepts, all when None; a file has no place for a tombstone.
+    `compression_option`: the option that says how files are compressed, which an encoder may have to do. `reader`: its
+    `SinkReader`, with which the conformance kit and audits see what a consumer sees. `history`: its `StoredHistory`,
+    with which `ChangeReader` reads every row exactly once. `secret_path`: the path of the URI is a secret, as is usual
+    with webhooks; path and user are never shown.
     """
 
     KIND: ClassVar[str] = "sink"

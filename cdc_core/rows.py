@@ -41,7 +41,7 @@ class RowBatch:
     after     schema.after_type     null for a delete
     before    schema.after_type     only when before images were asked for; null when there was no row before
 
-    Within a slice the rows of one key stand in `updated` order.
+    Within a slice the rows of one key are in `updated` order.
     """
 
     schema: TableSchema
@@ -95,7 +95,7 @@ class RowBatch:
         return self.batch.column(name)
 
     def shown_key(self, row: int) -> dict[str, Any]:
-        """Return the key of one row for messages to people, see `shown_key`."""
+        """Return the key of one row for messages, see `shown_key`."""
         return shown_key(self.column("key")[row])
 
     def slice(self, offset: int, length: int | None = None) -> RowBatch:
@@ -158,7 +158,7 @@ class RowBatch:
 
 
 def shown_key(key: pa.StructScalar) -> dict[str, Any]:
-    """Return one entry of a column `key` for messages to people: values as Python has them, or as text.
+    """Return one entry of a column `key` for messages: values as Python has them, or as text.
 
     `as_py` alone fails for infinite dates, the time 24:00:00, and years after 9999.
     """
@@ -171,11 +171,11 @@ _TEXTS = {
     pa.types.is_timestamp: {_MOST_64: "infinity", -_MOST_64 - 1: "-infinity"},
     pa.types.is_time: {86_400_000_000: "24:00:00"},
 }
-"""Values that Python lacks, by the test of their Arrow type."""
+"""Values that Python does not have, by the test of their Arrow type."""
 
 
 def shown_value(value: pa.Scalar) -> Any:
-    """Return one value for messages to people: as Python has it, or as text where Python has no such value."""
+    """Return one value for messages: as Python has it, or as text where Python has no such value."""
     for is_of, texts in _TEXTS.items():
         if is_of(value.type) and value.value in texts:
             return texts[value.value]
@@ -183,5 +183,5 @@ def shown_value(value: pa.Scalar) -> Any:
         return value.as_buffer().to_pybytes().decode(errors="backslashreplace")  # as_py refuses what is not UTF-8
     try:
         return value.as_py()
-    except (ValueError, OverflowError):  # years that Python does not count
+    except (ValueError, OverflowError):  # years that Python does not have
         return str(value.value)

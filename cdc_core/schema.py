@@ -1,4 +1,4 @@
-"""What the framework knows of a table: its name, columns, types, key and version."""
+"""What the framework knows about a table: its name, columns, types, key and version."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ColumnType:
     int         int16, int32 or int64 by `bits`
     float       float32 or float64 by `bits`; NaN and infinities are themselves
     decimal     string: plain decimal text with its scale kept (`22.30`), or `NaN`, `Infinity`, `-Infinity`
-    string      string; also every type of which nothing better is known, as its source text
+    string      string; also every type without a better mapping, as its source text
     bytes       binary
     uuid        string, canonical lower case
     date        date32 (days); the greatest and least int32 mean infinity and -infinity
@@ -146,8 +146,8 @@ class TableName:
 class TableSchema:
     """One version of a table's shape.
 
-    `version` counts up with every change of the shape that the changefeed meets, from 1. `primary_key` names the key
-    columns in key order, whatever index of the source they come from.
+    `version` starts at 1 and increases with every change of the shape that the changefeed meets. `primary_key` names
+    the key columns in key order, whichever index of the source they come from.
     """
 
     name: TableName

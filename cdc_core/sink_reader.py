@@ -11,15 +11,15 @@ from cdc_core.sink_context import SinkContext
 __all__ = ["Endpoint", "SinkReader", "StoredMessage"]
 
 Endpoint = tuple[str | None, int | None]
-"""Topic and partition that hold resolved marks of their own. (None, None): one order of all topics, with one mark."""
+"""A topic and partition with resolved marks of its own. (None, None): all topics share one order and one mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
-    """One message as a consumer gets it; where the sink's output is files, one file with its decompressed body.
+    """One message as a consumer gets it; for a sink that writes files, one file with its decompressed body.
 
-    `partition` is None where a topic has only one order of messages. `topic` is None for a resolved mark that speaks
-    for all topics, as a resolved file does. A `value` of None is a tombstone.
+    `partition` is None where a topic has only one order of messages. `topic` is None for a resolved mark of all topics,
+    such as a resolved file. A `value` of None is a tombstone.
     """
 
     topic: str | None
@@ -31,7 +31,7 @@ class StoredMessage:
 class SinkReader(ABC):
     """Reads what a sink with the same context has made visible. Constructors connect to nothing.
 
-    A reader sees nothing that is not yet visible to every consumer: no temporary file, no open transaction.
+    A reader returns only what every consumer can see: no temporary file, no open transaction.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -39,10 +39,10 @@ class SinkReader(ABC):
 
     @abstractmethod
     def read(self) -> Iterator[StoredMessage]:
-        """Yield all that is there by now, from the beginning.
+        """Yield everything from the beginning.
 
         Messages of one partition come in the order in which a consumer gets them, files in the order of their names,
-        rows and resolved marks alike. Nothing there yet is nothing to yield. May be called again.
+        rows and resolved marks alike. Yields nothing when there is nothing yet. May be called again.
         """
 
     def endpoints(self) -> Collection[Endpoint]:

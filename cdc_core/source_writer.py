@@ -1,4 +1,4 @@
-"""Source writers change what a rangefeed reads: for conformance tests, which need to know what was committed."""
+"""Source writers change what a rangefeed reads, for conformance tests: they must know what was committed."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class SourceWriter(ABC):
 
     @abstractmethod
     def create_table(self, table: str) -> None:
-        """Return when *table* is there, empty, and fit to be watched with before images."""
+        """Return when *table* exists, is empty, and can be watched with before images."""
 
     @abstractmethod
     def drop_table(self, table: str) -> None:
-        """Return when *table* is not there. May be called again."""
+        """Return when *table* does not exist. May be called again."""
 
     @abstractmethod
     def begin(self) -> SourceTransaction:
@@ -70,8 +70,8 @@ class SourceWriter(ABC):
 
     @abstractmethod
     def drop_column(self, table: str, column: str) -> None:
-        """Take away a column that `add_column` added."""
+        """Remove a column that `add_column` added."""
 
     @abstractmethod
     def close(self) -> None:
-        """Roll back what is open and let go of connections. May be called twice."""
+        """Roll back open transactions and release connections. May be called twice."""

@@ -7,17 +7,36 @@ import sys
 from pathlib import Path
 
 import pytest
-from cdc_testing.imports import ROOT, core_violations, plugin_violations
+from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, plugin_violations
 
 HEAVY = ("pyspark", "py4j", "polars", "fsspec", "psycopg", "adbc_driver_postgresql", "pytest", "pandas")
 
 
-def test_the_core_imports_no_plugin_and_only_the_engine_imports_spark() -> None:
+def test_the_core_imports_downwards_and_only_the_spark_package_imports_pyspark() -> None:
     assert core_violations(ROOT) == []
 
 
-def test_plugin_modules_only_describe() -> None:
+def test_plugins_import_from_the_core_itself_and_their_plugin_modules_only_describe() -> None:
     assert plugin_violations(ROOT) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert cycles(ROOT) == []
+
+
+def test_every_module_and_package_of_the_core_has_its_layer() -> None:
+    core = ROOT / "cdc_core"
+    packages = {path.name for path in core.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    modules = {path.stem for path in core.glob("*.py") if not path.stem.startswith("__")}
+    assert {name for layer in LAYERS for name in layer} == packages | modules
+
+
+def test_each_package_of_the_core_says_in_one_sentence_what_belongs_there() -> None:
+    for path in sorted((ROOT / "cdc_core").glob("*/__init__.py")):
+        text = path.read_text()
+        assert text.startswith('"""'), path
+        assert text.endswith('."""\n'), path
+        assert text.count("\n") == 1, path
 
 
 @pytest.mark.parametrize(
@@ -41,20 +60,31 @@ def test_the_values_of_the_core_load_no_database_or_terminal_library() -> None:
     ("place", "text", "complaint"),
     [
         (
-            "cdc_core/config/resolved.py",
+            "cdc_core/config/a.py",
             "def f():\n    import cdc_sink_x.sink\n",
-            "cdc_core/config/resolved.py:2 imports the plugin package cdc_sink_x",
+            "cdc_core/config/a.py:2 imports the plugin package cdc_sink_x",
         ),
         (
-            "cdc_core/config/resolved.py",
+            "cdc_core/engine/a.py",
             "from pyspark.sql import Row\n",
-            "cdc_core/config/resolved.py:1 imports pyspark; only cdc_core/spark may",
+            "cdc_core/engine/a.py:1 imports pyspark; only cdc_core/spark may",
         ),
         (
-            "cdc_core/config/resolved.py",
+            "cdc_core/engine/a.py",
             "import cdc_core.spark.runner\n",
-            "cdc_core/config/resolved.py:1 imports cdc_core.spark.runner",
+            "cdc_core/engine/a.py:1 imports cdc_core.spark.runner; spark is not below engine",
         ),
+        (
+            "cdc_core/options.py",
+            "from cdc_core.config.resolve import resolve\n",
+            "cdc_core/options.py:1 imports cdc_core.config.resolve.resolve; config is not below options",
+        ),
+        (
+            "cdc_core/delivery/a.py",
+            "from cdc_core.readback.reader import ChangeReader\n",
+            "cdc_core/delivery/a.py:1 imports cdc_core.readback.reader.ChangeReader; readback is not below delivery",
+        ),
+        ("cdc_core/helpers.py", "import cdc_core.rows\n", "cdc_core/helpers.py:1 imports cdc_core.rows; no layer"),
         ("cdc_core/spark/a.py", "import cdc_sink_x\n", "cdc_core/spark/a.py:1 imports the plugin package cdc_sink_x"),
     ],
 )
@@ -71,16 +101,31 @@ def test_the_checker_sees_what_a_plugin_module_must_not_import(tmp_path: Path, t
     assert found.startswith("sinks/x/src/cdc_sink_x/plugin.py:1 imports")
 
 
+def test_the_checker_sees_a_plugin_that_imports_a_module_of_the_core(tmp_path: Path) -> None:
+    tree(tmp_path, {"sinks/x/src/cdc_sink_x/sink.py": "from cdc_core import Sink\nfrom cdc_core.sink import Flushed\n"})
+    (found,) = plugin_violations(tmp_path)
+    assert found == (
+        "sinks/x/src/cdc_sink_x/sink.py:2 imports cdc_core.sink.Flushed; a plugin imports from cdc_core itself"
+    )
+
+
+def test_the_checker_sees_a_circle_even_if_only_types_close_it(tmp_path: Path) -> None:
+    back = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from cdc_sink_x.a import A\n"
+    tree(tmp_path, {"sinks/x/src/cdc_sink_x/a.py": "from cdc_sink_x.b import B\n", "sinks/x/src/cdc_sink_x/b.py": back})
+    assert set(cycles(tmp_path)) == {"cdc_sink_x.a", "cdc_sink_x.b"}
+
+
 def test_the_checker_allows_what_is_allowed(tmp_path: Path) -> None:
     tree(
         tmp_path,
         {
-            "cdc_core/spark/a.py": "import pyspark\nimport cdc_core.spark.b",
-            "cdc_core/config/resolved.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyspark\n",
+            "cdc_core/spark/a.py": "import pyspark\nimport cdc_core.spark.b\nimport cdc_core.engine.c",
+            "cdc_core/engine/c.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyspark\n",
+            "cdc_core/cli/d.py": "def f():\n    from cdc_core.spark.a import run\n",
             "sinks/x/src/cdc_sink_x/plugin.py": "import os\nimport pluggy\nfrom cdc_core import hookimpl",
         },
     )
-    assert core_violations(tmp_path) + plugin_violations(tmp_path) == []
+    assert core_violations(tmp_path) + plugin_violations(tmp_path) + cycles(tmp_path) == []
 
 
 def tree(root: Path, files: dict[str, str]) -> None:

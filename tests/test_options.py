@@ -96,7 +96,7 @@ def test_values_are_read_from_text_and_from_toml(name: str, text: Any, value: An
         ("workers", "1.5", "must be a whole number"),
         ("workers", True, "must be a number"),
         ("ratio", "x", "must be a number"),
-        ("path", 5, "must be a text in quotes"),
+        ("path", 5, "must be a string"),
         ("headers", "x", "must be a table"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_table_may_be_written_whole_as_json_or_by_entry(written: dict[str, Any
 
 
 def test_an_entry_that_is_given_twice_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"sink 's' is given 'headers\.a' twice; keep one of them"):
+    with pytest.raises(OptionError, match=r"sink 's' sets 'headers\.a' twice; keep one of them"):
         parse_options(Sample, {"path": "p", "headers": {"a": "1"}, "headers.a": "2"}, owner="sink 's'")
 
 
@@ -150,7 +150,7 @@ def test_an_unknown_option_suggests_the_nearest() -> None:
 
 
 def test_an_unknown_option_near_nothing_lists_what_there_is() -> None:
-    with pytest.raises(OptionError, match="does not know option 'qqq'; it knows columns, compression"):
+    with pytest.raises(OptionError, match="does not know option 'qqq'; known: columns, compression"):
         parse(qqq="1MB")
 
 

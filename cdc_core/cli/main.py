@@ -22,13 +22,13 @@ __all__ = ["main"]
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0 all right, 1 the changefeed failed, 2 something must be changed by you, 130 interrupted.",
+    epilog="Exit status: 0 success, 1 the changefeed failed, 2 wrong usage or configuration, 130 interrupted.",
 )
 @click.version_option(package_name="cdc-core", prog_name="cdc")
 def cdc() -> None:
-    """Deliver every change of a database to Kafka, files or webhooks, in order and without a gap.
+    """Deliver every change of a database to Kafka, files or webhooks, in order and without gaps.
 
-    A changefeed stands in a TOML file:
+    A changefeed is described in a TOML file:
 
     \b
       [changefeed.orders]
@@ -37,8 +37,8 @@ def cdc() -> None:
       sink   = "file:///data/out"
 
     \b
-      cdc check shop.toml     can it run? changes nothing
-      cdc run shop.toml       run it until Ctrl-C; the next run goes on where it ended
+      cdc check shop.toml     check that it can run; changes nothing
+      cdc run shop.toml       run it until Ctrl-C; the next run continues where it stopped
     """
 
 
@@ -49,7 +49,7 @@ for command in (run, check, resume, replay_dead_letters, plugins, options, demo)
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line *args* (default: the process's) and return the exit status.
 
-    What the user must change and what failed is one masked line on stderr; tracebacks are for `--debug`.
+    An error is one masked line on stderr; `--debug` shows its traceback as well.
     """
     session = CliSession()
     try:
@@ -70,7 +70,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:
         _report(error, session)
-        hint = "" if session.debug else "; --debug shows where"
+        hint = "" if session.debug else "; run with --debug to see where"
         _say(f"internal error: {session.masked(f'{type(error).__name__}: {error}')}{hint}")
         return 1
     return status if isinstance(status, int) else 0

@@ -24,7 +24,7 @@ __all__ = ["demo", "options", "plugins"]
 @debug_option
 @click.pass_context
 def plugins(context: click.Context) -> None:
-    """List the installed sources (rangefeeds), encoders, sinks and commands, where they come from and what is wrong."""
+    """List the installed sources (rangefeeds), encoders, sinks and commands with their distributions and problems."""
     rows = [("KIND", "NAME", "SCHEMES", "DISTRIBUTION", "VERSION", "SUMMARY")]
     for listed in PluginHost.load().listing():
         summary = f"PROBLEM: {listed.problem}" if listed.problem else listed.summary
@@ -45,23 +45,23 @@ def plugins(context: click.Context) -> None:
 def options(kind: str, name: str | None) -> None:
     """Explain the options of one component, such as `cdc options sink cloudstorage` or `cdc options changefeed`.
 
-    All of them are written into the table [changefeed.NAME.options]; those of a sink may also be parameters of its URI.
+    Write them in the table [changefeed.NAME.options]. Those of a sink may also be parameters of its URI.
     """
     for line in _explained(describe(_options_class("rangefeed" if kind == "source" else kind, name))):
         click.echo(line)
 
 
 @click.command(
-    short_help="Show a changefeed at work, without any preparation.",
+    short_help="Show a changefeed at work, without any setup.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     add_help_option=False,
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[NAME] [OPTIONS]...")
 @click.pass_context
 def demo(context: click.Context, arguments: Sequence[str]) -> int:
-    """Run a demo that an installed package brings; NAME may be left out when there is only one.
+    """Run a demo that an installed package publishes. NAME may be omitted when there is only one.
 
-    `cdc demo NAME --help` explains the demo's own options.
+    `cdc demo NAME --help` explains the options of a demo.
     """
     found = published(DEMOS)
     named = bool(arguments) and not arguments[0].startswith("-")

@@ -21,35 +21,35 @@ __all__ = ["replay_dead_letters"]
 _MOST_SHOWN = 20
 
 
-@click.command(short_help="Send rows again that were put aside.")
+@click.command(short_help="Send dead letters to the sink again.")
 @click.argument("file", metavar="FILE")
 @click.argument("name", required=False)
-@click.option("--list", "only_list", is_flag=True, help="Only show the rows that wait.")
+@click.option("--list", "only_list", is_flag=True, help="Only list the dead letters.")
 @click.option(
     "--give-up",
     "given_up",
     type=int,
     multiple=True,
     metavar="NUMBER",
-    help="Do not send the row of this number in the list, now or later; may be repeated.",
+    help="Discard the row with this number in the list. May be repeated.",
 )
 @click.option(
     "--state",
     metavar="DIR|URL",
-    help="Where progress is kept: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
 @debug_option
 @click.pass_obj
 def replay_dead_letters(
     session: CliSession, file: str, name: str | None, only_list: bool, given_up: tuple[int, ...], state: str | None
 ) -> int:
-    """Send the rows again that the changefeed NAME of FILE has put aside, to its sink.
+    """Send the dead letters of the changefeed NAME in FILE to its sink again.
 
-    The changefeed must be stopped. Rows of one key are sent in their order. A row that is refused again goes on
-    waiting, and then the exit status is 1; one that nobody can mend is given up by its number.
+    The changefeed must be stopped. Rows of one key are sent in order. A row that is refused again stays a dead letter,
+    and the exit status is 1. Discard a row that cannot be fixed by its number.
     """
     if only_list and given_up:
-        raise ConfigError("--list only shows the rows that wait, and gives up none: leave out --list or --give-up")
+        raise ConfigError("--list changes nothing, and --give-up discards rows; use only one of them")
     changefeed, beside = find_changefeed(file, name)
     session.start_logging()
     feed = resolved(session, changefeed)
@@ -60,10 +60,9 @@ def replay_dead_letters(
         require_known(store, feed.name)
         waiting = store.dead_letters(feed.name)
         if only_list or not (waiting or given_up):
-            for line in _listed(waiting) if waiting else [f"no row of changefeed '{feed.name}' waits to be sent again"]:
+            for line in _listed(waiting) if waiting else [f"changefeed '{feed.name}' has no dead letters"]:
                 click.echo(session.masked(line))
             return 0
-        # the engine's part that needs no Spark
         from cdc_core.engine.replay import replay
 
         make_state_directory(state_dir)
@@ -76,29 +75,29 @@ def replay_dead_letters(
 
 
 def _find(feed: ResolvedChangefeed, letters: Sequence[DeadLetter]) -> Sequence[WaitingRow]:
-    """Return the rows of *letters*. Only then must the dead letters be at hand: rows are given up without them."""
+    """Return the rows of *letters*. Only this needs the dead letters' sink: rows are discarded without it."""
     if feed.dead_letter is None:
         raise ConfigError(
-            f"{len(letters)} rows of changefeed '{feed.name}' wait in its dead letters, but it has no option"
-            " 'dead_letter' any more: set it, and on_error = 'dead_letter', to where they are"
+            f"changefeed '{feed.name}' has {len(letters)} dead letters, but no option 'dead_letter'; set"
+            " it to where they are, and set on_error = 'dead_letter'"
         )
     return DeadLetterReader(feed).find(letters)
 
 
 def _told(feed: ResolvedChangefeed, result: Replay, missing: int, given_up: int) -> Iterator[str]:
-    up = f", {given_up} were given up" if given_up else ""
-    yield f"changefeed '{feed.name}': {len(result.sent)} rows were sent again, {len(result.kept)} go on waiting{up}"
+    up = f", {given_up} discarded" if given_up else ""
+    yield f"changefeed '{feed.name}': {len(result.sent)} rows sent, {len(result.kept)} still dead letters{up}"
     for bad in result.kept[:_MOST_SHOWN]:
         yield f"  {bad} (stage {bad.stage}): {bad.shown_reason}"
     if len(result.kept) > _MOST_SHOWN:
         yield f"  and {len(result.kept) - _MOST_SHOWN} more"
     if missing:
-        yield f"{missing} rows that wait are not in the dead letters any more: --list shows them, --give-up ends that"
+        yield f"{missing} rows are missing from the dead letters' sink; --list shows them, --give-up discards them"
 
 
 def _listed(waiting: Sequence[DeadLetter]) -> Iterator[str]:
-    """Yield a table of *waiting*, its columns as wide as they must be."""
-    rows = [("number", "put aside at", "table", "key", "updated", "stage", "error")]
+    """Yield *waiting* as a table with aligned columns."""
+    rows = [("number", "refused at", "table", "key", "updated", "stage", "error")]
     for letter in waiting:
         moment = "" if letter.refused_at is None else letter.refused_at.strftime("%Y-%m-%d %H:%M:%SZ")
         rows.append(

@@ -29,22 +29,23 @@ STATE_DIRECTORY = ".cdc"
 @click.command(short_help="Run a changefeed.")
 @click.argument("file", metavar="FILE")
 @click.argument("name", required=False)
-@click.option("--once", is_flag=True, help="Stop when everything committed before the start is delivered.")
+@click.option("--once", is_flag=True, help="Stop when everything that was committed before the start is delivered.")
 @click.option(
     "--state",
     metavar="DIR|URL",
-    help="Where progress is kept: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
 @debug_option
 @click.pass_obj
 def run(session: CliSession, file: str, name: str | None, once: bool, state: str | None) -> int:
-    """Run the changefeed NAME of the TOML file FILE until Ctrl-C.
+    """Run the changefeed NAME in the TOML file FILE until Ctrl-C.
 
-    NAME may be left out when the file has only one. FILE may also be the name of a pipeline that an installed package
+    NAME may be omitted when the file has only one. FILE may also be the name of a pipeline that an installed package
     publishes.
 
-    The first run delivers what the tables hold, then every change. A later run goes on where the last one ended,
-    however that ended. Ctrl-C lets the running step finish; a second one abandons it, and the next run repeats it.
+    The first run delivers the rows that the tables hold, then every change. A later run continues where the last one
+    stopped, even if it crashed. Ctrl-C waits for the running step; a second Ctrl-C abandons it, and the next run
+    repeats it.
     """
     changefeed, beside = find_changefeed(file, name)
     session.start_logging()
@@ -80,9 +81,9 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
 @debug_option
 @click.pass_obj
 def check(session: CliSession, file: str, name: str | None) -> int:
-    """Check the changefeed NAME of FILE: plugins, options, the source and the sink. Changes nothing anywhere.
+    """Check the changefeed NAME in FILE: plugins, options, the source and the sink. Changes nothing.
 
-    Prints a line for each part and exits with status 2 when one of them is not all right.
+    Prints one line for each part. The exit status is 2 when a check fails.
     """
     changefeed, _ = find_changefeed(file, name)
     feed = resolved(session, changefeed)
@@ -119,7 +120,7 @@ def find_changefeed(file: str, name: str | None) -> tuple[Changefeed, Path]:
 def name_in(file: str, name: str | None) -> tuple[str, Path]:
     """Return the name of the changefeed asked for and the directory that its state belongs to.
 
-    Nothing else of a file is looked at: what it refers to need not be there.
+    Nothing else of the file is read: what it refers to may be missing.
     """
     if _is_file(file):
         return find_name(Path(file), name), Path(file).parent
@@ -134,11 +135,8 @@ def _is_file(file: str) -> bool:
 def _published(file: str) -> Changefeed:
     published = pipeline_names()
     if file not in published:
-        others = f" (published now: {', '.join(published)})" if published else ""
-        raise ConfigError(
-            f"there is no file '{file}', and no installed package publishes a pipeline of that name; install the "
-            f"package that publishes it{others}"
-        )
+        others = f"; published: {', '.join(published)}" if published else ""
+        raise ConfigError(f"there is no file '{file}', and no installed package publishes a pipeline '{file}'{others}")
     return pipeline(file)
 
 
@@ -155,17 +153,17 @@ def make_state_directory(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"'{directory}' cannot be the state directory: {error.strerror}") from error
+        raise ConfigError(f"'{directory}' cannot be used as the state directory: {error.strerror}") from error
 
 
 def _resume_command(file: str, name: str | None, state: str | None) -> str:
-    """Return what its user types to let the changefeed of such a run go on."""
+    """Return the command that resumes the changefeed of such a run."""
     words = ["cdc", "resume", file, *([] if name is None else [name]), *([] if state is None else ["--state", state])]
     return join(words)
 
 
 def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
-    """Return *changefeed* as a feed; *session* shows none of its secrets from now on. Raises: ConfigError."""
+    """Return *changefeed* resolved; from now on *session* masks its secrets. Raises: ConfigError."""
     uris = (changefeed.source, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
     session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
     feed = resolve(changefeed, PluginHost.load())
@@ -174,7 +172,7 @@ def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
 
 
 def _check_source(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
-    """Check the source, put what it has into *schemas* for the parts behind it, and return it as text."""
+    """Check the source, add its tables to *schemas* for the later checks, and return them as text."""
     schemas.extend(check_source(feed))
     return "".join(
         f"\n           {schema.name}: {len(schema.columns)} columns, key {', '.join(schema.primary_key)}"

@@ -1,4 +1,4 @@
-"""What the commands of one invocation of `cdc` share: secrets to mask, logging, the console."""
+"""What the commands of one invocation of `cdc` share: secrets, logging, the console."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CliSession:
         self._filter = MaskingFilter()
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
-        """Show none of *secrets* from now on."""
+        """Mask *secrets* from now on."""
         self._secrets |= frozenset(secrets)
         self._filter.add(self._secrets)
 

@@ -1,4 +1,4 @@
-"""What a user writes: a changefeed and its options, before any plugin is known."""
+"""What a user writes: a changefeed and its options, before any plugin is involved."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Changefeed:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
-                f"'{self.name}' cannot name a changefeed; a name has 1 to 40 of the characters A-Z a-z 0-9 _ -"
+                f"'{self.name}' is not a valid name of a changefeed; use 1 to 40 of the characters A-Z a-z 0-9 _ -"
             )
         if isinstance(self.tables, str):
             raise ConfigError(f"changefeed '{self.name}': tables must be a list of table names")
@@ -57,7 +57,7 @@ class Changefeed:
                 continue
             if "://" not in uri:
                 raise ConfigError(
-                    f"changefeed '{self.name}': {key} is '{masked_uri(uri)}', which is no URI such as {example}"
+                    f"changefeed '{self.name}': {key} is '{masked_uri(uri)}', which is not a URI such as {example}"
                 )
             if has_unencoded_password(uri):
                 raise ConfigError(
@@ -78,47 +78,50 @@ class ChangefeedOptions:
     """The options that every changefeed has, whatever its plugins."""
 
     envelope: Literal["wrapped", "bare", "key_only", "row"] = option(
-        "wrapped", doc="Shape of the messages. An encoder may know only some of them."
+        "wrapped", doc="Shape of the messages. An encoder may support only some of them."
     )
     updated: bool = option(False, doc="Add to each row the timestamp of the commit that wrote it.")
     diff: bool = option(False, doc="Add the row as it was before the change.")
     mvcc_timestamp: bool = option(
-        False, doc="Add the timestamp of the commit that wrote the row, also to rows of the initial scan."
+        False, doc="Add the timestamp of the commit that wrote the row, even to rows of the initial scan."
     )
     key_in_value: bool = option(False, doc="Add the key to the message's value. Some sinks always do.")
     topic_in_value: bool = option(False, doc="Add the topic to the message's value. Some sinks always do.")
     full_table_name: bool = option(False, doc="Name topics database.schema.table instead of table.")
     resolved: Duration | None = option(
         None,
-        doc="Emit resolved timestamps: whenever progress is saved, or not more often than the duration says.",
+        doc="Emit resolved timestamps: whenever progress is saved, or at most once in the given duration.",
         flag=True,
     )
     min_checkpoint_frequency: Duration | None = option(
-        None, doc="Least time between two steps, so also between two saved positions. Without it the sink decides."
+        None, doc="Least time between two steps, and so between two checkpoints. By default the sink decides."
     )
     initial_scan: Literal["yes", "no", "only"] = option(
-        "yes", doc="Whether to emit the rows that the tables hold at the start; with 'only' the changefeed ends there."
+        "yes",
+        doc="Whether to emit the rows that the tables hold at the start. With 'only', the changefeed ends after them.",
     )
     max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
     max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="About how many bytes of the source one step may hold.")
     on_error: Literal["fail", "pause", "dead_letter"] = option(
         "fail",
-        doc="What becomes of the changefeed when an error stays that no retry can cure: it ends; or it waits for"
-        " `cdc resume`. With 'dead_letter' a row that encoder or sink does not take is put aside and the others go on;"
-        " any other such error ends the changefeed.",
+        doc="What to do about an error that no retry can cure: end the changefeed, or pause it until `cdc resume`. With"
+        " 'dead_letter', a row that the encoder or the sink refuses becomes a dead letter and all others are"
+        " delivered; any other such error ends the changefeed.",
     )
     dead_letter: str | None = option(
-        None, doc="URI of a sink, of any kind, for rows that are put aside. Needs on_error='dead_letter'.", uri=True
+        None, doc="URI of a sink of any kind for the dead letters. Needs on_error='dead_letter'.", uri=True
     )
     dead_letter_max: int = option(
-        1000, doc="How many rows may be put aside within an hour before the changefeed ends all the same."
+        1000, doc="How many rows may become dead letters within an hour; one more ends the changefeed."
     )
     dead_letter_order: Literal["continue", "block_key"] = option(
         "continue",
-        doc="What becomes of later rows of a key whose row was put aside: they are delivered, or put aside too until"
-        " `cdc replay-dead-letters` has sent all of them.",
+        doc="What to do with later rows of a key that has a dead letter: deliver them, or make them dead letters too,"
+        " until `cdc replay-dead-letters` has sent all of them.",
     )
-    retry_backoff: Duration = option(Duration(1.0), doc="Wait before a failed step is tried again; it doubles.")
+    retry_backoff: Duration = option(
+        Duration(1.0), doc="Wait before a failed step is tried again. It doubles with each failure."
+    )
     max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is tried again.")
 
     def __post_init__(self) -> None:
@@ -126,11 +129,13 @@ class ChangefeedOptions:
             for name in ("resolved", "diff", "mvcc_timestamp", "updated"):
                 wanted = getattr(self, name)
                 if wanted is not None and wanted is not False:
-                    raise ValueError(f"initial_scan='only' cannot be combined with '{name}': a scan has only one time")
+                    raise ValueError(
+                        f"initial_scan='only' cannot be combined with '{name}': a scan has only one timestamp"
+                    )
         if self.diff and self.envelope != "wrapped":
             raise ValueError(f"envelope '{self.envelope}' has no place for 'diff'; use 'wrapped'")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
-            raise ValueError("on_error='dead_letter' and the option 'dead_letter', a sink's URI, need each other")
+            raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
         for name in ("max_step_rows", "max_step_bytes", "dead_letter_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")

@@ -1,4 +1,4 @@
-"""Secrets and settings from outside: `${VAR}` and `${file:PATH}` in texts."""
+"""References to secrets and settings: `${VAR}` and `${file:PATH}` in texts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REFERENCE = re.compile(r"\$(?P<escape>\$(?=\{))|\$\{(?P<inner>[^}]*)(?P<end>\}?
 
 
 def interpolate(value: Any, *, place: str, directory: Path, environ: Mapping[str, str]) -> Any:
-    """Return *value* with references in its texts replaced; tables and lists are walked.
+    """Return *value* with the references in its texts replaced, also inside tables and lists.
 
-    `${VAR}` is a variable of *environ*; `${file:PATH}` is the content of a file without its last line ends, where
-    PATH is relative to *directory*; `$${` is the text `${`. *place* names the value in messages.
+    `${VAR}` is a variable of *environ*; `${file:PATH}` is the content of a file without trailing line ends, where PATH
+    is relative to *directory*; `$${` is the text `${`. *place* names the value in messages.
 
-    Raises: ConfigError naming the variable or file that is missing.
+    Raises: ConfigError, which names the missing variable or file.
     """
     if isinstance(value, Mapping):
         return {
@@ -39,7 +39,7 @@ def _replaced(found: re.Match[str], place: str, directory: Path, environ: Mappin
         return "$"
     inner = found["inner"]
     if not found["end"]:
-        raise ConfigError(f"{place} has '${{' without its '}}'; write '$${{' for the two characters themselves")
+        raise ConfigError(f"{place} has '${{' without '}}'; write '$${{' for the two characters themselves")
     if inner.startswith("file:"):
         return _content(directory / Path(inner.removeprefix("file:")).expanduser(), place)
     if not inner:

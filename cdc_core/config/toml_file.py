@@ -25,7 +25,7 @@ _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str, str] | None = None) -> Changefeed:
     """Return the changefeed called *name* in the file at *path*; without *name*, the only one there.
 
-    References in the other changefeeds of the file are not followed. Raises: ConfigError naming file and place.
+    References in the other changefeeds of the file are not resolved. Raises: ConfigError, which names file and place.
     """
     tables = _read(path)
     name = _chosen(path, name, tables)
@@ -33,14 +33,14 @@ def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str
 
 
 def find_name(path: Path, name: str | None = None) -> str:
-    """Return the name that `read_changefeed` would go by, without a look at the changefeed. Raises: ConfigError."""
+    """Return the name of the changefeed that `read_changefeed` would return. Raises: ConfigError."""
     return _chosen(path, name, _read(path))
 
 
 def _chosen(path: Path, name: str | None, tables: Mapping[str, Any]) -> str:
     if name is None:
         if len(tables) > 1:
-            raise ConfigError(f"{path} has several changefeeds; name the one to use: {', '.join(sorted(tables))}")
+            raise ConfigError(f"{path} has several changefeeds; name one of them: {', '.join(sorted(tables))}")
         return next(iter(tables))
     if name not in tables:
         raise ConfigError(f"{path} has no changefeed '{name}'{did_you_mean(name, tables)}")
@@ -59,13 +59,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(_syntax_error(path, str(error))) from error
     for key in document:
         if key != "changefeed":
-            raise ConfigError(f"{path} has '{key}', which is not known; its tables are named [changefeed.NAME]")
+            raise ConfigError(f"{path}: unknown key '{key}'; name the tables [changefeed.NAME]")
     tables = document.get("changefeed")
     if not isinstance(tables, dict) or not tables:
-        raise ConfigError(f"{path} has no changefeed; begin one with [changefeed.NAME]")
+        raise ConfigError(f"{path} has no changefeed; start one with [changefeed.NAME]")
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise ConfigError(f"{path}: [changefeed] lacks a name; write [changefeed.NAME] above '{name}'")
+            raise ConfigError(f"{path}: [changefeed] has no name; write [changefeed.NAME] above '{name}'")
     return tables
 
 
@@ -80,19 +80,20 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
     place = f"{path}: changefeed '{name}'"
     for key in table:
         if key not in _KEYS:
-            raise ConfigError(f"{place} has no key '{key}'{_key_hint(key)}")
+            raise ConfigError(f"{place}: unknown key '{key}'{_key_hint(key)}")
     for key in _REQUIRED:
         if key not in table:
-            raise ConfigError(f"{place} lacks '{key}'")
+            raise ConfigError(f"{place} has no '{key}'")
     for key, kind in (("source", str), ("sink", str), ("format", str), ("options", dict), ("spark", dict)):
         if not isinstance(table.get(key, kind()), kind):
-            raise ConfigError(f"{place}: '{key}' must be {'a text in quotes' if kind is str else 'a table'}")
+            raise ConfigError(f"{place}: '{key}' must be {'a string' if kind is str else 'a table'}")
     if not isinstance(table["tables"], list) or not all(isinstance(entry, str) for entry in table["tables"]):
         raise ConfigError(f"{place}: 'tables' must be a list of table names, such as ['public.orders']")
     values = {
         key: interpolate(value, place=f"{place}, {key}", directory=path.absolute().parent, environ=environ)
         for key, value in table.items()
     }
+    spark = _spark(place, values.get("spark", {}))
     try:
         return Changefeed(
             name=name,
@@ -101,7 +102,7 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
             sink=values["sink"],
             format=values.get("format", "json"),
             options=_plain(values.get("options", {})),
-            spark=_spark(place, values.get("spark", {})),
+            spark=spark,
         )
     except ConfigError as error:
         raise type(error)(f"{path}: {error}") from None
@@ -111,7 +112,7 @@ def _key_hint(key: str) -> str:
     hint = did_you_mean(key, _KEYS)
     if "did you mean" in hint:
         return hint
-    return f"{hint}; options stand in a table of their own, [changefeed.NAME.options]"
+    return f"{hint}; write options in the table [changefeed.NAME.options]"
 
 
 def _plain(value: Any) -> Any:
@@ -128,7 +129,7 @@ def _spark(place: str, table: dict[str, Any]) -> dict[str, str]:
     flat = _flat(table)
     for key in flat:
         if key != "master" and not key.startswith("spark."):
-            raise ConfigError(f"{place}, spark: '{key}' is neither 'master' nor a configuration key 'spark.…'")
+            raise ConfigError(f"{place}, spark: '{key}' is neither 'master' nor a Spark property 'spark.…'")
     return flat
 
 

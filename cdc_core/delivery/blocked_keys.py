@@ -1,4 +1,4 @@
-"""Keys whose later rows must wait until earlier ones were sent again from the dead letters."""
+"""Keys whose later rows must wait because an earlier row is a dead letter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["BlockedKeys"]
 
 
 class BlockedKeys:
-    """A set of keys, as (full table name, `key_json`), made for finding their rows in batches that have few or none."""
+    """A set of keys, as (full table name, `key_json`), for finding their rows in batches that have few or none."""
 
     def __init__(self, keys: Iterable[Sequence[str]] = ()) -> None:
         self._keys: dict[str, set[str]] = {}
@@ -31,8 +31,8 @@ class BlockedKeys:
     def find(self, rows: RowBatch) -> Sequence[int]:
         """Return the indices of *rows* that have one of the keys, ascending.
 
-        Costs a look-up of each key column, done by Arrow; only rows of which every key column has a value that one of
-        the keys has there are looked at one by one.
+        Arrow looks up each key column; only rows whose every key column has the value of some key are compared one by
+        one.
         """
         table = rows.schema.name.full
         keys = self._keys.get(table)
@@ -46,7 +46,7 @@ class BlockedKeys:
         return [int(row) for row in np.flatnonzero(found) if key_json(rows.schema, column[int(row)]) in keys]
 
     def _value_sets(self, table: str, key_type: pa.StructType) -> list[pa.Array | None]:
-        """Return the values that the keys of *table* have in each key column; None where Arrow cannot look them up."""
+        """Return the values of the keys of *table* in each key column; None where Arrow cannot look them up."""
         known = self._sets.get(table)
         if known is not None and known[0] == key_type:
             return known[1]

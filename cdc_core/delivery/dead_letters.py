@@ -1,7 +1,7 @@
-"""Dead letters: rows that encoder or sink did not take, put aside in a sink of their own.
+"""Dead letters: rows that the encoder or the sink refused, written to a sink of their own.
 
-A dead letter is a row of a table that no database has (`dead_letter_table`), so that any sink takes it. It is there for
-people, who read what was wrong with which row, and for `cdc replay-dead-letters`, which sends the row again.
+A dead letter is a row of a table that no database has (`dead_letter_table`), so any sink can take it. People read in it
+what was wrong with which row, and `cdc replay-dead-letters` sends the row again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 BLOCKED = "blocked"
-"""Stage of a row that waits for an earlier row of its key; of others it is ENCODE or SINK, what did not take them."""
+"""Stage of a row that waits for an earlier row of its key. Other rows have ENCODE or SINK, whichever refused them."""
 
 _MOST_ERROR_CHARACTERS = 4000
 _UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -40,7 +40,7 @@ _PAYLOAD = "payload"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRow:
-    """A row that is not delivered: a batch of one row, the stage, and why."""
+    """A row that is not delivered: a batch of one row, the stage, and the reason."""
 
     row: RowBatch
     stage: str
@@ -62,7 +62,7 @@ class BadRow:
 
     @property
     def shown_reason(self) -> str:
-        """The reason in one line, cut where it is very long. Holds no control characters: stores refuse NUL."""
+        """The reason in one line, shortened if it is very long. Has no control characters: stores refuse NUL."""
         text = _UNPRINTED.sub("\N{REPLACEMENT CHARACTER}", " ".join(self.reason.split()))
         return text if len(text) <= _MOST_ERROR_CHARACTERS else text[: _MOST_ERROR_CHARACTERS - 1] + "…"
 
@@ -117,11 +117,11 @@ def dead_letter_batch(changefeed: str, rows: Sequence[BadRow]) -> RowBatch:
 
 
 def row_of(letter: Mapping[str, Any]) -> RowBatch:
-    """Return the row, a batch of one, that a dead letter was made of. Raises: ValueError for what is no dead letter."""
+    """Return the row in a dead letter, as a batch of one. Raises: ValueError when *letter* is not a dead letter."""
     try:
         return RowBatch.from_ipc(zlib.decompress(base64.b64decode(letter[_PAYLOAD], validate=True)))
     except (KeyError, TypeError, binascii.Error, zlib.error, pa.ArrowException) as error:
-        raise ValueError(f"no dead letter: {error}") from error
+        raise ValueError(f"not a dead letter: {error}") from error
 
 
 def _letter(changefeed: str, bad: BadRow) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sending rows again from the dead letters: finding them where they were put, and delivering them in order."""
+"""Replay of dead letters: finding their rows at their sink, and delivering them in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BATCH_ROWS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRow:
-    """A row that was put aside, with its entries in the progress store: several when that happened more than once."""
+    """A dead letter's row with its entries in the progress store: several when it was refused more than once."""
 
     row: RowBatch
     letters: tuple[DeadLetter, ...]
@@ -39,7 +39,7 @@ class WaitingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What became of rows that were sent again: `sent` are durable at the sink, `kept` were refused or must wait."""
+    """The outcome of a replay: rows in `sent` are durable at the sink, rows in `kept` were refused or must wait."""
 
     sent: tuple[WaitingRow, ...]
     kept: tuple[BadRow, ...]
@@ -47,9 +47,9 @@ class Replay:
 
 
 class DeadLetterReader:
-    """Finds rows in the dead letters of *feed*, through the reader that their sink has registered.
+    """Finds the rows of dead letters of *feed*, through the reader that their sink registers.
 
-    Raises: ConfigError when it has none; OptionError, PluginLoadError.
+    Raises: ConfigError when there is none; OptionError, PluginLoadError.
     """
 
     def __init__(self, feed: ResolvedChangefeed) -> None:
@@ -69,10 +69,10 @@ class DeadLetterReader:
         self._decoder = encoder.load("decoder", Decoder)
 
     def find(self, letters: Sequence[DeadLetter]) -> list[WaitingRow]:
-        """Return the rows of *letters* that are there, each once. Raises: ConfigError; what the reader does.
+        """Return the rows of *letters* that are found, each once. Raises: ConfigError; what the reader raises.
 
-        Several rows of a key may have one `updated`. No more of them are returned than *letters* know, the last ones:
-        others were put aside by a step that did not count, and came again with other content.
+        Several rows of a key may have one `updated`. No more of them are returned than *letters* has, the last ones:
+        the others come from a step that was never saved, and came again with other content.
         """
         wanted: dict[Identity, list[DeadLetter]] = {}
         for letter in letters:
@@ -99,8 +99,8 @@ class DeadLetterReader:
                         yield from map(row_of, self._letters(decoder, message))
                     except ValueError as error:
                         raise ConfigError(
-                            f"changefeed '{self._name}': topic '{topic}' at {self._place} holds something else than its"
-                            f" dead letters ({error}); move that away"
+                            f"changefeed '{self._name}': topic '{topic}' at {self._place} holds messages that are not"
+                            f" its dead letters ({error}); move them elsewhere"
                         ) from error
 
     def _letters(self, decoder: Decoder, message: StoredMessage) -> Iterator[Mapping[str, object]]:
@@ -113,10 +113,10 @@ class DeadLetterReader:
 
 
 def send_again(sink: Sink, rows: Iterable[WaitingRow], *, feed: ResolvedChangefeed, slice_: SliceInfo) -> Replay:
-    """Give *rows* to *sink* as *slice_*, those of a key in the order of `updated`; durable on return.
+    """Deliver *rows* to *sink* as *slice_*, those of a key in the order of `updated`; durable on return.
 
-    With dead_letter_order = 'block_key', rows of a key behind one that is refused again are kept as well. Raises: what
-    the sink does, about anything but rows.
+    With dead_letter_order = 'block_key', rows of a key after one that is refused again are kept as well. Raises:
+    whatever the sink raises about anything but rows.
     """
     ordered = sorted(rows, key=lambda each: (each.letters[0].table, each.letters[0].updated))
     kept = _Kept(block_key=feed.options.dead_letter_order == "block_key")
@@ -136,7 +136,7 @@ def send_again(sink: Sink, rows: Iterable[WaitingRow], *, feed: ResolvedChangefe
 
 
 def _waiting(rows: Sequence[RowBatch], letters: Sequence[DeadLetter]) -> Iterator[WaitingRow]:
-    """Yield the last of *rows*, as many as there are *letters*, in order; all letters are dealt out to them."""
+    """Yield the last of *rows*, as many as there are *letters*, in order; each letter goes to one of them."""
     rows = rows[-len(letters) :]
     for index, row in enumerate(rows):
         last = index == len(rows) - 1
@@ -144,7 +144,7 @@ def _waiting(rows: Sequence[RowBatch], letters: Sequence[DeadLetter]) -> Iterato
 
 
 class _Kept(BadRows):
-    """Rows that stay in the dead letters."""
+    """Rows that stay dead letters."""
 
     def __init__(self, *, block_key: bool) -> None:
         self.rows: list[BadRow] = []

@@ -1,4 +1,4 @@
-"""Rows and keys as JSON that people read: in dead letters and in what tells of them. Not for hot paths."""
+"""Rows and keys as JSON for people: in dead letters, logs and errors. Not for hot paths."""
 
 from __future__ import annotations
 

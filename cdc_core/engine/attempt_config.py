@@ -1,4 +1,4 @@
-"""What the processes of one run are told: the feed, where progress is kept, where the run starts."""
+"""What every process of one attempt knows: the changefeed, where progress is stored, where the attempt starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MaskedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptConfig:
-    """One attempt to run a changefeed. `feed` carries the epoch of the attempt and the URL of the progress store.
+    """One attempt of a changefeed. `feed` has the epoch of the attempt and the URL of the progress store.
 
     `state_dir` belongs to the changefeed (locks), `run_dir` to this attempt (stop flag, Spark's scratch). With
     `warm_up` the processes only load what they will need.
@@ -73,7 +73,7 @@ class AttemptConfig:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What no other attempt has, in any store: a worker may serve feeds of one name one after another."""
+        """Unique to this attempt, in any store: a worker may serve changefeeds of one name one after another."""
         return self.feed.feed_id, self.feed.epoch
 
     @property
@@ -81,7 +81,7 @@ class AttemptConfig:
         return self.state_dir / f"{self.feed.name}.tasks.lock"
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Hold the tasks' lock while a task of this attempt works. Raises: RetryableError when a newer run began."""
+        """Hold the tasks' lock while a task of this attempt works. Raises: RetryableError after a newer attempt."""
         return at_work(self.tasks_lock, run_dir=self.run_dir)
 
     def open_store(self) -> ProgressStore:
@@ -89,10 +89,10 @@ class AttemptConfig:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Let errors leave this process only masked, and in the form that the driver recognises.
+        """Mask every error that leaves this process, and give it the form that the driver recognises.
 
-        Wrapped around every call that Spark makes into our code: whatever is raised ends word for word in Spark's log.
-        Raises: MaskedError. An error of no kind of ours is one that a retry may cure, other than in a warm-up.
+        Wraps every call that Spark makes into our code: Spark's log shows exceptions word for word. Raises:
+        MaskedError. An unknown error becomes one that a retry may cure, except in a warm-up.
         """
         self._log_masked()
         try:

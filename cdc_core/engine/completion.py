@@ -1,4 +1,4 @@
-"""A changefeed that only scans: when it is complete, and what becomes then of all that its source holds for it."""
+"""A changefeed that only scans: when it is complete, and how its source then forgets it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ log = logging.getLogger(__name__)
 
 
 def scan_delivered(feed: ResolvedChangefeed, progress: Progress | None) -> bool:
-    """Return whether *feed* only scans and *progress* says that all of its scan is durable: no step follows."""
+    """Return whether *feed* only scans and *progress* says that its whole scan is durable. Then no step follows."""
     return feed.options.initial_scan == "only" and progress is not None and bool(progress.frontier.high_water)
 
 
 def drop_history(feed: ResolvedChangefeed, rangefeed: Rangefeed, progress: Progress | None) -> None:
-    """Let the source forget a changefeed whose scan is delivered; do nothing for any other.
+    """Drop what the source keeps for a changefeed whose scan is delivered; do nothing for any other.
 
-    Driver, when no step of it runs or will. A source that fails is warned of: the rows are delivered all the same, and
-    the next run tries again.
+    Driver, when no step runs and none will. A failure is only a warning: the rows are delivered, and the next run tries
+    again.
     """
     if progress is None or not scan_delivered(feed, progress):
         return
@@ -33,8 +33,8 @@ def drop_history(feed: ResolvedChangefeed, rangefeed: Rangefeed, progress: Progr
         rangefeed.drop(progress.token)
     except Exception as error:
         log.warning(
-            "changefeed '%s' is complete, but %s still keeps history for it, which costs disk space there: %s; run it"
-            " once more, which only lets go of that",
+            "changefeed '%s' is complete, but %s still retains history for it, which uses disk space: %s; run the"
+            " changefeed once more to drop it",
             feed.name,
             feed.rangefeed.owner,
             mask(described(error), feed.secrets()),
@@ -47,7 +47,7 @@ def was_complete(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
     if progress is None or not scan_delivered(feed, progress):
         return False
     log.info(
-        "changefeed '%s': its scan was delivered by an earlier run, as of %s; to scan again give it another name",
+        "changefeed '%s': an earlier run delivered the scan, as of %s; to scan again, use another name",
         feed.name,
         progress.frontier.high_water,
     )

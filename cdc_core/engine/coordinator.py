@@ -1,7 +1,7 @@
-"""The coordinator's turn after each step.
+"""The coordinator: what happens after each step.
 
 The order is the at-least-once rule and never changes: every slice has flushed and reported, then progress is saved
-together with the index of the rows that were put aside, then resolved is emitted, then the source may release history.
+together with the index of the dead letters, then the resolved mark is emitted, then the source may release history.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ log = logging.getLogger(__name__)
 
 _BUDGET_PERIOD = timedelta(hours=1)
 _GAUGES_SAVED_S = 10.0
-"""What the source said after a step is saved with the next one, and at once when it was not saved for so long."""
+"""The source's gauges after a step are saved with the next step, and at once when they were not saved for so long."""
 
 
 class Coordinator:
-    """Folds the reports of each step into the saved progress of one run.
+    """Folds the reports of each step into the saved progress of one attempt.
 
-    Lives in Spark's commit process. Spark ends one that was idle for a minute, so that a run has several instances, one
-    after another: what has to outlive a step is in the store. *resolved_interval_s* is the least distance between two
-    emitted resolved marks, None for none at all. *open_marks* and *open_history* are called when first needed.
+    Lives in Spark's commit process. Spark ends that process after an idle minute, so an attempt may have several
+    instances, one after another: what must outlive a step is in the store. *resolved_interval_s* is the least distance
+    between two emitted resolved marks, None for none at all. *open_marks* and *open_history* are called when first
+    needed.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class Coordinator:
         self._emitted = progress.emitted
 
     def step_done(self, reports: Sequence[SliceReport | None], *, stages: Stages | None = None) -> None:
-        """Make a finished step count. *stages* are those of this turn.
+        """Make a finished step count. *stages* are those of this call.
 
-        Raises: ContractError and saves nothing when a slice has not reported; FencedError when another run took over;
-        whatever the sink raises for a resolved mark. After an exception the run must start again from the store.
+        Raises: ContractError, and saves nothing, when a slice has not reported; FencedError when a newer attempt took
+        over; whatever the sink raises for a resolved mark. After an exception the attempt must start again from the
+        store.
         """
         step = complete_step(reports)
         self._fold(step)
@@ -105,8 +107,8 @@ class Coordinator:
         for mark in marks:
             if mark.resolved and mark.timestamp < (reached := frontier.of(mark.span)):
                 raise ContractError(
-                    f"rangefeed broke its contract: span {mark.span} resolved at {mark.timestamp}, below {reached}"
-                    " which an earlier step had reached"
+                    f"rangefeed broke its contract: span {mark.span} is resolved at {mark.timestamp}, below {reached},"
+                    " which an earlier step reached"
                 )
         for mark in marks:
             if mark.resolved:
@@ -130,18 +132,18 @@ class Coordinator:
         self._progress = Progress(token=step[0].end, frontier=frontier, latest=latest, counters=counters)
 
     def _add_seconds(self, seconds: Mapping[str, float]) -> None:
-        """Let the next step that is saved count *seconds* by stage: its own, and those of the turn before it."""
+        """Add *seconds* by stage to what the next saved step counts: its own, and those of the call before it."""
         for name in self._seconds:
             self._seconds[name] += seconds.get(name, 0.0)
 
     def _keep_budget(self, last: DeadLetter) -> None:
-        """Raises: TerminalError when more rows than dead_letter_max were put aside within the last hour.
+        """Raise a TerminalError when more than dead_letter_max rows were refused within the last hour.
 
-        They are durable and their step is saved: a run after this one goes on behind them, until the next bad row.
+        They are durable and their step is saved: the next run continues after them, until the next bad row.
         """
         count = self._store.count_dead_letters(self._name, since=datetime.now(UTC) - _BUDGET_PERIOD)
         if count > self._dead_letter_max:
-            what = f"{count} rows were put aside within an hour, dead_letter_max is {self._dead_letter_max}"
+            what = f"{count} rows were refused within an hour, dead_letter_max is {self._dead_letter_max}"
             raise too_many(self._name, what, last)
 
     def _emit_resolved(self) -> None:
@@ -167,7 +169,7 @@ class Coordinator:
             # History kept longer than needed is harmless, and the next step's release covers this one.
             for name in ("release_failures", "releases_failed"):  # in all, and in a row
                 counters[name] = counters.get(name, 0) + 1
-            log.warning("source did not release its history, next step tries again: %s", error)
+            log.warning("the source did not release its history; the next step tries again: %s", error)
         self._progress = replace(self._progress, counters=counters)
 
     def _save_gauges(self) -> None:

@@ -1,4 +1,4 @@
-"""What the log of a run says about rows that are put aside."""
+"""Log lines about new dead letters."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ __all__ = ["DeadLetterLog"]
 
 log = logging.getLogger(__name__)
 
-_MOST_TOLD = 10
-"""Of the rows that were put aside since the last look, this many are logged one by one."""
+_MOST_LOGGED = 10
+"""So many of the new dead letters are logged one by one."""
 
 
 class DeadLetterLog:
-    """Warns, in the driver, of each row that changefeed *name* puts aside from now on."""
+    """Warns, in the driver, of each row of changefeed *name* that becomes a dead letter from now on."""
 
     def __init__(self, name: str, store: ProgressStore) -> None:
         self._name = name
         self._store = store
-        self._told = max((letter.number for letter in store.dead_letters(name)), default=0)
+        self._logged = max((letter.number for letter in store.dead_letters(name)), default=0)
 
     def look(self) -> int:
-        """Log what is new, and return how many rows wait in the dead letters. Raises: RetryableError."""
+        """Log the new ones, and return how many dead letters there are. Raises: RetryableError."""
         waiting = self._store.dead_letters(self._name)
-        new = [letter for letter in waiting if letter.number > self._told]
-        for letter in new[:_MOST_TOLD]:
+        new = [letter for letter in waiting if letter.number > self._logged]
+        for letter in new[:_MOST_LOGGED]:
             log.warning(
-                "changefeed '%s': row of table %s with key %s, updated %s, was put aside (stage %s): %s",
+                "changefeed '%s': refused the row of table %s with key %s, updated %s (stage %s): %s",
                 self._name,
                 letter.table,
                 letter.key,
@@ -36,8 +36,8 @@ class DeadLetterLog:
                 letter.stage,
                 letter.error,
             )
-        if len(new) > _MOST_TOLD:
-            log.warning("changefeed '%s': and %d more rows were put aside", self._name, len(new) - _MOST_TOLD)
+        if len(new) > _MOST_LOGGED:
+            log.warning("changefeed '%s': refused %d more rows", self._name, len(new) - _MOST_LOGGED)
         if new:
-            self._told = new[-1].number
+            self._logged = new[-1].number
         return len(waiting)

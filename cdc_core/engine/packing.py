@@ -1,9 +1,9 @@
-"""The packed layout: how slices travel through Spark as rows that the JVM never looks into.
+"""The packed layout: how slices travel through Spark as rows that the JVM never opens.
 
-A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end` (`failed` where reading it failed).
-Where there is no slice at all one row says so, `idle`: a reader that died would look the same without it.
-Each is an Arrow record batch of a single row, because the JVM merges and splits record batches by their number of rows
-(with `maxRecordsPerBatch=1` it passes each on as it is).
+A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end` (or `failed`, when reading failed).
+Where there is no slice at all, one row says `idle`: without it, a reader that died would look the same. Each is an
+Arrow record batch of a single row, because the JVM merges and splits record batches by their number of rows; with
+`maxRecordsPerBatch=1` it passes each on unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A changefeed that is paused: how that is saved and told, and the wait for `cdc resume`."""
+"""A paused changefeed: how that is saved and shown, and the wait for `cdc resume`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _POLL_S = 1.0
 
 
 class Pausing:
-    """Pauses the changefeed *name*. *command* is what its user types to let it go on.
+    """Pauses the changefeed *name*. *command* is the command that resumes it.
 
-    A pause is in the progress store and outlives the run: the next one waits likewise. It raises no epoch, and neither
-    does going on; a run that waits notices when another one has begun. *say* shows changes of the status, *stop* ends
-    every wait.
+    A pause is in the progress store and outlives the run: the next one waits too. Neither a pause nor a resumption
+    raises the epoch; a waiting run notices when another attempt has begun. *say* shows changes of the status, *stop*
+    ends every wait.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Pausing:
         self._complained = False
 
     def pause(self, epoch: int, reason: str, *, patient: bool) -> None:
-        """Return when the changefeed is paused in the store; without *patience* also when that is out of reach.
+        """Return when the changefeed is paused in the store; if not *patient*, also when the store is out of reach.
 
-        Or when told to stop: then the next run meets the error again. Raises: FencedError.
+        Also returns when told to stop: then the next run meets the error again. Raises: FencedError.
         """
         pause = Pause(reason=reason, since=datetime.now(UTC))
         while True:
@@ -48,7 +48,7 @@ class Pausing:
                 self._store.pause(self._name, epoch, reason)
             except RetryableError as error:
                 self._show(pause)
-                self._complain("changefeed '%s' waits, but is not paused for the next run: %s", error)
+                self._complain("changefeed '%s' waits, but the pause is not saved for the next run: %s", error)
                 if patient and not self._stop.wait(_POLL_S):
                     continue
             else:
@@ -57,9 +57,9 @@ class Pausing:
             return
 
     def wait(self, epoch: int) -> bool:
-        """Return True as soon as the changefeed is not paused, at once when it never was; False when told to stop.
+        """Return True as soon as the changefeed is not paused (at once if it never was), False when told to stop.
 
-        Raises: FencedError when another run than *epoch* has begun meanwhile.
+        Raises: FencedError when another attempt than *epoch* has begun meanwhile.
         """
         while True:
             try:
@@ -85,12 +85,12 @@ class Pausing:
         """Return when the changefeed is not paused. Raises: TerminalError otherwise; FencedError as `wait` does."""
         pause = self._look(epoch)
         if pause is not None:
-            raise TerminalError(f"{self._sentence(pause)}; `{self._command}` lets it go on")
+            raise TerminalError(f"{self._sentence(pause)}; run `{self._command}` to continue")
 
     def _show(self, pause: Pause) -> None:
         if self._known is None:
             log.warning(
-                "%s. It delivers nothing, and its source keeps for it what it has not read; `%s` lets it go on",
+                "%s. It delivers nothing, and its source retains the history that was not read; run `%s` to continue",
                 self._sentence(pause),
                 self._command,
             )
@@ -98,7 +98,7 @@ class Pausing:
         self._say(phase="paused", waiting_for=pause.reason, paused_since=pause.since, resume_command=self._command)
 
     def _complain(self, message: str, error: RetryableError) -> None:
-        """Log that the store is out of reach, once for as long as it is."""
+        """Log once that the store is out of reach."""
         if not self._complained:
             log.warning(message, self._name, error)
         self._complained = True
@@ -107,10 +107,10 @@ class Pausing:
         feed = self._store.find(self._name)
         if feed is None or feed.epoch != epoch:
             raise FencedError(
-                f"another run of changefeed '{self._name}' began while this one was paused, or it was removed; this run"
-                f" (epoch {epoch}) stops"
+                f"changefeed '{self._name}': another attempt began while this one was paused, or the changefeed was"
+                f" removed; this attempt (epoch {epoch}) stops"
             )
         return feed.paused
 
     def _sentence(self, pause: Pause) -> str:
-        return f"changefeed '{self._name}' is paused since {shown_moment(pause.since)}: {pause.reason}"
+        return f"changefeed '{self._name}' has been paused since {shown_moment(pause.since)}: {pause.reason}"

@@ -1,13 +1,12 @@
-"""Saved plans: what a step holds, written down before anything of it runs, so that another run can repeat it.
+"""Saved plans: what a step holds, saved before anything of it runs, so that another attempt can repeat it.
 
-A step that broke off has left files, or requests with an idempotency key, under names made of (epoch, step, slice). A
-run that plans the same changes anew would cut them in another place and give them other names: every row again. A run
-that repeats the plan first makes the same names with the same content, so that hardly anybody notices the crash.
+A step that broke off has left files, or requests with an idempotency key, under names made of (epoch, step, slice). An
+attempt that plans the same changes anew would cut them in other places and give them other names: every row comes
+again. An attempt that repeats the plan first makes the same names with the same content.
 
 A plan is repeated only when its slices are the same in every detail. With other slices (more parallelism, another
-limit, a table whose shape changed) a name would get other rows than it had, and whoever follows the destination and
-leaves out names that he knows would miss rows. Then the changes are planned anew, under names of the new run, which
-costs repeats and loses nothing.
+limit, a table whose shape changed) a name would get other rows than before, and a consumer that skips names it has
+read would miss rows. Then the changes are planned anew under names of the new attempt: rows are repeated, none is lost.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = ["Plan", "Plans"]
 log = logging.getLogger(__name__)
 
 _MOST_REPEATS = 20
-"""A plan that was repeated so often and never finished may be what keeps it from finishing."""
+"""A plan that was repeated so often and never finished may itself be the reason."""
 _DECIDES_NOTHING = (
     "resolved",
     "min_checkpoint_frequency",
@@ -45,12 +44,12 @@ _DECIDES_NOTHING = (
     "retry_backoff",
     "max_retry_backoff",
 )
-"""Options of the changefeed that do not decide what is in a slice, and what of it arrives under which name."""
+"""Options of the changefeed that change neither what is in a slice nor the names under which it arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one step holds. `epoch` is that of the run that planned it; `slices` and `setting` are digests."""
+    """What one step holds. `epoch` is that of the attempt that planned it; `slices` and `setting` are digests."""
 
     epoch: int
     step: int
@@ -71,7 +70,7 @@ class Plan:
 
 
 class Plans:
-    """The plans of one run, and the one that an earlier run has left. Lives in the planner's process.
+    """The plans of one attempt, and the plan that an earlier attempt left. Lives in the planner's process.
 
     Nothing is saved for a source that never repeats a step.
     """
@@ -84,9 +83,9 @@ class Plans:
         self._setting = ""
 
     def repeat(self, start: Token, *, after: Timestamp, blocked: Sequence[Any]) -> tuple[Plan, Sequence[Slice]] | None:
-        """Return the plan that an earlier run saved for the step after *start*, with its slices; None to plan anew.
+        """Return the plan that an earlier attempt saved for the step after *start*, with its slices; None to plan anew.
 
-        Once a run, before its first step. Raises: FencedError; what the rangefeed raises.
+        Once an attempt, before its first step. Raises: FencedError; what the rangefeed raises.
         """
         if not self._repeats:
             return None
@@ -94,16 +93,14 @@ class Plans:
         if plan is None or (plan.start, plan.after) != (start, after) or plan.epoch == self._feed.epoch:
             return None
         if plan.repeats >= _MOST_REPEATS or plan.setting != self._own_setting():
-            log.info(
-                "step %d of run %d is planned anew, as something that decides on it changed", plan.step, plan.epoch
-            )
+            log.info("step %d of attempt %d is planned anew: an option or a version changed", plan.step, plan.epoch)
             return None
         slices = self._planner.repeat(start, plan.end, after=after)
         if slices is None or _digest(slices, blocked) != plan.slices:
-            log.info("step %d of run %d is planned anew, as its slices would not be the same", plan.step, plan.epoch)
+            log.info("step %d of attempt %d is planned anew: its slices would differ", plan.step, plan.epoch)
             return None
         self._save(replace(plan, repeats=plan.repeats + 1))
-        log.info("step %d of run %d is repeated", plan.step, plan.epoch)
+        log.info("step %d of attempt %d is repeated", plan.step, plan.epoch)
         return plan, slices
 
     def save(
@@ -116,10 +113,7 @@ class Plans:
         slices: Sequence[Slice],
         blocked: Sequence[Any],
     ) -> None:
-        """Make the plan durable, before any slice of it runs. Raises: FencedError.
-
-        Steps of the initial scan are left out: a new run reads its chunks in a new snapshot.
-        """
+        """Make the plan durable, before any slice of it runs. Raises: FencedError."""
         if not self._repeats:
             return
         self._save(
@@ -150,12 +144,12 @@ class Plans:
 
 
 def _digest(slices: Sequence[Slice], blocked: Sequence[Any]) -> str:
-    """Return a digest of the slices in every detail: a repr that hides something, or shows an address, never agrees."""
+    """Return a digest of the slices in every detail. A `repr` that shows an address never agrees with another."""
     return hashlib.sha256(repr((list(slices), sorted(map(repr, blocked)))).encode()).hexdigest()
 
 
 def _setting(feed: ResolvedChangefeed) -> str:
-    """Return a digest of all that decides what slices hold besides themselves: options, plugins, versions."""
+    """Return a digest of everything else that decides what slices hold: options, plugins, versions."""
     options = {name: value for name, value in asdict(feed.options).items() if name not in _DECIDES_NOTHING}
     setting = {
         "tables": [name.full for name in feed.table_names],
@@ -178,6 +172,6 @@ def _component(component: Component[Any]) -> list[Any]:
 
 @cache
 def _installed() -> list[str]:
-    """Return Python's version and those of all distributions: any of them may decide on a byte of a file."""
+    """Return the versions of Python and of all distributions: any of them may decide on a byte of a file."""
     found = {f"{distribution.name} {distribution.version}" for distribution in distributions()}
     return [sys.version, *sorted(found)]

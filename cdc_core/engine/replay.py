@@ -1,4 +1,4 @@
-"""A run without Spark that sends rows again from the dead letters, kept apart from other runs as any run is."""
+"""A run without Spark that sends dead letters to the sink again, fenced against other runs as any run is."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def replay(
     find: Callable[[Sequence[DeadLetter]], Sequence[WaitingRow]],
     give_up: Collection[int] = (),
 ) -> tuple[Replay, int]:
-    """Send again what waits in the dead letters of *feed*; return what became of it, and how many rows were not found.
+    """Send the dead letters of *feed* to its sink again; return the outcome, and how many rows were not found.
 
-    *find* returns the rows of dead letters; it is called when rows remain to be sent. Those with the numbers *give_up*
-    are not sent, and wait no longer once this returns; when it raises, they wait. Nobody else delivers meanwhile:
-    neither another run, nor tasks that a killed one has left. What was sent is durable at the sink before the progress
-    store says so; after a crash in between it is sent once more.
+    *find* returns the rows of dead letters; it is called when there are rows to send. Rows with the numbers *give_up*
+    are not sent, and are no dead letters any more when this returns; when it raises, they still are. Nothing else
+    delivers meanwhile: neither another run, nor tasks that a killed run left behind. What was sent is durable at the
+    sink before the progress store says so; after a crash in between it is sent once more.
 
-    Raises: ConfigError when the changefeed is running, the sink cannot take rows, or no row has a number of *give_up*;
+    Raises: ConfigError when the changefeed is running, the sink cannot take rows, or a number of *give_up* is unknown;
     RetryableError; FencedError when a run has begun on another host; whatever the sink raises about anything but rows.
     """
     with RunLock(state_dir / f"{feed.name}.lock") as lock:
         if not lock.acquire():
             raise ConfigError(
-                f"changefeed '{feed.name}' is running from {state_dir} (process {lock.holder}): stop it first, because"
-                " rows are sent again only while it delivers no others"
+                f"changefeed '{feed.name}' is running from {state_dir} (process {lock.holder}); stop it before you send"
+                " its dead letters again"
             )
         waiting = store.dead_letters(feed.name)
         unknown = min(set(give_up) - {letter.number for letter in waiting}, default=None)
         if unknown is not None:
-            raise ConfigError(f"no row of changefeed '{feed.name}' waits under the number {unknown}; --list shows them")
+            raise ConfigError(f"changefeed '{feed.name}' has no dead letter with the number {unknown}; see --list")
         letters = [letter for letter in waiting if letter.number not in give_up]
         rows = find(letters) if letters else ()
         missing = len(letters) - sum(len(row.letters) for row in rows)
@@ -63,8 +63,8 @@ def replay(
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, table_names=tables)
         with _alone(feed, state_dir), closing(feed.open_sink()) as sink:
             progress = store.load(feed.name)
-            assert progress is not None, "rows were put aside in steps that were saved"
-            # A plan that this run's end leaves to be repeated knew of keys that had to wait.
+            assert progress is not None, "dead letters come from steps that were saved"
+            # A plan that an earlier attempt left knew of keys that had to wait.
             store.save_plan(feed.name, epoch, {})
             lower = progress.frontier.high_water.next()
             result = send_again(sink, rows, feed=feed, slice_=SliceInfo(step=0, index=0, lower=lower, replay=True))
@@ -80,7 +80,7 @@ def replay(
 
 @contextmanager
 def _alone(feed: ResolvedChangefeed, state_dir: Path) -> Iterator[None]:
-    """Hold back tasks of earlier runs on this host for as long as the block lasts, once none is at work."""
+    """Wait until no task of an earlier attempt is at work on this host, and admit none inside the block."""
     run_dir = state_dir / f"{feed.name}.run" / str(feed.epoch)
     shutil.rmtree(run_dir.parent, ignore_errors=True)
     run_dir.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Where an attempt of a run begins."""
+"""Where an attempt starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
-    """Return the token that run `feed.epoch` starts from, with everything that its query relies on saved.
+    """Return the token that attempt `feed.epoch` starts from. Everything that its query relies on is saved.
 
     Raises: FencedError; whatever the rangefeed raises.
     """
@@ -36,5 +36,5 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     if scan is not None:
         log.info("changefeed '%s': initial scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)
     else:
-        log.info("changefeed '%s': no initial scan, following the log after %s", name, progress.latest)
+        log.info("changefeed '%s': no initial scan; following the log after %s", name, progress.latest)
     return token

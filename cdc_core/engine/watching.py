@@ -1,4 +1,4 @@
-"""What the status of a run says while its query runs: how far it is, where its time goes, what it waits for."""
+"""The status while a query runs: how far it is, where its time goes, what it waits for."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE
 __all__ = ["Watch"]
 
 _WINDOW_S = 10.0
-"""Rates and shares are those of about this long, or of two steps if they are made further apart."""
+"""Rates and shares cover about this long, or two steps if these are further apart."""
 _STUCK_S = 3.0
-"""A task that has not passed to another stage for this long is told of."""
+"""Report a task that has been in one stage for longer than this."""
 _QUIET_S = 3.0
-"""After this long without rows and with a step that had none the changefeed waits for changes."""
+"""After this long without rows, and a step that had none, the changefeed waits for changes."""
 _SILENT_S = 10.0
-"""After this long without any step as well, if no task can be at work unseen. A query takes some seconds to begin."""
+"""The same without any step, if every task is visible. A query takes some seconds to begin."""
 _BUSY_S = 1.0
 """Steps without rows take less than this."""
 
@@ -39,10 +39,10 @@ class _Sample:
 
 
 class Watch:
-    """Looks at one attempt of a run, a few times a second, and says what of the status changes.
+    """Observes one attempt, a few times a second, and returns what changes in the status.
 
-    Tasks on the driver's host are seen at their work in *run_dir*; *local* says that there are no others.
-    *count_dead_letters* is asked when rows were put aside.
+    Tasks on the driver's host are visible in *run_dir*; *local* says that there are no others. *count_dead_letters* is
+    called when there are new ones.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Watch:
         self._activities = Activities(run_dir)
         self._local = local
         self._count_dead_letters = count_dead_letters
-        self._put_aside: float | None = None
+        self._refused: float | None = None
         self._dead_letters = 0
         self._samples: list[_Sample] = []
         self._quiet_since = time.monotonic()
@@ -75,9 +75,9 @@ class Watch:
         counters = progress.counters
         self._note(now, counters)
         tasks = self._look_at_tasks()
-        put_aside = counters.get("dead_letters", 0)
-        if put_aside != self._put_aside:
-            self._put_aside, self._dead_letters = put_aside, self._count_dead_letters()
+        refused = counters.get("dead_letters", 0)
+        if refused != self._refused:
+            self._refused, self._dead_letters = refused, self._count_dead_letters()
         high_water = progress.frontier.high_water
         return {
             "rows": int(counters.get("rows", 0)),
@@ -123,7 +123,7 @@ class Watch:
         return tasks
 
     def _shares(self, tasks: Sequence[Activity]) -> dict[str, float]:
-        """Return which part of their time slices spend at each stage: those that ended lately, else those at work."""
+        """Return the share of each stage in the time of slices that ended recently, otherwise of those at work."""
         first, last = self._samples[0], self._samples[-1]
         if last.rows > first.rows:
             seconds = {stage: last.seconds[stage] - first.seconds[stage] for stage in last.seconds}
@@ -141,7 +141,7 @@ class Watch:
     def _waiting(self, now: float, tasks: Sequence[Activity], *, scanning: bool) -> dict[str, Any]:
         stuck = self._stuck(tasks)
         if self._busy or scanning:
-            self._quiet_since = now  # what it did then is not saved yet when it ends
+            self._quiet_since = now  # its result is not saved yet when it ends
         quiet_s = now - self._quiet_since
         quiet = quiet_s >= _QUIET_S if self._empty_step else self._local and quiet_s >= _SILENT_S
         if stuck["waiting_on"] is None and quiet:

@@ -36,14 +36,14 @@ class WorkerCache(Generic[C]):
 
     @contextmanager
     def use(self, key: Key, opener: Callable[[], C]) -> Iterator[C]:
-        """Yield the component of *key*, opened if need be; keep it when the block ends without an exception."""
+        """Yield the component of *key*, opened if necessary; keep it open if the block ends without an exception."""
         component = self._open.pop(key, None)
         for stale in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
             self._close(self._open.pop(stale))
         if component is None:
             component = opener()
-            # Pyspark collects garbage after every task: keep that from walking through all that is loaded for good.
-            # First collect what is garbage now, which would stay for good too, a little more with every attempt.
+            # Pyspark collects garbage after every task: exclude what is loaded for good. First collect what is garbage
+            # now, or it would stay too, a little more with every attempt.
             gc.collect()
             gc.freeze()
         try:

@@ -1,4 +1,4 @@
-"""Loading classes by name. The only place of the core that imports what it was not written to import."""
+"""Loading classes by name: the only place of the core that imports modules it does not know."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["load_class"]
 def load_class(target: str, *, owner: str, base: type | None = None, install_hint: str = "") -> type[Any]:
     """Return the class called *target*, "module:Class".
 
-    *owner* names the component in messages ("sink 'kafka'"); *install_hint* says what to install when it cannot be
-    imported. Raises: PluginLoadError when it cannot be loaded, ContractError when it is not a subclass of *base*.
+    *owner* names the component in messages ("sink 'kafka'"); *install_hint* says what to install when the import
+    fails. Raises: PluginLoadError when it cannot be loaded, ContractError when it is not a subclass of *base*.
     """
     module_name, _, class_name = target.partition(":")
     try:

@@ -20,7 +20,7 @@ __all__ = ["Listing", "PluginHost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """One component for people. A plugin that registers nothing is listed with an empty `kind` and its own name."""
+    """One component in a listing. A plugin that registers nothing has an empty `kind` and its own name."""
 
     kind: str
     name: str
@@ -51,8 +51,8 @@ class _Entry:
 class PluginHost:
     """The components that some plugins register. A value: it changes nothing global, and a test may build its own.
 
-    Plugins are loaded one by one. One that cannot be used is listed with its problem and stops no other; only using its
-    name is an error. So is using a name or URI scheme that two plugins claim. Components themselves stay unloaded.
+    Plugins are loaded one by one. A plugin that cannot be used is listed with its problem and does not affect others;
+    using its name is an error, and so is using a name or URI scheme that two plugins claim. Components stay unloaded.
     """
 
     def __init__(self, sources: Iterable[Published] = ()) -> None:
@@ -93,7 +93,7 @@ class PluginHost:
         return sorted((cast(EncoderRegistration, encoder) for encoder in usable), key=lambda encoder: encoder.name)
 
     def listing(self) -> list[Listing]:
-        """Return every component with where it comes from and what is wrong with it, and every plugin without any."""
+        """Return every component with its distribution and its problem, and every plugin without components."""
         rows = [
             _listing(entry.plugin, entry.kind, entry.registration, entry.schemes, self._problem(entry))
             for entry in self._entries
@@ -110,7 +110,7 @@ class PluginHost:
         return self._usable(kind, f"{kind} for URIs that begin with '{scheme}://'", scheme, claims)
 
     def _usable(self, kind: str, wanted: str, word: str, claims: list[_Entry]) -> Registration:
-        """Return the one registration in *claims* if it can be used, else raise what says why not."""
+        """Return the one registration in *claims* if it can be used; otherwise raise the reason."""
         if not claims:
             raise self._unknown(kind, wanted, word)
         entry = claims[0]
@@ -125,7 +125,7 @@ class PluginHost:
         return entry.registration
 
     def _problem(self, entry: _Entry) -> str:
-        """Say what is wrong with a component: its plugin's problem, or what else claims its name or a scheme of it."""
+        """Say what is wrong with a component: its plugin's problem, or another claim to its name or a scheme."""
         if entry.plugin.problem:
             return entry.plugin.problem
         same_kind = self._of(entry.kind)

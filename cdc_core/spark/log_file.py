@@ -1,4 +1,4 @@
-"""What Spark's JVM and the Python workers print: the file of it, and how it is kept from growing for ever."""
+"""The log of Spark's JVM and the Python workers, and its rotation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT_BYTES = 16 * 1024 * 1024
 
 @contextmanager
 def output_to(path: Path) -> Iterator[None]:
-    """Let processes that are started inside the block inherit *path* as their standard output and error."""
+    """Give processes that start inside the block *path* as their standard output and error."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
@@ -33,11 +33,11 @@ def output_to(path: Path) -> Iterator[None]:
 
 
 def keep_newest(path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
-    """Return with at most about *limit_bytes* in the log at *path*; what was more is in `PATH.1` for as long.
+    """Rotate the log at *path* when it has more than *limit_bytes*: its content moves to `PATH.1`.
 
-    The processes that print keep the file open, so it is copied and then emptied in place: they go on at its new end,
-    because `output_to` opened it for appending. What they print between the copy's last byte and the emptying is lost,
-    which is a moment of some microseconds every 16 MB. A log that cannot be cut is no reason to fail.
+    The processes that print keep the file open, so it is copied and then emptied in place. They continue at its new
+    end, because `output_to` opened it for appending. Output between the copy's last byte and the emptying is lost: some
+    microseconds every 16 MB. An error is ignored: the log is no reason to fail.
     """
     with suppress(OSError):
         if path.stat().st_size <= limit_bytes:

@@ -24,10 +24,9 @@ def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
 
 
 def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
-    """Run one step without rows, so that processes, imports and generated code are there before the first row is.
+    """Run one step without rows, so that processes, imports and generated code are ready before the first row.
 
-    Return earlier when *stopped* becomes true.
-    Raises: our own error where one of our processes raised it, Spark's otherwise.
+    Return earlier when *stopped* becomes true. Raises: the CdcError of one of our processes, otherwise Spark's error.
     """
     query = start_query(session, config)
     try:
@@ -40,8 +39,8 @@ def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[
 
 
 def failure_of(query: StreamingQuery) -> CdcError | PySparkException:
-    """Return why *query* ended: our own error where one of our processes raised it, Spark's otherwise."""
+    """Return why *query* ended: the CdcError of one of our processes, otherwise Spark's error."""
     error = query.exception()
-    if error is None:  # it was stopped, and not by us: the Spark context is going down
+    if error is None:  # it was not stopped by this process: the Spark context is shutting down
         return RetryableError("Spark ended the streaming query without an error")
     return from_wire(str(error)) or error

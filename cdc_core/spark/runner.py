@@ -1,4 +1,4 @@
-"""The driver of a run: attempts, retries with back-off, a clean stop, and the status that people see."""
+"""The driver of a run: attempts, retries with back-off, a clean stop, and the status."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _POLL_S = 0.1
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP_LIMIT_S = 120.0
 _STEP_GIVEN_UP, _STEP_ABANDONED = 1, 130
-"""Exit statuses of a stop that left a step unsaved: because it took too long, or because a second signal came."""
+"""Exit statuses of a stop that left a step unsaved: it took too long, or a second signal came."""
 
 
 def run(
@@ -69,18 +69,18 @@ def run(
     status: Callable[[Status], None],
     resume_command: str | None = None,
 ) -> int:
-    """Run the changefeed until it is stopped, is complete, or fails for good; return the exit status.
+    """Run the changefeed until it is stopped, complete, or fails for good; return the exit status.
 
-    Complete is, with *once*, when all that the source had committed at the start is durable and resolved; with
-    initial_scan=only, when the scan is; the source then keeps nothing for it any more, and another run finds nothing to
-    do. SIGINT and SIGTERM let the running step finish and be saved; a second one abandons it, which makes the exit
-    status 130, and a step that takes too long is given up, which makes it 1. *status* is called a few times a second,
-    from this thread.
+    With *once* it is complete when everything that the source had committed at the start is durable and resolved. With
+    initial_scan=only it is complete when the scan is; then the source keeps nothing for it any more, and another run
+    finds nothing to do. After SIGINT or SIGTERM the running step ends and is saved. A second signal abandons the step:
+    exit status 130. A step that takes too long is abandoned too: exit status 1. *status* is called a few times a
+    second, from this thread.
 
-    With on_error=pause an error that no retry can cure pauses the changefeed once it ran: Spark is closed, this waits
-    until the progress store says that it was resumed, and goes on from the last saved progress. So does a run that
-    finds the changefeed paused, before it touches source or sink. *resume_command* is what the user is told to type.
-    With *once* nothing waits: the changefeed is paused all the same, and the run fails.
+    With on_error=pause an error that no retry can cure pauses a changefeed that has run: this closes Spark, waits until
+    the progress store says that the changefeed was resumed, and continues from the last saved progress. A run that
+    finds the changefeed paused waits too, before it touches source or sink. *resume_command* is the command that the
+    messages suggest. With *once* nothing waits: the changefeed is paused all the same, and the run fails.
 
     Raises: ConfigError before anything is created on the source or at the sink; any other CdcError when the changefeed
     ended with it. Errors that a retry may cure are not raised: they are logged, shown in the status, and retried.
@@ -91,7 +91,7 @@ def run(
     with RunLock(state_dir / f"{feed.name}.lock") as lock:
         if not lock.acquire():
             raise ConfigError(
-                f"changefeed '{feed.name}' is already running from {state_dir} (process {lock.holder}): stop that first"
+                f"changefeed '{feed.name}' is already running from {state_dir} (process {lock.holder}); stop it first"
             )
         known = store.register(feed.name, feed.definition())
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store.url)
@@ -103,7 +103,7 @@ class _Stopped(Exception):  # noqa: N818
 
 
 class _ShowError(Exception):
-    """The status callback failed: no retry helps, and its caller knows best what its exception means."""
+    """The status callback failed. No retry helps; the caller knows what its own exception means."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -121,7 +121,7 @@ class _Run:
         once: bool,
         resume_command: str | None,
     ) -> None:
-        # A run that is to end has nothing to wait for between steps.
+        # A run that is to end does not wait between steps.
         self._feed = replace(feed, min_checkpoint_frequency_s=0.0) if once else feed
         self._store = store
         self._state_dir = state_dir
@@ -188,8 +188,8 @@ class _Run:
             except Exception as error:
                 if not self._steady and self._session is not None and not is_alive(self._session):
                     raise TerminalError(
-                        f"Spark's JVM ended before the changefeed had begun: {self._log_path} may tell why; was there"
-                        " enough memory?"
+                        f"Spark's JVM ended before the changefeed began; see {self._log_path} for the reason, and check"
+                        " that there is enough memory"
                     ) from None
                 if not self._steady and isinstance(error, PySparkException):
                     raise TerminalError(f"Spark cannot run: {mask(str(error), self._feed.secrets())}") from None
@@ -209,7 +209,7 @@ class _Run:
         self._pausing.pause(self._epoch, reason, patient=not self._once)
         if self._once:
             raise error
-        if self._session is not None:  # nobody knows how long this takes: keep no memory
+        if self._session is not None:  # the pause may be long: release the memory
             end_jvm(self._session)
         self._session, self._warm = None, False
         return self._pausing.wait(self._epoch)
@@ -277,12 +277,12 @@ class _Run:
         self._status = replace(self._status, shares={}, waiting_on=None, waiting_on_s=None)
 
     def _quietly(self, end: Callable[[], object]) -> None:
-        """Call *end* at the end of an attempt, whose own outcome matters more than what this raises."""
+        """Call *end* at the end of an attempt; an error of it is only logged."""
         try:
             end()
         except Exception as error:
             text = mask(described(error), self._feed.secrets())
-            log.warning("changefeed '%s': clearing up after an attempt failed: %s", self._feed.name, text)
+            log.warning("changefeed '%s': the clean-up after an attempt failed: %s", self._feed.name, text)
 
     def _check_stop(self) -> None:
         if self._stop.is_set():
@@ -317,9 +317,9 @@ class _Run:
         return reached or scan_delivered(self._feed, progress)
 
     def _finish(self, config: AttemptConfig, query: StreamingQuery, rangefeed: Rangefeed, watch: Watch) -> int:
-        """Let the running step finish and be saved, end the query, and emit what is resolved by then; return 0.
+        """Wait until the running step is saved, end the query, emit what is resolved by then, and return 0.
 
-        Without all that when the step is not waited for: return another exit status.
+        If the step is abandoned, emit nothing and return another exit status.
         """
         self._say(phase="stopping", shares={})
         flag = StopFlag(config.run_dir)
@@ -328,7 +328,9 @@ class _Run:
         while query.isActive and not flag.acknowledged and not self._abandon.is_set():
             if time.monotonic() > deadline:
                 log.warning(
-                    "changefeed '%s': the running step did not end in %.0f s, abandoned", self._feed.name, _STOP_LIMIT_S
+                    "changefeed '%s': abandoned the running step, which did not end in %.0f s",
+                    self._feed.name,
+                    _STOP_LIMIT_S,
                 )
                 break
             self._say(**watch.look_at_tasks())
@@ -350,10 +352,10 @@ class _Run:
             ours = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
             try:
                 self._session = open_session(self._feed.name, self._feed.spark, log_path=self._log_path)
-            except KeyboardInterrupt:  # a signal between pyspark's setting its own handler, and ours being back
+            except KeyboardInterrupt:  # a signal came while pyspark's handler was installed
                 self._stop.set()
             finally:
-                for number, handler in ours.items():  # pyspark's cancels jobs in mid-step
+                for number, handler in ours.items():  # pyspark's handler cancels jobs in the middle of a step
                     signal.signal(number, handler)
         self._check_stop()
         assert self._session is not None
@@ -365,10 +367,10 @@ class _Run:
         self._session, self._warm = None, False
 
     def _await_idle(self) -> None:
-        """Return when no task of an earlier attempt or run is alive on this host."""
+        """Return when no task of an earlier attempt is alive on this host."""
 
         def pause(seconds: float) -> None:
-            self._say(phase="waiting for tasks of an earlier run to end")
+            self._say(phase="waiting for tasks of an earlier attempt to end")
             if self._stop.wait(seconds):
                 raise _Stopped
 

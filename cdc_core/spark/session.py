@@ -24,11 +24,11 @@ from cdc_core.spark.writer import ChangefeedSink
 __all__ = ["DEFAULT_MASTER", "close_session", "end_jvm", "is_alive", "is_local", "open_session", "require_java"]
 
 DEFAULT_MASTER = "local[*,4]"
-"""All cores, and four attempts for a task: `local[*]` alone gives a task whose worker died no second one."""
+"""All cores, and four attempts for each task: with `local[*]` a task whose worker died gets no second one."""
 
 _JAVA_AT_LEAST = 17
 _JVM_END_S = 10.0
-# The JVM only passes batches on: the second compiler costs it a third of its start and gains nothing afterwards.
+# The JVM only passes batches on: the second compiler costs a third of the start time and gains nothing afterwards.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS = {
     # Row batches are packed into single rows; the JVM must pass each on as it is, and hold few of them.
@@ -44,7 +44,7 @@ _SETTINGS = {
     "spark.sql.streaming.pollingDelay": "25ms",
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.adaptive.enabled": "false",
-    # What Spark remembers of finished work for its web page; the defaults are a thousand of each.
+    # How much finished work Spark remembers for its web page; the defaults are a thousand of each.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "100",
@@ -72,22 +72,22 @@ def require_java() -> None:
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else shutil.which("java")
     remedy = f"install Java {_JAVA_AT_LEAST} or newer (Debian: apt-get install default-jre-headless)"
     if java is None:
-        raise ConfigError(f"Spark needs Java and there is none on the PATH: {remedy}")
+        raise ConfigError(f"Spark needs Java, and there is none on the PATH; {remedy}")
     try:
         shown = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
-        raise ConfigError(f"Spark needs Java and '{java}' does not run: {remedy}") from None
+        raise ConfigError(f"Spark needs Java, and '{java}' does not run; {remedy}") from None
     found = re.search(r'version "(\d+)', shown)
     if found is None or int(found.group(1)) < _JAVA_AT_LEAST:
         first = shown.splitlines()[0] if shown else "an unknown version"
-        raise ConfigError(f"Spark needs Java {_JAVA_AT_LEAST} or newer, '{java}' is {first}: {remedy}")
+        raise ConfigError(f"Spark needs Java {_JAVA_AT_LEAST} or newer, and '{java}' is {first}; {remedy}")
 
 
 def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> SparkSession:
     """Return the session of changefeed *name*, with its *spark* settings over ours.
 
-    Whatever the JVM and the Python workers print goes to *log_path*, and what they need for the time being into a
-    directory beside it. A JVM that was killed leaves something there; the next one begins with nothing.
+    The output of the JVM and the Python workers goes to *log_path*, and their temporary files into a directory beside
+    it, which is emptied first.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {key: value for key, value in spark.items() if key != "master"}
@@ -100,7 +100,7 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> Spar
     keep_newest(log_path)
     with output_to(log_path), _spark_home(home):
         session = builder.getOrCreate()
-    # Pyspark prints a traceback on our standard error when the JVM dies; the run says so in a sentence.
+    # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
     session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
     session.dataSource.register(RangefeedSource)
     session.dataSource.register(ChangefeedSink)
@@ -108,7 +108,7 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> Spar
 
 
 def _emptied(scratch: Path) -> Path:
-    """Return the directory *scratch*, without what a JVM has left there. One that runs goes on using its own."""
+    """Return the directory *scratch*, without files of an earlier JVM. A running JVM keeps its own."""
     if SparkContext._gateway is None:
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
@@ -117,10 +117,10 @@ def _emptied(scratch: Path) -> Path:
 
 @contextmanager
 def _spark_home(directory: Path | None) -> Iterator[None]:
-    """Let a JVM that is started inside the block have *directory* as a Spark home without Spark's own copy of pyspark.
+    """Give a JVM that starts inside the block *directory* as a Spark home without Spark's own copy of pyspark.
 
     Workers would import pyspark from that copy, a zip file without compiled modules: half a second of processor time
-    for each of a dozen processes. Without it they find the installed package.
+    for each of a dozen processes. Without it they use the installed package.
     """
     if directory is None:
         yield
@@ -164,13 +164,13 @@ def close_session(session: SparkSession) -> None:
 
 
 def end_jvm(session: SparkSession) -> None:
-    """Stop *session* and give back the memory that Spark holds. `open_session` can start another one."""
+    """Stop *session* and release the memory that Spark holds. `open_session` can start another one."""
     close_session(session)
     _forget_jvm(session, grace_s=_JVM_END_S)
 
 
 def _forget_jvm(session: SparkSession, *, grace_s: float) -> None:
-    """End the JVM, or what is left of one that died. Pyspark has no public way to make it start a new one."""
+    """End the JVM, or clean up after a dead one. Pyspark has no public way to start a new one."""
     gateway, server = SparkContext._gateway, getattr(session.sparkContext, "_accumulatorServer", None)
     SparkContext._active_spark_context = None
     SparkContext._gateway = SparkContext._jvm = None
@@ -183,7 +183,7 @@ def _forget_jvm(session: SparkSession, *, grace_s: float) -> None:
         process: subprocess.Popen[bytes] | None = gateway.proc
         if process is not None:
             if process.stdin is not None:
-                process.stdin.close()  # a JVM that is well ends by that, and clears up
+                process.stdin.close()  # a healthy JVM ends now, and cleans up
             with suppress(subprocess.TimeoutExpired):
                 process.wait(grace_s)
             process.kill()

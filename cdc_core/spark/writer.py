@@ -104,13 +104,13 @@ class SinkWriter(DataSourceStreamArrowWriter):
         if self._config.warm_up:
             return
         with self._config.guarded():
-            told = [message for message in messages if isinstance(message, ReportMessage)]
-            if messages and len(told) == len(messages) and all(message.idle for message in told):
+            sent = [message for message in messages if isinstance(message, ReportMessage)]
+            if messages and len(sent) == len(messages) and all(message.idle for message in sent):
                 return
-            failures = [message.failure for message in told if message.failure is not None]
+            failures = [message.failure for message in sent if message.failure is not None]
             if failures:
                 raise MaskedError(joined_failures(failures))
-            reports = [message.report for message in told]
+            reports = [message.report for message in sent]
             with (
                 self._config.at_work(),  # or one that is stuck could emit its mark after those of a newer run
                 at_stages(COORDINATOR, run_dir=self._config.run_dir, first=STORE) as stages,

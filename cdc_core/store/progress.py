@@ -1,4 +1,4 @@
-"""The progress store: how far each changefeed has come, durably, and which run may say so."""
+"""The progress store: how far each changefeed has come, durably, and which attempt may save it."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ __all__ = [
 ]
 
 _SENT_KEPT = timedelta(days=1)
-"""How long a row that was put aside is counted at least, also when it was sent again. The budget asks for an hour."""
+"""How long a dead letter is counted at least, even after it was replayed. The budget needs an hour."""
 
 
 class ProgressStore:
     """Progress of changefeeds in a SQL database. Picklable; safe with several processes and after a fork.
 
-    Every method is one transaction, durable on return. Nothing is opened before the first call, which creates what is
-    missing.
+    Every method is one transaction, durable on return. Nothing is opened before the first call, which creates missing
+    tables.
 
     Raises, everywhere: RetryableError when the database cannot be reached or is busy for too long; ConfigError when it
     was written by a newer version.
@@ -93,10 +93,10 @@ class ProgressStore:
             raise ConfigError(str(error)) from error
 
     def register(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
-        """Make the changefeed known, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
+        """Add the changefeed, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
 
-        With another sink than before, the first record there tells that earlier rows are missing from it. Raises:
-        ConfigError when the name belongs to a changefeed that has begun with another source or other tables.
+        With another sink than before, the first record there says that earlier rows are missing from it. Raises:
+        ConfigError when the name belongs to a changefeed that began with another source or other tables.
         """
         try:
             return self._registered(name, definition)
@@ -106,7 +106,7 @@ class ProgressStore:
         return self._registered(name, definition)  # another process was faster
 
     def begin_attempt(self, name: str) -> int:
-        """Return the epoch of a new run, greater than any before it. From now on runs with a smaller one are fenced."""
+        """Return the epoch of a new attempt, the greatest so far. Attempts with a smaller epoch are fenced."""
         with self._transaction() as connection:
             raised = connection.execute(
                 _update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
@@ -139,10 +139,10 @@ class ProgressStore:
         delivered: Sequence[Delivered] | None = (),
         dead_letters: Sequence[DeadLetter] = (),
     ) -> None:
-        """Make *progress* the changefeed's, together with what its last step delivered and put aside.
+        """Save *progress*, together with what its last step delivered and its dead letters.
 
-        *delivered* is None for a step that delivered what no record will tell of. Raises: FencedError, and changes
-        nothing, unless *epoch* is the newest.
+        *delivered* is None for a step whose rows no record will mention. Raises: FencedError, and changes nothing,
+        unless *epoch* is the newest.
         """
         now = now_text()
         values = {
@@ -160,18 +160,18 @@ class ProgressStore:
                 )
 
     def save_counters(self, name: str, epoch: int, counters: Mapping[str, float]) -> None:
-        """Make *counters* those that `load` returns, and leave the rest. Raises: FencedError."""
+        """Save *counters* alone. Raises: FencedError."""
         self._write(name, epoch, counters=dump(counters))
 
     def emitted(self, name: str, epoch: int, mark: Timestamp) -> None:
-        """Remember *mark* as the last that was emitted to this sink, for whom it matters when. Raises: FencedError."""
+        """Save *mark* as the last one that was emitted to this sink. Raises: FencedError."""
         self._write(name, epoch, emitted=str(mark))
 
     def deliver_marks(self, name: str, epoch: int, mark: Timestamp) -> list[Waiting]:
-        """Give what was delivered and has no mark yet the mark *mark*; return what is still to be recorded, by mark.
+        """Assign *mark* to every delivered entry that has no mark yet; return what is still to be recorded, by mark.
 
-        The last of them is *mark*, also when nothing was delivered; none at all when *mark* is recorded already. An
-        entry keeps the mark that it was given first, in later runs too, until `recorded`. Raises: FencedError.
+        The last one returned is *mark*, even when nothing was delivered; none is returned when *mark* is recorded
+        already. An entry keeps its first mark, in later attempts too, until `recorded`. Raises: FencedError.
         """
         mine = DELIVERED.c.name == name
         with self._fenced(name, epoch) as connection:
@@ -194,12 +194,12 @@ class ProgressStore:
         return waiting
 
     def recorded(self, name: str, epoch: int, mark: Timestamp) -> None:
-        """Forget what was delivered with a mark: consumers can learn of all up to *mark*. Raises: FencedError."""
+        """Delete the entries that have a mark: consumers can learn of all up to *mark*. Raises: FencedError."""
         with self._fenced(name, epoch, recorded=str(mark), unrecorded=None) as connection:
             connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name, DELIVERED.c.mark.is_not(None)))
 
     def save_plan(self, name: str, epoch: int, plan: Mapping[str, Any]) -> None:
-        """Remember *plan*, JSON of the engine's, in place of the one before. Raises: FencedError."""
+        """Save *plan*, JSON of the engine's, in place of the previous one. Raises: FencedError."""
         self._write(name, epoch, plan=dump(plan))
 
     def load_plan(self, name: str) -> Mapping[str, Any] | None:
@@ -208,30 +208,30 @@ class ProgressStore:
         return None if text is None else dict(json.loads(text))
 
     def pause(self, name: str, epoch: int, reason: str) -> None:
-        """Remember that the changefeed waits to be resumed, and why. Raises: FencedError."""
+        """Save that the changefeed is paused, and why. Raises: FencedError."""
         self._write(name, epoch, paused=dump({"reason": reason, "since": now_text()}))
 
     def resume(self, name: str) -> bool:
-        """Let the changefeed go on; return whether it was paused."""
+        """Resume the changefeed; return whether it was paused."""
         with self._transaction() as connection:
             paused = CHANGEFEEDS.c.paused.is_not(None)
             return bool(connection.execute(_update(name).where(paused).values(paused=None)).rowcount)
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
-        """Return the rows that were put aside and not yet sent again, in the order in which they were put aside."""
+        """Return the dead letters that were not replayed, in the order in which they were refused."""
         with self._transaction(reading=True) as connection:
             waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
             return [dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
 
     def blocked_keys(self, name: str) -> list[tuple[str, str]]:
-        """Return table and key, each pair once, of the rows that were put aside and not yet sent again."""
+        """Return table and key, each pair once, of the dead letters that were not replayed."""
         keys = sa.select(DEAD_LETTERS.c.table_name, DEAD_LETTERS.c.key).distinct()
         waiting = keys.where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
         with self._transaction(reading=True) as connection:
             return [(row.table_name, row.key) for row in connection.execute(waiting)]
 
     def count_dead_letters(self, name: str, *, since: datetime) -> int:
-        """Return how many rows were put aside at *since* or later, those too that were sent again."""
+        """Return how many rows were refused at *since* or later, including those that were replayed."""
         counted = sa.select(sa.func.count()).where(
             DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.put_aside_at >= moment_text(since)
         )
@@ -241,9 +241,9 @@ class ProgressStore:
     def replayed(
         self, name: str, epoch: int, numbers: Sequence[int], *, delivered: Sequence[Delivered] | None = ()
     ) -> None:
-        """Remember that the rows with these numbers were sent again, and what was delivered thereby, as `save` does.
+        """Save that the dead letters with these numbers were replayed, and what that delivered, as `save` does.
 
-        What was sent again and was put aside more than a day ago is forgotten. Raises: FencedError.
+        Replayed letters that are older than a day are deleted. Raises: FencedError.
         """
         mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.id == sa.bindparam("number")
         with self._fenced(name, epoch) as connection:
@@ -252,34 +252,34 @@ class ProgressStore:
                 sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
                 connection.execute(sent, [{"number": number} for number in numbers])
             old = DEAD_LETTERS.c.put_aside_at < moment_text(datetime.now(UTC) - _SENT_KEPT)
-            newest = sa.select(sa.func.max(DEAD_LETTERS.c.id)).scalar_subquery()  # or SQLite used its number again
+            newest = sa.select(sa.func.max(DEAD_LETTERS.c.id)).scalar_subquery()  # SQLite would use its number again
             done = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_not(None), DEAD_LETTERS.c.id < newest
             connection.execute(sa.delete(DEAD_LETTERS).where(*done, old))
 
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
-        """Make *token* the one that `load` returns, and leave the rest. Raises: FencedError, as `save` does."""
+        """Save *token* alone. Raises: FencedError, as `save` does."""
         self._write(name, epoch, token=dump(token))
 
     def find(self, name: str) -> FeedRow | None:
-        """Return what is known of the changefeed, None when nothing is."""
+        """Return the changefeed, None when it is unknown."""
         with self._transaction(reading=True) as connection:
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
         return None if row is None else feed_row(row)
 
     def list(self) -> list[FeedRow]:
-        """Return every known changefeed, by name."""
+        """Return every changefeed, by name."""
         with self._transaction(reading=True) as connection:
             rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
         return [feed_row(row) for row in rows]
 
     def forget(self, name: str) -> None:
-        """Remove all that is known of the changefeed; return quietly when nothing is."""
+        """Delete the changefeed; do nothing when it is unknown."""
         with self._transaction() as connection:
             for table in (CHANGEFEEDS, DELIVERED, DEAD_LETTERS):
                 connection.execute(sa.delete(table).where(table.c.name == name))
 
     def close(self) -> None:
-        """Let go of connections. The store can be used again."""
+        """Close connections. The store can be used again."""
         if self._engine is not None:
             self._engine.dispose(close=self._pid == os.getpid())
         self._engine = None
@@ -319,13 +319,13 @@ class ProgressStore:
 
     @contextmanager
     def _fenced(self, name: str, epoch: int, **values: Any) -> Iterator[sa.Connection]:
-        """Write *values* in a transaction that the block goes on with, unless a newer run has taken over."""
+        """Write *values* in a transaction that the block continues, unless a newer attempt has taken over."""
         with self._transaction() as connection:
             mine = _update(name).where(CHANGEFEEDS.c.epoch == epoch)
             if not connection.execute(mine.values(epoch=epoch, **values)).rowcount:
                 raise FencedError(
-                    f"another run of changefeed '{name}' took over, or it was removed; this run (epoch {epoch}) stops "
-                    "and saves nothing"
+                    f"changefeed '{name}': a newer attempt took over, or it was removed; this attempt (epoch {epoch})"
+                    " stops and saves nothing"
                 )
             yield connection
 
@@ -363,7 +363,7 @@ def _update(name: str) -> sa.Update:
 
 
 def _keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered] | None) -> None:
-    """Keep what is to be recorded, or remember that there is a gap when *delivered* is None."""
+    """Save what is to be recorded, or mark the history as incomplete when *delivered* is None."""
     if delivered:
         connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": dump(entry)} for entry in delivered])
     elif delivered is None:
@@ -371,9 +371,9 @@ def _keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[De
 
 
 def _note_gap(connection: sa.Connection, name: str) -> None:
-    """Remember that something that no record tells of was delivered behind the last mark that was given.
+    """Mark the history as incomplete: rows after the last mark were delivered without a record.
 
-    `unrecorded` is the list of these marks: the record of the mark that follows one of them must not name it.
+    `unrecorded` is the list of such marks: the record of the mark that follows one of them must not name it.
     """
     mine = CHANGEFEEDS.c.name == name
     row = connection.execute(sa.select(CHANGEFEEDS.c.recorded, CHANGEFEEDS.c.unrecorded).where(mine)).one()
@@ -386,7 +386,7 @@ def _note_gap(connection: sa.Connection, name: str) -> None:
 
 
 def _turn_away(connection: sa.Connection, name: str, *, counters: str | None) -> None:
-    """Let go of what was delivered to a sink that the changefeed leaves: no record at another one may tell of it."""
+    """Delete what was delivered to the previous sink: no record at another sink may mention it."""
     if counters is not None and json.loads(counters):  # some step is saved
         _note_gap(connection, name)
     connection.execute(_update(name).values(emitted=None))

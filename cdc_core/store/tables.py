@@ -1,4 +1,4 @@
-"""The progress store's tables, and how a database is opened and brought to their version."""
+"""The progress store's tables, and how a database is opened and upgraded."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 3
-"""Version of the tables below. A store with a greater one was written by newer code and is refused."""
+"""Version of the tables below. A store with a greater version was written by newer code and is refused."""
 
 _ADDED = {2: ("plan", "paused", "recorded", "unrecorded"), 3: ("emitted",)}
-"""By version, the columns that it added to the changefeeds; tables that it added are made where they are missing."""
+"""By version, the columns that it added to the changefeeds. Missing tables are created anyway."""
 
 _BUSY_S = 30.0
 """How long SQLite waits for others that write."""
 
 _METADATA = sa.MetaData()
-_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # the only type that SQLite counts up by itself
+_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # the only type that SQLite increments by itself
 _STORE = sa.Table("cdc_store", _METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 CHANGEFEEDS = sa.Table(
     "cdc_changefeeds",
@@ -83,7 +83,7 @@ def store_url(directory: Path) -> str:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of a store that lives in one, None for any other store and for what is no URL."""
+    """Return the file of a SQLite store, None for any other store and for an invalid URL."""
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
@@ -92,7 +92,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def open_engine(url: str) -> sa.Engine:
-    """Return an engine that connects lazily and whose commits are durable. Raises: ConfigError for no URL.
+    """Return an engine that connects lazily and whose commits are durable. Raises: ConfigError for an invalid URL.
 
     A SQLite file gets its directory created, write-ahead logging, a full sync at every commit, and transactions that
     take the write lock at once unless they only read (execution option `cdc_reading`), so that processes wait for each
@@ -110,7 +110,7 @@ def open_engine(url: str) -> sa.Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"'{path.parent}' cannot be the state directory: {error.strerror}") from error
+        raise ConfigError(f"'{path.parent}' cannot be used as the state directory: {error.strerror}") from error
     engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args={"timeout": _BUSY_S})
     sa.event.listen(engine, "connect", _set_up_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
@@ -118,7 +118,7 @@ def open_engine(url: str) -> sa.Engine:
 
 
 def prepare(engine: sa.Engine, *, shown: str) -> None:
-    """Return when the store's tables are there in a version that this code knows. Raises: ConfigError."""
+    """Return when the store's tables exist in the version of this code. Raises: ConfigError."""
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":  # two processes may find the store empty at the same time
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext('cdc_store'))"))
@@ -151,7 +151,7 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _use_wal(cursor: Any) -> None:
-    """Switch to WAL; of several connections that do so with a new file at once, some fail without waiting."""
+    """Switch to WAL. When several connections do so with a new file at once, some fail without waiting."""
     deadline = time.monotonic() + _BUSY_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What the progress store is asked and answers, and how that stands in its tables."""
+"""The values of the progress store, and their form in its tables."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Delivered = Mapping[str, Any]
 class Progress:
     """How far a changefeed has come: everything up to here is durable at its sink.
 
-    `latest` is the greatest timestamp that any mark has carried. `counters` are totals over all runs. The store fills
-    `saved_at` in, and `emitted`, see `ProgressStore.emitted`. Before the first step only `token` says anything (see
+    `latest` is the greatest timestamp of any span mark so far. `counters` are totals over all runs. The store sets
+    `saved_at` and `emitted` (see `ProgressStore.emitted`). Before the first step only `token` has a meaning (see
     `Rangefeed.start`).
     """
 
@@ -53,7 +53,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """A changefeed waits to be resumed. Holds no secret."""
+    """Why and since when a changefeed is paused. Holds no secret."""
 
     reason: str
     since: datetime
@@ -63,7 +63,7 @@ class Pause:
 class FeedRow:
     """A changefeed as the store knows it. Holds no secret.
 
-    `feed_id` is 12 hexadecimal digits, chosen once. `epoch` counts its runs. `high_water` is zero before the first
+    `feed_id` is 12 hexadecimal digits, chosen once. `epoch` counts its attempts. `high_water` is zero before the first
     resolved step.
     """
 
@@ -87,10 +87,10 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """A row that was put aside, as the store remembers it; the row itself is in the dead letters' sink.
+    """A dead letter in the store's index; the row itself is in the dead letters' sink.
 
-    `table` is the full name, `key` JSON text as in the dead letter, `stage` what did not take the row: encode or sink,
-    or blocked for a later row of such a key. `refused_at` and `number` are the store's.
+    `table` is the full name and `key` JSON text, as in the dead letter. `stage` is what refused the row: encode or
+    sink, or blocked for a later row of such a key. The store sets `refused_at` and `number`.
     """
 
     table: str
@@ -120,7 +120,7 @@ def _pause(*, reason: str, since: str) -> Pause:
 
 
 def dead_letter_values(name: str, letter: DeadLetter, now: str) -> dict[str, str]:
-    """Return *letter* of changefeed *name*, put aside *now*, as a row of its table."""
+    """Return *letter* of changefeed *name*, refused *now*, as a row of its table."""
     return {
         "name": name,
         "table_name": letter.table,
@@ -151,7 +151,7 @@ def frontier_of(text: str | None) -> Frontier:
 
 
 def timestamp_of(text: str | None) -> Timestamp:
-    """Return the timestamp that was kept as *text*, zero for none."""
+    """Return the timestamp that was saved as *text*, zero for None."""
     return Timestamp() if text is None else Timestamp.parse(text)
 
 
@@ -161,15 +161,15 @@ def dump(value: Any) -> str:
 
 
 def now_text() -> str:
-    """Return this moment as the store keeps it."""
+    """Return the current time as the store saves it."""
     return moment_text(datetime.now(UTC))
 
 
 def moment_text(moment: datetime) -> str:
-    """Return *moment* as the store keeps it: such texts sort as moments do."""
+    """Return *moment* as the store saves it: the texts sort as the moments do."""
     return moment.isoformat(timespec="milliseconds")
 
 
 def moment_of(text: str | None) -> datetime | None:
-    """Return the moment that was kept as *text*."""
+    """Return the moment that was saved as *text*."""
     return None if text is None else datetime.fromisoformat(text)

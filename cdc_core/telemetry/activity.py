@@ -1,7 +1,7 @@
-"""What the tasks of a run do at this moment, told to its driver by small files in the run's directory.
+"""What the tasks of an attempt do at this moment: small files in the attempt's directory, read by the driver.
 
-Reports come when a step is done; these files tell of one that is stuck. A task writes some dozens of bytes into the
-page cache whenever it passes from one stage to another, which is a few times for each batch of rows.
+Reports come when a step is done; these files show a step that is stuck. A task writes some dozens of bytes into the
+page cache whenever it enters another stage, a few times for each batch of rows.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["COORDINATOR", "PLANNER", "SLICE", "Activities", "Activity", "activit
 PLANNER, SLICE, COORDINATOR = "planner", "slice", "coordinator"
 
 _RECORD = struct.Struct(f"<QIB{len(STAGES)}ddH")
-"""What distinguishes the task, how often its stage changed, the stage, seconds at each; when the component at work
-tries again, and the bytes of the reason that follow, 0 when it repeats nothing."""
+"""Identity of the task, number of stage changes, the stage, seconds at each stage; then the time of the next attempt of
+the component at work, and the length of the reason that follows, 0 when it repeats nothing."""
 _MOST_REASON = 400
 
 _LEFT_BEHIND_S = 10.0
-"""A file that nobody holds locked for so long is not one that is just being made."""
+"""A file that is unlocked for so long belongs to a dead process, not to one that is just starting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One task at work: it has been at `stage` for `for_s`. `seconds` by stage are those before that.
+    """One task at work: it has been at `stage` for `for_s`. `seconds` are those at each stage before that.
 
-    `repeat` is what it tries again there by itself; its reason is not masked.
+    `repeat` is what it tries again there by itself. Its reason is not masked.
     """
 
     role: str
@@ -45,15 +45,15 @@ class Activity:
 
 
 def activity_directory(run_dir: Path) -> Path:
-    """Return where tasks of the run with directory *run_dir* tell what they do, if the driver has made it."""
+    """Return where tasks of the attempt with directory *run_dir* report what they do, if the driver has created it."""
     return run_dir / "activity"
 
 
 @contextmanager
 def at_stages(role: str, *, run_dir: Path, first: str) -> Iterator[Stages]:
-    """Measure the stages of the block, a task's work, and let the driver see them.
+    """Measure the stages of the block, a task's work, and show them to the driver.
 
-    On a host that does not have the driver's directory they are only measured.
+    On a host without the driver's directory they are only measured.
     """
     path = activity_directory(run_dir) / f"{role}-{os.getpid()}"
     file = _opened(path)
@@ -64,7 +64,7 @@ def at_stages(role: str, *, run_dir: Path, first: str) -> Iterator[Stages]:
     task = time.monotonic_ns()
 
     def tell(stages: Stages) -> None:
-        with suppress(OSError):  # a status that cannot be told is no reason to fail
+        with suppress(OSError):  # a status that cannot be written is no reason to fail
             os.pwrite(file, _record(task, stages), 0)
 
     try:
@@ -79,14 +79,14 @@ def at_stages(role: str, *, run_dir: Path, first: str) -> Iterator[Stages]:
 
 
 class Activities:
-    """The activities of a run, for its driver."""
+    """The activities of an attempt, for its driver."""
 
     def __init__(self, run_dir: Path) -> None:
         self._directory = activity_directory(run_dir)
         self._seen: dict[str, tuple[tuple[int, int], float]] = {}
 
     def look(self) -> list[Activity]:
-        """Return what tasks do now. How long they do it counts from when this first saw it."""
+        """Return what tasks do now. `for_s` counts from when this object first saw it."""
         now = time.monotonic()
         found: list[Activity] = []
         seen: dict[str, tuple[tuple[int, int], float]] = {}
@@ -112,7 +112,7 @@ class Activities:
 
 
 def _opened(path: Path) -> int | None:
-    """Return a file that this process holds locked until it closes it or is killed; None where there can be none."""
+    """Return a file that this process locks until it closes the file or dies; None where that is impossible."""
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -125,7 +125,7 @@ def _opened(path: Path) -> int | None:
         except OSError:
             os.close(file)
             return None
-        os.close(file)  # the driver took it for a dead process's and removed it before it was locked
+        os.close(file)  # the driver removed it as a dead process's before it was locked
 
 
 def _record(task: int, stages: Stages) -> bytes:
@@ -144,9 +144,9 @@ def _parsed(record: bytes) -> tuple[int, int, int, list[float], Repeat | None] |
 
 
 def _read(path: Path) -> tuple[int, int, int, list[float], Repeat | None] | None:
-    """Return the record in the file at *path*, None when nobody is at work there any more.
+    """Return the record in the file at *path*, None when its process has ended.
 
-    What a process leaves behind that was killed is removed: workers come and go as long as a run lasts.
+    The file of a killed process is removed: workers come and go as long as a run lasts.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """Where the time of a task goes: at each moment it is at one stage.
 
-Measured a few times for each batch of rows, never for each row. Code that does a stage's work says so by `stage` or
-`timed`, and need not know whether anybody measures.
+Measured a few times for each batch of rows, never for each row. Code that does a stage's work uses `stage`, whether or
+not the time is measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 SOURCE, ENCODE, SINK, STORE = "source", "encode", "sink", "store"
 STAGES = (SOURCE, ENCODE, SINK, STORE)
-"""Waiting for rows; inside the encoder; inside the sink otherwise; with the progress store."""
+"""Waiting for rows; in the encoder; elsewhere in the sink; in the progress store."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,16 +41,16 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """Why a component tries something again inside a call, and when, by `time.time()`."""
+    """Why a component repeats something inside a call, and when, by `time.time()`."""
 
     reason: str
     next_at: float
 
 
 class Stages:
-    """Seconds that one task has spent at each stage; it begins at *first*. *changed* is called at every change.
+    """Seconds that one task spends at each stage, beginning at *first*. *changed* is called at every change.
 
-    `changes` counts those from one stage to another. `repeat` is what the component at work repeats by itself.
+    `changes` counts the changes of the stage. `repeat` is what the component at work repeats by itself.
     """
 
     def __init__(self, first: str, *, changed: Callable[[Stages], None] | None = None) -> None:
@@ -68,11 +68,11 @@ class Stages:
 
     @property
     def settled_seconds(self) -> Mapping[str, float]:
-        """By stage, up to the moment when the one began that it is at now."""
+        """By stage, without the time at the present one."""
         return self._seconds
 
     def enter(self, stage: str) -> str:
-        """Let *stage* begin, and return the one that ends thereby."""
+        """Enter *stage*, and return the one that this ends."""
         before, moment = self.now, time.monotonic()
         if stage != before:
             self._seconds[before] += moment - self._since
@@ -82,14 +82,14 @@ class Stages:
         return before
 
     def say(self, repeat: Repeat | None) -> None:
-        """Note that the component at work repeats something, or that it does no longer."""
+        """Note what the component at work repeats; None when it stops repeating."""
         if repeat != self.repeat:
             self.repeat = repeat
             self._tell()
 
     @contextmanager
     def measured(self) -> Iterator[Stages]:
-        """Measure what this thread does inside the block. Another thread's work costs the task no time."""
+        """Measure what this thread does inside the block; other threads are not measured."""
         token = _measured.set(self)
         try:
             yield self
@@ -106,7 +106,7 @@ _measured: ContextVar[Stages | None] = ContextVar("cdc_stages", default=None)
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Be at stage *name* inside the block, where the time is measured."""
+    """Be at stage *name* inside the block."""
     stages = _measured.get()
     if stages is None:
         yield
@@ -120,11 +120,11 @@ def stage(name: str) -> Iterator[None]:
 
 @contextmanager
 def repeating(reason: str, *, next_attempt_s: float) -> Iterator[None]:
-    """Let the changefeed's status say, inside the block, that its component tries again for *reason*, and when.
+    """Report, inside the block, that the component repeats something for *reason*, and when it tries again.
 
-    For a component that repeats something by itself before its call returns, around its wait and in the thread that
-    the engine called. Where nobody looks it does nothing. *reason* is one line, without secrets, not shown in full when
-    it is long; an error that is raised needs none of this.
+    For a component that repeats something by itself before its call returns: put it around the wait, in the thread that
+    the engine called. The changefeed's status shows it; outside of a changefeed it does nothing. *reason* is one line
+    without secrets, and is shortened when it is long. An error that is raised needs no such report.
     """
     stages = _measured.get()
     if stages is None:
@@ -138,7 +138,7 @@ def repeating(reason: str, *, next_attempt_s: float) -> Iterator[None]:
 
 
 def waited_for(items: Iterable[R]) -> Iterator[R]:
-    """Yield *items*; be at the stage `source` while the next one is awaited."""
+    """Yield *items*; the wait for the next one is at the stage `source`."""
     iterator = iter(items)
     while True:
         with stage(SOURCE):
@@ -150,9 +150,9 @@ def waited_for(items: Iterable[R]) -> Iterator[R]:
 
 
 def time_encoder(encoder: Encoder) -> Encoder:
-    """Return *encoder*, which from now on is at the stage `encode` whenever it is called.
+    """Return *encoder*, changed so that every call of it is at the stage `encode`.
 
-    It stays the object that it is: sinks look at its attributes, and file bodies call it too.
+    It stays the same object: sinks use its attributes, and file bodies call it too.
     """
     opened = encoder.open_body
 

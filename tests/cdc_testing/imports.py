@@ -1,28 +1,45 @@
-"""Which module of the tree imports what, read from the source without running it."""
+"""Which module of the tree imports what, read from the source without running it, and which imports are not allowed."""
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-__all__ = ["ROOT", "core_violations", "imported_by", "plugin_violations"]
+__all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "plugin_violations"]
 
 ROOT = Path(__file__).resolve().parents[2]
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("timestamp", "span", "schema", "errors", "masking"),
+    ("frontier", "rows", "uris", "messages"),
+    ("options", "envelope"),
+    ("file_body", "registrations", "rangefeed", "source_writer"),
+    ("step_planner", "source_history", "encoder", "hookspecs"),
+    ("slice_reader", "sink_context", "decoder", "stored_history"),
+    ("sink", "destination", "resolved_sink", "sink_reader"),
+    ("telemetry", "plugins"),
+    ("config",),
+    ("store",),
+    ("delivery", "readback"),
+    ("engine",),
+    ("spark",),
+    ("cli",),
+)
+"""The modules and packages of the core. Each may import itself and what is in the layers above it in this table:
+first the values, then the contracts, then the packages."""
+_LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
 _PYSPARK_HOME = "cdc_core/spark"
-_ENGINE_DOORS = {
-    ("cdc_core/cli/run.py", "cdc_core.spark.runner.run"),
-    ("cdc_core/cli/replay.py", "cdc_core.engine.replay.replay"),
-}
-"""The places of the core outside the engine that may import it, inside the functions that need it."""
 _PLUGIN_MAY_IMPORT = frozenset({"cdc_core", "pluggy"}) | sys.stdlib_module_names
+_KIT = "cdc_conformance"
+"""The one package outside the core that may import modules of the core: it drives the engine."""
 
 
-def imported_by(path: Path) -> Iterator[tuple[int, str]]:
+def imported_by(path: Path, *, type_checking: bool = False) -> Iterator[tuple[int, str]]:
     """Yield line and full name of everything that the module at *path* imports, also inside functions.
 
-    Imports for type checking only do not count.
+    Imports for type checking count only with *type_checking*.
     """
     tree = ast.parse(path.read_text(), filename=str(path))
     skipped = {
@@ -31,6 +48,7 @@ def imported_by(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
         for statement in node.body
         for inner in ast.walk(statement)
+        if not type_checking
     }
     for node in ast.walk(tree):
         if id(node) in skipped:
@@ -43,7 +61,7 @@ def imported_by(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def core_violations(root: Path) -> list[str]:
-    """Say where the core imports a plugin's package, and where anything but `cdc_core/spark` imports pyspark."""
+    """Say where the core imports a plugin's package, pyspark outside of `cdc_core/spark`, or a higher layer."""
     plugins = {path.name for path in _plugin_packages(root)}
     found: list[str] = []
     for path in sorted((root / "cdc_core").rglob("*.py")):
@@ -52,24 +70,69 @@ def core_violations(root: Path) -> list[str]:
             top = name.partition(".")[0]
             if top in plugins:
                 found.append(f"{place}:{line} imports the plugin package {top}; the core finds plugins by name only")
-            in_engine = place.startswith(_PYSPARK_HOME + "/")
-            if top in ("pyspark", "py4j") and not in_engine:
+            if top in ("pyspark", "py4j") and not place.startswith(_PYSPARK_HOME + "/"):
                 found.append(f"{place}:{line} imports {top}; only {_PYSPARK_HOME} may")
-            if name.startswith("cdc_core.spark") and not in_engine and (place, name) not in _ENGINE_DOORS:
-                doors = " and ".join(sorted(door for door, _ in _ENGINE_DOORS))
-                found.append(f"{place}:{line} imports {name}; only {doors} may")
+            if top == "cdc_core" and (complaint := _upward(place, name)):
+                found.append(f"{place}:{line} imports {name}; {complaint}")
     return found
 
 
 def plugin_violations(root: Path) -> list[str]:
-    """Say where a plugin's `plugin.py` imports more than the core, pluggy and the standard library."""
+    """Say where a plugin imports a module of the core, and where its `plugin.py` imports more than it must."""
     found: list[str] = []
     for package in _plugin_packages(root):
-        module = package / "plugin.py"
-        for line, name in imported_by(module) if module.exists() else ():
-            if name.partition(".")[0] not in _PLUGIN_MAY_IMPORT:
-                found.append(f"{module.relative_to(root)}:{line} imports {name}; it may only describe")
+        for module in sorted(package.rglob("*.py")):
+            place = module.relative_to(root).as_posix()
+            for line, name in imported_by(module, type_checking=True):
+                parts = name.split(".")
+                inner = parts[0] == "cdc_core" and len(parts) > 2
+                if inner and package.name != _KIT:
+                    found.append(f"{place}:{line} imports {name}; a plugin imports from cdc_core itself")
+                if module == package / "plugin.py" and parts[0] not in _PLUGIN_MAY_IMPORT:
+                    found.append(f"{place}:{line} imports {name}; it may only describe")
     return found
+
+
+def cycles(root: Path) -> list[str]:
+    """Return one cycle of imports as the modules in it, if there is one in the core or in a plugin."""
+    packages = [root / "cdc_core", *_plugin_packages(root)]
+    modules = {_name(path, package): path for package in packages for path in package.rglob("*.py")}
+    graph = {
+        name: {
+            found
+            for _, imported in imported_by(path, type_checking=True)
+            if (found := _module_of(imported, modules)) is not None and found != name
+        }
+        for name, path in modules.items()
+        if path.name != "__init__.py"
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def _upward(place: str, name: str) -> str:
+    """Say why the module at *place* may not import *name* of the core; empty when it may."""
+    mine, other = Path(place).parts[1].removesuffix(".py"), [*name.split("."), ""][1]
+    if mine in ("__init__", "__main__") or mine == other or other not in _LAYER:
+        return "" if other in _LAYER or mine == other or mine.startswith("__") else "no layer of the core has it"
+    if mine not in _LAYER:
+        return f"no layer of the core has {mine}"
+    if _LAYER[other] < _LAYER[mine]:
+        return ""
+    return f"{other} is not below {mine}"
+
+
+def _name(path: Path, package: Path) -> str:
+    return ".".join((package.name, *path.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def _module_of(imported: str, modules: Mapping[str, Path]) -> str | None:
+    """Return the module that an import of *imported* loads; None for packages and for what is not in the tree."""
+    candidates: Iterable[str] = (imported, imported.rpartition(".")[0])
+    return next((name for name in candidates if name in modules and modules[name].name != "__init__.py"), None)
 
 
 def _plugin_packages(root: Path) -> list[Path]:

@@ -55,7 +55,7 @@ def make() -> None:
     path = archive()
     if path is None or path.exists():
         return
-    from cdc_testing.engine import counter_job
+    from cdc_testing.engine import counter_feed
     from pyspark import SparkContext
 
     from cdc_core.spark.runner import run
@@ -67,7 +67,7 @@ def make() -> None:
         control.mkdir()
         _add(f"-XX:ArchiveClassesAtExit={fresh}")
         run(
-            counter_job(control, total=1000, rows_per_step=500),
+            counter_feed(control, total=1000, rows_per_step=500),
             store=ProgressStore(store_url(control)),
             state_dir=path.parent,
             once=True,

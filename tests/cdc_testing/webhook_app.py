@@ -1,8 +1,8 @@
-"""A webhook's endpoint for tests: `python -m cdc_testing.webhook_app DIRECTORY PORT START`.
+"""The endpoint of a webhook, for tests: `python -m cdc_testing.webhook_app DIRECTORY PORT START`.
 
-Speaks HTTP/2 and HTTP/1.1 over TLS. It writes what it takes to `journal` in the directory before it says so, so that a
-kill loses nothing that was acknowledged, and does what `faults.json` there says; see `WebhookServer.faults`. Requests
-are events in `requests`, with what it saw under way at once.
+Speaks HTTP/2 and HTTP/1.1 over TLS. Before it answers, it writes what it accepts to the file `journal` in the
+directory, so a kill loses nothing that was acknowledged. It obeys the file `faults.json` there, see
+`WebhookServer.faults`, and records every request in the file `requests`, with the number of requests in flight.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Faults:
-    """What `faults.json` says, read again whenever it changed. Each *start* of the server throws other dice."""
+    """The faults in `faults.json`, read again whenever it changed. Each *start* of the server has its own seed."""
 
     def __init__(self, path: Path, *, start: int) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class Faults:
         self.rules: dict[str, Any] = {}
 
     def next(self) -> dict[str, Any]:
-        """Return what befalls the next request, empty for nothing."""
+        """Return the fault of the next request, empty for none."""
         state = self._path.stat()
         if (state.st_mtime_ns, state.st_ino) != self._read:
             self._read = (state.st_mtime_ns, state.st_ino)
@@ -69,13 +69,13 @@ class Endpoint:
         self._journal = os.open(directory / "journal", flags)
         self._requests = os.open(directory / "requests", flags)
         self._faults = Faults(directory / "faults.json", start=start)
-        self._under_way: dict[tuple[str, str, str], str] = {}
+        self._in_flight: dict[tuple[str, str, str], str] = {}
         self._count = 0
-        self._most_bytes = settings.get("most_bytes")
-        self._taken: set[str] | None = None
-        if settings.get("remembers"):
+        self._max_bytes = settings.get("max_bytes")
+        self._accepted: set[str] | None = None
+        if settings.get("deduplicates"):
             lines = (directory / "journal").read_bytes().splitlines()
-            self._taken = {json.loads(line)["identity"] for line in lines if line.endswith(b"}")}
+            self._accepted = {json.loads(line)["identity"] for line in lines if line.endswith(b"}")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,11 +93,11 @@ class Endpoint:
         fault = self._faults.next()
         keys = {(scope["path"], topic, key) for topic, key, _ in messages_of(plain) if topic and key}
         identity = headers.get("idempotency-key", "")
-        # a request beside an earlier attempt at the same is the sender's right, who may know that one to be lost
-        shared = sorted(key[1:] for key in keys if self._under_way.get(key, identity) != identity)
-        held = not fault.get("hang") and not fault.get("late_s")  # to the sender these are over
+        # an attempt may overlap with an earlier attempt of the same request, which the sender may know to be lost
+        shared = sorted(key[1:] for key in keys if self._in_flight.get(key, identity) != identity)
+        held = not fault.get("hang") and not fault.get("late_s")  # the sender no longer waits for these
         if held:
-            self._under_way.update(dict.fromkeys(keys, identity))
+            self._in_flight.update(dict.fromkeys(keys, identity))
             self._count += 1
         event = {
             "at": time.time(),
@@ -108,7 +108,7 @@ class Endpoint:
             "connection": scope["client"][1],
             "headers": headers,
             "body": base64.b64encode(body).decode(),
-            "under_way": self._count,
+            "in_flight": self._count,
             "shared": shared,
             "fault": fault,
         }
@@ -119,7 +119,7 @@ class Endpoint:
             if held:
                 self._count -= 1
                 for key in keys:
-                    self._under_way.pop(key, None)
+                    self._in_flight.pop(key, None)
 
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, *, plain: bytes, identity: str, fault: dict[str, Any]
@@ -138,10 +138,10 @@ class Endpoint:
             for _, key, _ in messages_of(plain):
                 if key in refused:
                     status, text = refused[key], f"the key {key} is refused"
-        if status == 200 and self._most_bytes is not None and len(plain) > self._most_bytes:
-            status, text = 413, f"at most {self._most_bytes} bytes"
+        if status == 200 and self._max_bytes is not None and len(plain) > self._max_bytes:
+            status, text = 413, f"at most {self._max_bytes} bytes"
         if 200 <= status < 300 and fault.get("reset") != "before":
-            self._take(scope["path"], identity, plain)
+            self._accept(scope["path"], identity, plain)
         answer = text.encode()
         headers = [(name.encode(), value.encode()) for name, value in fault.get("headers", {}).items()]
         if fault.get("reset"):
@@ -153,18 +153,18 @@ class Endpoint:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    def _take(self, path: str, identity: str, plain: bytes) -> None:
-        """Write down what is taken, unless it was before and we remember that."""
-        if self._taken is not None:
-            if identity in self._taken:
+    def _accept(self, path: str, identity: str, plain: bytes) -> None:
+        """Write the body to the journal, unless it is deduplicated."""
+        if self._accepted is not None:
+            if identity in self._accepted:
                 return
-            self._taken.add(identity)
-        taken = {"path": path, "identity": identity, "body": base64.b64encode(plain).decode()}
-        os.write(self._journal, json.dumps(taken).encode() + b"\n")
+            self._accepted.add(identity)
+        accepted = {"path": path, "identity": identity, "body": base64.b64encode(plain).decode()}
+        os.write(self._journal, json.dumps(accepted).encode() + b"\n")
 
 
 async def _stays(receive: Receive, seconds: float) -> bool:
-    """Return after so many seconds whether the sender is still there, at once when it is not."""
+    """Wait and return whether the sender is still connected; return at once when it disconnects."""
     try:
         async with asyncio.timeout(seconds):
             while (await receive())["type"] != "http.disconnect":
@@ -175,7 +175,7 @@ async def _stays(receive: Receive, seconds: float) -> bool:
 
 
 def _break(client: tuple[Any, ...]) -> None:
-    """Cut the connection with *client*, and all that goes over it."""
+    """Shut down the connection with *client*."""
     for number in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(os.fstat(number).st_mode):
@@ -198,8 +198,8 @@ def main() -> None:
     config = Config()
     config.bind = [f"127.0.0.1:{port}"]
     config.accesslog = config.errorlog = None
-    config.keep_alive_max_requests = settings.get("most_requests", 1_000_000)
-    config.h2_max_concurrent_streams = settings.get("most_streams", 100)
+    config.keep_alive_max_requests = settings.get("max_requests", 1_000_000)
+    config.h2_max_concurrent_streams = settings.get("max_streams", 100)
     config.alpn_protocols = settings["protocols"]
     if settings.get("certificate"):
         config.certfile, config.keyfile = settings["certificate"], settings["key"]

@@ -1,4 +1,4 @@
-"""The messages in a request's body, byte for byte as the encoder made them."""
+"""The messages in the body of a request, exactly as the encoder wrote them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _DECODER = json.JSONDecoder()
 
 
 def messages_of(body: bytes) -> Iterator[tuple[str | None, str | None, bytes]]:
-    """Yield topic, key as JSON text, and value of each message; a mark, and lines of CSV, have neither topic nor key.
+    """Yield topic, key as JSON text, and value of each message. Marks and lines of CSV have neither topic nor key.
 
-    Raises: ValueError for a body whose `length` is not that of its `payload`.
+    Raises: ValueError when `length` is not the length of `payload`.
     """
     text = body.decode()
     if not text.startswith(_HEAD):
@@ -32,4 +32,4 @@ def messages_of(body: bytes) -> Iterator[tuple[str | None, str | None, bytes]]:
         if text[end] == "]":
             break
     if json.loads(text[: len(_HEAD)] + text[end:])["length"] != count:
-        raise ValueError(f"the body says another length than {count}: {text[end:]}")
+        raise ValueError(f"the body has {count} messages, but ends with {text[end:]}")

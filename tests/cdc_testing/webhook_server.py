@@ -1,4 +1,4 @@
-"""A real HTTPS endpoint in a process of its own, and a reader of what it acknowledged."""
+"""A real HTTPS endpoint in its own process, and a reader of what it accepted."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _POLL_S = 0.01
 
 
 class WebhookServer:
-    """Keeps its files in *directory*. After `kill` it can be started again, at the same port, with all it took.
+    """Keeps its files in *directory*. After `kill` it can be started again, on the same port and with all that it had.
 
-    Everything below every path is taken; `new_path` gives one that no other test has. With *demand_client* a client
-    needs a certificate of our authority; with *tls* False it speaks plain HTTP. A connection takes *most_requests*,
-    with HTTP/2 *most_streams* at a time; a body takes *most_bytes*. If it *remembers*, it takes what has the same
+    It accepts requests at every path; `new_path` returns one that no other test uses. With *demand_client* a client
+    needs a certificate of our authority; without *tls* it speaks plain HTTP. A connection serves *max_requests*, with
+    HTTP/2 *max_streams* at a time; a body has at most *max_bytes*. If it *deduplicates*, it accepts each
     Idempotency-Key only once.
     """
 
@@ -47,10 +47,10 @@ class WebhookServer:
         tls: bool = True,
         protocols: Sequence[str] = ("h2", "http/1.1"),
         demand_client: bool = False,
-        most_requests: int = 1_000_000,
-        most_streams: int = 100,
-        most_bytes: int | None = None,
-        remembers: bool = False,
+        max_requests: int = 1_000_000,
+        max_streams: int = 100,
+        max_bytes: int | None = None,
+        deduplicates: bool = False,
     ) -> None:
         self.directory = directory
         self.certificates: Certificates = make_certificates(directory / "certificates")
@@ -60,10 +60,10 @@ class WebhookServer:
         self._starts = 0
         settings: dict[str, Any] = {
             "protocols": list(protocols),
-            "most_requests": most_requests,
-            "most_streams": most_streams,
-            "most_bytes": most_bytes,
-            "remembers": remembers,
+            "max_requests": max_requests,
+            "max_streams": max_streams,
+            "max_bytes": max_bytes,
+            "deduplicates": deduplicates,
         }
         if tls:
             settings |= {
@@ -91,21 +91,21 @@ class WebhookServer:
         return self._process.pid
 
     def uri(self, path: str = "") -> str:
-        """Return the sink's URI of a path, without parameters."""
+        """Return the sink URI of a path, without parameters."""
         return f"webhook-{'https' if self.tls else 'http'}://localhost:{self.port}{path}"
 
     @staticmethod
     def new_path() -> str:
-        """Return a path that nobody else sends to."""
+        """Return a path that no other test uses."""
         return f"/hooks/{secrets.token_hex(6)}"
 
     @property
     def trust(self) -> dict[str, str]:
-        """The options by which a sink trusts this server."""
+        """The options that make a sink trust this server."""
         return {"ca_cert": base64.b64encode(self.certificates.ca.read_bytes()).decode()} if self.tls else {}
 
     def start(self) -> None:
-        """Return when it answers."""
+        """Return when it accepts connections."""
         self._starts += 1
         command = [sys.executable, "-m", "cdc_testing.webhook_app", str(self.directory), str(self.port)]
         command.append(str(self._starts))
@@ -126,7 +126,7 @@ class WebhookServer:
                 time.sleep(_POLL_S)
 
     def kill(self) -> None:
-        """End it at once, without a last word."""
+        """Kill it with SIGKILL."""
         if self._process is not None:
             self.resume()
             self._process.kill()
@@ -134,14 +134,14 @@ class WebhookServer:
             self._process = None
 
     def pause(self) -> None:
-        """Keep connections and answer nothing."""
+        """Stop answering, but keep the connections open."""
         os.kill(self.pid, signal.SIGSTOP)
         process = psutil.Process(self.pid)
         while process.status() != psutil.STATUS_STOPPED:
             time.sleep(_POLL_S)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def faults(
@@ -153,12 +153,13 @@ class WebhookServer:
         refused_keys: Mapping[str, int] | None = None,
         slow_s: float = 0.0,
     ) -> None:
-        """Say what befalls requests from now on; nothing, without arguments.
+        """Set the faults of all requests from now on; without arguments there are none.
 
-        *script* befalls the next requests, one entry each; *random* entries befall a `share` of them. An entry may have
-        `status` with `text` and `headers`; `hang`; `slow_s`; `late_s`, longer than anybody waits, so that the request
-        is not `under_way`; `reset` in the middle of the answer, "before" or "after" the rows are taken. Requests with a
-        key of *refused_keys*, JSON text, get its status.
+        *script* has one entry for each of the next requests; each entry of *random* applies to a `share` of the
+        requests. An entry may have `status` with `text` and `headers`; `hang`; `slow_s`; `late_s`, which must be longer
+        than the timeout, because such a request does not count as `in_flight`; `reset`, which breaks the connection in
+        the middle of the answer, "before" or "after" the rows are accepted. Requests with a key in *refused_keys*, as
+        JSON text, get its status.
         """
         rules = {
             "script": list(script),
@@ -173,7 +174,7 @@ class WebhookServer:
 
     @contextmanager
     def failing(self, *script: Mapping[str, Any], **rules: Any) -> Iterator[None]:
-        """Have faults in the block, none afterwards."""
+        """Set faults inside the block and remove them afterwards."""
         self.faults(script, **rules)
         try:
             yield
@@ -181,11 +182,11 @@ class WebhookServer:
             self.faults()
 
     def bodies(self, path: str) -> list[bytes]:
-        """Return the bodies that were acknowledged at *path*, decompressed, in order."""
-        return [base64.b64decode(taken["body"]) for taken in self._lines("journal") if taken["path"] == path]
+        """Return the bodies accepted at *path*, decompressed, in order."""
+        return [base64.b64decode(accepted["body"]) for accepted in self._lines("journal") if accepted["path"] == path]
 
     def requests(self, path: str) -> list[dict[str, Any]]:
-        """Return every request to *path* in the order in which they came: headers, body, `under_way`, `shared`, …"""
+        """Return every request to *path* in order of arrival: headers, body, `in_flight`, `shared`, …"""
         return [request for request in self._lines("requests") if request["path"] == path]
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
@@ -195,7 +196,7 @@ class WebhookServer:
 
 
 class WebhookReader(SinkReader):
-    """Reads what *server* acknowledged at the path of the sink's URI: one order, with one mark for all topics."""
+    """Reads what *server* accepted at the path of the sink URI: one sequence, with one mark for all topics."""
 
     def __init__(self, context: SinkContext, server: WebhookServer) -> None:
         super().__init__(context)
@@ -210,12 +211,12 @@ class WebhookReader(SinkReader):
         return [(None, None)]
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing is open."""
 
 
 @pytest.fixture(scope="session")
 def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
-    """An endpoint for the whole session. Tests take a `new_path`; those that harm it start their own."""
+    """An endpoint for the whole session. Tests use a `new_path`; a test that breaks the endpoint starts its own."""
     with WebhookServer(tmp_path_factory.mktemp("webhook")) as server:
         yield server
 

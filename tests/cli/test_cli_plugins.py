@@ -56,7 +56,7 @@ def demo_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> N
         )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(
-        "cdc_core.cli.plugins.entry_points",
+        "cdc_core.plugins.entry_points.entry_points",
         lambda *, group: [found for found in entry_points(group=group) if found.name in names],
     )
 
@@ -76,7 +76,7 @@ def test_one_of_several_demos_must_be_named(
 ) -> None:
     demo_site(tmp_path, monkeypatch, "movr", "tpcc")
     assert main(["demo"]) == 2
-    assert "there are several demos, name one of them: movr, tpcc" in capsys.readouterr().err
+    assert "several demos are installed; name one of them: movr, tpcc" in capsys.readouterr().err
     assert main(["demo", "mover"]) == 2
     assert "there is no demo 'mover'; did you mean 'movr'?" in capsys.readouterr().err
     assert main(["demo", "tpcc"]) == 0
@@ -85,9 +85,9 @@ def test_one_of_several_demos_must_be_named(
 def test_without_a_demo_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cdc_core.cli.plugins.entry_points", lambda **_: [])
+    monkeypatch.setattr("cdc_core.plugins.entry_points.entry_points", lambda **_: [])
     assert main(["demo"]) == 2
-    assert "pip install 'cdc-rangefeed-postgres[demo]'" in capsys.readouterr().err
+    assert "no demo is installed; install a package that publishes one" in capsys.readouterr().err
 
 
 def test_a_demo_that_lacks_something_says_what_to_install(

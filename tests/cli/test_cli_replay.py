@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from cdc_conformance.reference.sink import REFERENCE_SINK
+from cdc_conformance.reference.registrations import REFERENCE_SINK
 from cdc_testing.components import plugin, rangefeed, sink, source_of
 from cdc_testing.engine import Journal
 from cdc_testing.local_engine import LocalEngine
@@ -18,8 +17,8 @@ from cdc_core.cli.main import main
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
-from cdc_core.plugins.host import GROUP, PluginHost
-from cdc_core.plugins.loading import PluginSource
+from cdc_core.plugins.entry_points import PLUGINS, published
+from cdc_core.plugins.host import PluginHost
 
 TOML = """
 [changefeed.orders]
@@ -43,7 +42,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         sink(options="cdc_testing.scripted:JournalOptions", output="messages"),
         REFERENCE_SINK,
     )
-    installed = [PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP)]
+    installed = [claim for claims in published(PLUGINS).values() for claim in claims]
     host = PluginHost([*installed, source_of(scripted, "cdc-paper")])
     monkeypatch.setattr(PluginHost, "load", lambda: host)
 
@@ -85,7 +84,7 @@ def test_rows_that_wait_are_listed(feed: Feed, capsys: pytest.CaptureFixture[str
     feed.run()
     assert feed.replay("--list") == 0
     header, first, *behind = capsys.readouterr().out.splitlines()
-    assert header.split() == ["number", "put", "aside", "at", "table", "key", "updated", "stage", "error"]
+    assert header.split() == ["number", "refused", "at", "table", "key", "updated", "stage", "error"]
     assert first.split()[3:] == ["db.public.counter", "[7]", "17.0000000000", "sink", "17", "is", "refused"]
     assert [line.split()[6] for line in behind] == ["blocked", "blocked"]
     assert all([7, 17] not in event[4] for event in Journal(feed.directory).of("rows"))
@@ -98,10 +97,10 @@ def test_rows_are_sent_again_once_they_are_taken(place: str, feed: Feed, capsys:
     feed.run()
     feed.refuse()
     assert feed.replay() == 0
-    assert capsys.readouterr().out == "changefeed 'orders': 3 rows were sent again, 0 go on waiting\n"
+    assert capsys.readouterr().out == "changefeed 'orders': 3 rows sent, 0 still dead letters\n"
     assert Journal(feed.directory).of("rows")[-1][4] == [[7, 17], [7, 27], [7, 37]]
     assert feed.replay() == 0
-    assert capsys.readouterr().out == "no row of changefeed 'orders' waits to be sent again\n"
+    assert capsys.readouterr().out == "changefeed 'orders' has no dead letters\n"
     assert feed.replay("--list") == 0
 
 
@@ -111,11 +110,11 @@ def test_what_is_refused_again_is_shown_and_exits_with_1(feed: Feed, capsys: pyt
     feed.refuse(25)
     assert feed.replay() == 1
     first, *kept = capsys.readouterr().out.splitlines()
-    assert first == "changefeed 'orders': 3 rows were sent again, 2 go on waiting"
+    assert first == "changefeed 'orders': 3 rows sent, 2 still dead letters"
     assert kept == [
         "  the row of table public.counter with key {'id': 5}, updated 25.0000000000 (stage sink): 25 is refused",
         "  the row of table public.counter with key {'id': 5}, updated 35.0000000000 (stage blocked): an earlier row of"
-        " its key was put aside and not yet sent again",
+        " its key was refused and is still among the dead letters",
     ]
 
 
@@ -125,10 +124,10 @@ def test_a_row_that_is_given_up_holds_nothing_back(feed: Feed, capsys: pytest.Ca
     assert feed.replay("--list") == 0
     number = capsys.readouterr().out.splitlines()[1].split()[0]
     assert feed.replay("--give-up", "999") == 2
-    assert "no row of changefeed 'orders' waits under the number 999; --list shows them" in capsys.readouterr().err
+    assert "changefeed 'orders' has no dead letter with the number 999; see --list" in capsys.readouterr().err
     assert feed.replay("--give-up", number) == 0
     assert capsys.readouterr().out == (
-        "changefeed 'orders': 2 rows were sent again, 0 go on waiting, 1 were given up\n"
+        "changefeed 'orders': 2 rows sent, 0 still dead letters, 1 discarded\n"
     )
     assert Journal(feed.directory).of("rows")[-1][4] == [[7, 27], [7, 37]]
     assert feed.replay() == 0
@@ -145,10 +144,10 @@ def test_rows_are_given_up_where_their_dead_letters_cannot_be_read(
     capsys.readouterr()
     assert feed.replay("--give-up", "1", "--give-up", "2", "--give-up", "3") == 0
     assert capsys.readouterr().out == (
-        "changefeed 'orders': 0 rows were sent again, 0 go on waiting, 3 were given up\n"
+        "changefeed 'orders': 0 rows sent, 0 still dead letters, 3 discarded\n"
     )
     assert feed.replay() == 0
-    assert capsys.readouterr().out == "no row of changefeed 'orders' waits to be sent again\n"
+    assert capsys.readouterr().out == "changefeed 'orders' has no dead letters\n"
 
 
 @pytest.mark.parametrize("order", ["sink-check", "sink-prepare", "flush"])
@@ -163,7 +162,7 @@ def test_a_row_is_given_up_only_when_the_others_could_be_sent(
     assert feed.replay("--list") == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
     assert feed.replay("--give-up", "1") == 0
-    assert "2 rows were sent again, 0 go on waiting, 1 were given up" in capsys.readouterr().out
+    assert "2 rows sent, 0 still dead letters, 1 discarded" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("give_up", [(), ("--give-up", "1")])
@@ -171,7 +170,7 @@ def test_a_store_that_is_not_there_is_refused_and_not_created(
     give_up: tuple[str, ...], feed: Feed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert feed.replay("--state", str(tmp_path / "typo"), *give_up) == 2
-    assert "changefeed 'orders' is not known, as there is no progress store" in capsys.readouterr().err
+    assert "changefeed 'orders' is not known: there is no progress store" in capsys.readouterr().err
     assert not (tmp_path / "typo").exists()
 
 
@@ -180,12 +179,12 @@ def test_a_number_that_no_row_has_is_refused_also_when_none_waits(
 ) -> None:
     feed.run()
     assert feed.replay("--give-up", "1") == 2
-    assert "no row of changefeed 'orders' waits under the number 1" in capsys.readouterr().err
+    assert "changefeed 'orders' has no dead letter with the number 1" in capsys.readouterr().err
 
 
 def test_to_list_rows_and_to_give_some_up_is_not_one_thing(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
     assert feed.replay("--list", "--give-up", "1") == 2
-    assert "leave out --list or --give-up" in capsys.readouterr().err
+    assert "use only one of them" in capsys.readouterr().err
 
 
 def test_rows_are_sent_again_from_a_host_that_never_ran_the_changefeed(
@@ -196,7 +195,7 @@ def test_rows_are_sent_again_from_a_host_that_never_ran_the_changefeed(
     feed.refuse()
     store = (feed.directory / ".cdc").rename(tmp_path / "elsewhere") / "progress.sqlite"
     assert feed.replay("--state", f"sqlite:///{store}") == 0
-    assert "3 rows were sent again" in capsys.readouterr().out
+    assert "3 rows sent" in capsys.readouterr().out
 
 
 def test_a_running_changefeed_must_be_stopped_first(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,7 +212,7 @@ def test_letters_whose_place_is_no_longer_named_are_asked_for(feed: Feed, capsys
     feed.run()
     feed.write(dead_letter=None)
     assert feed.replay() == 2
-    assert "3 rows of changefeed 'orders' wait in its dead letters, but it has no option" in capsys.readouterr().err
+    assert "changefeed 'orders' has 3 dead letters, but no option" in capsys.readouterr().err
 
 
 def test_letters_that_no_plugin_can_read_are_refused_with_what_to_choose(
@@ -224,7 +223,7 @@ def test_letters_that_no_plugin_can_read_are_refused_with_what_to_choose(
     feed.write(dead_letter=f"shelf://other?control={feed.directory}")
     assert feed.replay() == 2
     said = capsys.readouterr().err
-    assert "its dead letters cannot be read back, because sink 'shelf' comes without a reader; choose another" in said
+    assert "its dead letters cannot be read back, because sink 'shelf' has no reader; choose another" in said
 
 
 def test_letters_that_are_gone_exit_with_1(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,7 +231,7 @@ def test_letters_that_are_gone_exit_with_1(feed: Feed, capsys: pytest.CaptureFix
     feed.run()
     feed.write(dead_letter=f"file://{feed.directory}/elsewhere")
     assert feed.replay() == 1
-    assert "3 rows that wait are not in the dead letters any more" in capsys.readouterr().out
+    assert "3 rows are missing from the dead letters' sink" in capsys.readouterr().out
 
 
 def test_check_has_a_line_for_the_dead_letters(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:

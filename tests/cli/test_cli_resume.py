@@ -17,7 +17,7 @@ Run = Callable[..., int]
 def paused(store: ProgressStore, name: str = "orders", *, reason: str = "a row was refused") -> ProgressStore:
     """Return *store* with a changefeed in it that is paused."""
     store.register(name, {"source": "paper://x", "tables": ["t"], "sink": "shelf://x", "format": "json"})
-    store.pause(name, store.begin_run(name), reason)
+    store.pause(name, store.begin_attempt(name), reason)
     return store
 
 
@@ -36,14 +36,14 @@ def test_a_paused_changefeed_is_resumed(file: Path, store: ProgressStore, capsys
     assert main(["resume", str(file)]) == 0
     assert not is_paused(store)
     assert capsys.readouterr().out == (
-        "changefeed 'orders' is resumed: a run that waits goes on now, otherwise the next `cdc run` does\n"
+        "changefeed 'orders' is resumed: a waiting run continues now, otherwise the next `cdc run` does\n"
     )
 
 
 def test_to_resume_it_twice_is_no_failure(file: Path, store: ProgressStore, capsys: pytest.CaptureFixture[str]) -> None:
     store.resume("orders")
     assert main(["resume", str(file), "orders"]) == 0
-    assert capsys.readouterr().out == "changefeed 'orders' is not paused: there is nothing to resume\n"
+    assert capsys.readouterr().out == "changefeed 'orders' is not paused\n"
 
 
 @pytest.mark.parametrize("url", [False, True], ids=["directory", "URL"])
@@ -60,8 +60,8 @@ def test_without_a_store_it_is_not_known_and_none_is_created(
     state = tmp_path / "typo"
     assert main(["resume", str(file), "--state", store_url(state) if url else str(state)]) == 2
     assert capsys.readouterr().err == (
-        f"error: changefeed 'orders' is not known, as there is no progress store '{state}/progress.sqlite'; tell by"
-        " --state where its progress is kept\n"
+        f"error: changefeed 'orders' is not known: there is no progress store '{state}/progress.sqlite'; use"
+        " --state to say where its progress is stored\n"
     )
     assert not state.exists()
 
@@ -70,8 +70,8 @@ def test_one_that_never_ran_is_not_known(file: Path, tmp_path: Path, capsys: pyt
     paused(ProgressStore(store_url(tmp_path / "state")), "customers")
     assert main(["resume", str(file), "--state", str(tmp_path / "state")]) == 2
     assert capsys.readouterr().err == (
-        "error: changefeed 'orders' is not known to its progress store, which knows customers; tell by --state where"
-        " its progress is kept\n"
+        "error: changefeed 'orders' is not in the progress store; it knows customers; use --state to say where"
+        " its progress is stored\n"
     )
 
 

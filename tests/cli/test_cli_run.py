@@ -23,14 +23,14 @@ Run = Callable[..., int]
 def test_run_hands_the_engine_job_store_directory_and_view(file: Path, engine: Callable[[Run], None]) -> None:
     got: dict[str, Any] = {}
 
-    def run(job: Any, **rest: Any) -> int:
-        rest["status"](Status(changefeed=job.name, phase="running", high_water=Timestamp(1)))
-        got.update(rest, job=job)
+    def run(feed: Any, **rest: Any) -> int:
+        rest["status"](Status(changefeed=feed.name, phase="running", high_water=Timestamp(1)))
+        got.update(rest, feed=feed)
         return 0
 
     engine(run)
     assert main(["run", str(file), "--once"]) == 0
-    assert got["job"].name == "orders"
+    assert got["feed"].name == "orders"
     assert got["once"] is True
     assert got["state_dir"] == file.parent / ".cdc"
     assert got["store"].url.endswith("/.cdc/progress.sqlite")
@@ -39,14 +39,14 @@ def test_run_hands_the_engine_job_store_directory_and_view(file: Path, engine: C
 
 def test_the_state_directory_may_be_given(file: Path, tmp_path: Path, engine: Callable[[Run], None]) -> None:
     got: dict[str, Any] = {}
-    engine(lambda _job, **rest: got.update(rest) or 0)
+    engine(lambda _feed, **rest: got.update(rest) or 0)
     assert main(["run", str(file), "orders", "--state", str(tmp_path / "state")]) == 0
     assert (got["state_dir"], got["once"]) == (tmp_path / "state", False)
 
 
 def test_progress_may_be_kept_in_a_database(file: Path, tmp_path: Path, engine: Callable[[Run], None]) -> None:
     got: dict[str, Any] = {}
-    engine(lambda _job, **rest: got.update(rest) or 0)
+    engine(lambda _feed, **rest: got.update(rest) or 0)
     assert main(["run", str(file), "--state", f"sqlite:///{tmp_path}/shared.sqlite"]) == 0
     assert got["store"].url == f"sqlite:///{tmp_path}/shared.sqlite"
     assert got["state_dir"] == file.parent / ".cdc"
@@ -57,16 +57,16 @@ def test_progress_may_be_kept_in_a_database(file: Path, tmp_path: Path, engine: 
 def test_a_state_directory_that_cannot_be_exits_with_2(
     file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str], state: str
 ) -> None:
-    engine(lambda _job, **_rest: 0)
+    engine(lambda _feed, **_rest: 0)
     (file.parent / ".cdc").write_text("in the way")
     assert main(["run", str(file), "--state", state.format(file=file, directory=file.parent)]) == 2
-    assert "cannot be the state directory: " in capsys.readouterr().err
+    assert "cannot be used as the state directory: " in capsys.readouterr().err
 
 
 def test_a_progress_store_out_of_reach_exits_with_2_without_its_password(
     file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine(lambda _job, **_rest: 0)
+    engine(lambda _feed, **_rest: 0)
     assert main(["run", str(file), "--state", "postgresql://cdc:swordfish@127.0.0.1:1/cdc"]) == 2
     shown = capsys.readouterr().err
     assert "progress store postgresql://cdc:***@127.0.0.1:1/cdc cannot be used" in shown
@@ -76,8 +76,8 @@ def test_a_progress_store_out_of_reach_exits_with_2_without_its_password(
 def test_without_a_terminal_run_logs_the_status(
     file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(job: Any, *, status: Callable[[Status], None], **_rest: Any) -> int:
-        status(Status(changefeed=job.name, phase="running", rows=5, files=1))
+    def run(feed: Any, *, status: Callable[[Status], None], **_rest: Any) -> int:
+        status(Status(changefeed=feed.name, phase="running", rows=5, files=1))
         return 0
 
     engine(run)
@@ -90,7 +90,7 @@ def test_without_a_terminal_run_logs_the_status(
     [
         (ConfigError("table public.x is missing"), 2, "error: table public.x is missing"),
         (TerminalRangefeedError("cannot use hunter2"), 1, "error: cannot use ***"),
-        (RuntimeError("hunter2?"), 1, "internal error: RuntimeError: ***?; --debug shows where"),
+        (RuntimeError("hunter2?"), 1, "internal error: RuntimeError: ***?; run with --debug to see where"),
     ],
 )
 def test_a_failure_is_one_masked_line_and_its_exit_status(
@@ -101,7 +101,7 @@ def test_a_failure_is_one_masked_line_and_its_exit_status(
     status: int,
     line: str,
 ) -> None:
-    def run(_job: Any, **_rest: Any) -> int:
+    def run(_feed: Any, **_rest: Any) -> int:
         raise error
 
     engine(run)
@@ -114,7 +114,7 @@ def test_a_failure_is_one_masked_line_and_its_exit_status(
 def test_debug_shows_the_traceback_masked(
     file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(_job: Any, **_rest: Any) -> int:
+    def run(_feed: Any, **_rest: Any) -> int:
         raise TerminalRangefeedError("cannot use hunter2") from ValueError("hunter2 is wrong")
 
     engine(run)
@@ -128,7 +128,7 @@ def test_debug_shows_the_traceback_masked(
 def test_logs_of_a_run_are_masked(
     file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(_job: Any, **_rest: Any) -> int:
+    def run(_feed: Any, **_rest: Any) -> int:
         try:
             raise OSError("no route for hunter2")
         except OSError:
@@ -146,12 +146,12 @@ def test_logs_of_a_run_are_masked(
 def test_an_interrupt_exits_with_130(
     file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(_job: Any, **_rest: Any) -> int:
+    def run(_feed: Any, **_rest: Any) -> int:
         signal.raise_signal(signal.SIGINT)
         return 0
 
     engine(run)
-    # A shell without job control lets its background jobs ignore it, and these tests may be one.
+    # A shell without feed control lets its background jobs ignore it, and these tests may be one.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main(["run", str(file)]) == 130
@@ -193,7 +193,7 @@ def test_a_published_pipeline_runs_by_its_name(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     got: dict[str, Any] = {}
-    engine(lambda job, **rest: got.update(rest, job=job) or 0)
+    engine(lambda feed, **rest: got.update(rest, feed=feed) or 0)
     assert main(["run", "acme-orders"]) == 0
-    assert got["job"].name == "orders"
+    assert got["feed"].name == "orders"
     assert got["state_dir"] == tmp_path / ".cdc"

@@ -65,7 +65,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         replaced("${file:blob}", tmp_path)
 
 
-@pytest.mark.parametrize(("text", "complaint"), [("${A", "without its '}'"), ("${}", "without a name")])
+@pytest.mark.parametrize(("text", "complaint"), [("${A", "without '}'"), ("${}", "without a name")])
 def test_an_incomplete_reference_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         replaced(text, A="x")

@@ -66,7 +66,7 @@ def test_format_is_json_unless_it_is_given(tmp_path: Path) -> None:
 def test_one_of_several_must_be_named(tmp_path: Path) -> None:
     path = written(tmp_path, PLAIN + PLAIN.replace("orders]", "users]"))
     assert read_changefeed(path, "users").name == "users"
-    with pytest.raises(ConfigError, match=r"shop\.toml has several changefeeds; name the one to use: orders, users"):
+    with pytest.raises(ConfigError, match=r"shop\.toml has several changefeeds; name one of them: orders, users"):
         read_changefeed(path)
     with pytest.raises(ConfigError, match=r"shop\.toml has no changefeed 'user'; did you mean 'users'\?"):
         read_changefeed(path, "user")
@@ -89,23 +89,23 @@ def test_secrets_come_from_outside_only_for_the_changefeed_that_is_used(tmp_path
     [
         ('[changefeed.orders]\nsource = "x\n', "shop.toml, line 2, column 12: Illegal character"),
         ("[changefeed.orders\n", "shop.toml, line 1, column 19: Expected ']'"),
-        ("", "shop.toml has no changefeed; begin one with [changefeed.NAME]"),
+        ("", "shop.toml has no changefeed; start one with [changefeed.NAME]"),
         (
             "[changefeeds.a]\n",
-            "shop.toml has 'changefeeds', which is not known; its tables are named [changefeed.NAME]",
+            "shop.toml: unknown key 'changefeeds'; name the tables [changefeed.NAME]",
         ),
-        ('[changefeed]\nsource = "x"\n', "[changefeed] lacks a name; write [changefeed.NAME] above 'source'"),
-        ('[changefeed.a]\ntables = ["x"]\nsink = "y"\n', "changefeed 'a' lacks 'source'"),
-        (PLAIN + '    formt = "json"\n', "changefeed 'orders' has no key 'formt'; did you mean 'format'?"),
-        (PLAIN + "    updated = true\n", "options stand in a table of their own, [changefeed.NAME.options]"),
+        ('[changefeed]\nsource = "x"\n', "[changefeed] has no name; write [changefeed.NAME] above 'source'"),
+        ('[changefeed.a]\ntables = ["x"]\nsink = "y"\n', "changefeed 'a' has no 'source'"),
+        (PLAIN + '    formt = "json"\n', "changefeed 'orders': unknown key 'formt'; did you mean 'format'?"),
+        (PLAIN + "    updated = true\n", "write options in the table [changefeed.NAME.options]"),
         (PLAIN + "    options = 5\n", "changefeed 'orders': 'options' must be a table"),
-        (PLAIN + "    format = 5\n", "changefeed 'orders': 'format' must be a text in quotes"),
+        (PLAIN + "    format = 5\n", "changefeed 'orders': 'format' must be a string"),
         (PLAIN.replace('["public.orders", "public.customers"]', '"x"'), "'tables' must be a list of table names"),
         (PLAIN.replace('"file:///data/out"', '"/data/out"'), "shop.toml: changefeed 'orders': sink is '/data/out'"),
-        (PLAIN.replace("changefeed.orders", 'changefeed."a b"'), "'a b' cannot name a changefeed"),
+        (PLAIN.replace("changefeed.orders", 'changefeed."a b"'), "'a b' is not a valid name of a changefeed"),
         (
             PLAIN + "    [changefeed.orders.spark]\n    cores = 2\n",
-            "'cores' is neither 'master' nor a configuration key",
+            "'cores' is neither 'master' nor a Spark property",
         ),
     ],
 )

@@ -110,5 +110,5 @@ def test_a_row_with_text_that_is_not_utf_8_can_be_a_dead_letter(make_rows: MakeR
 
 @pytest.mark.parametrize("letter", [{}, {"payload": None}, {"payload": "?"}, {"payload": "AAAA"}], ids=str)
 def test_what_is_no_dead_letter_is_refused(letter: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="no dead letter"):
+    with pytest.raises(ValueError, match="not a dead letter"):
         row_of(letter)

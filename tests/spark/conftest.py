@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_testing.engine import Journal, counter_job
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
 
@@ -35,7 +35,7 @@ class Engine:
         within_s: float = 150.0,
         own_spark: bool = False,
         resume_command: str | None = None,
-        **job: Any,
+        **feed: Any,
     ) -> int:
         """Run to the end. *watch* sees every status. Raises: what the run raises; AssertionError when it takes long.
 
@@ -56,7 +56,7 @@ class Engine:
                 self.spark.close()
             else:
                 stack.enter_context(self.spark.lent())
-            changefeed = counter_job(self.directory, **job)
+            changefeed = counter_feed(self.directory, **feed)
             return runner.run(
                 changefeed,
                 store=self.store,

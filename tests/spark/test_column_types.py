@@ -1,4 +1,4 @@
-"""Columns whose type differs between versions of a table: one type that has all values, whatever they are."""
+"""Columns whose type differs between versions of a table have a type that can hold all values of both."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_core.errors import ConfigError
-from cdc_core.rows import Op, RowBatch
-from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
+from cdc_core import Column, ColumnType, ConfigError, Kind, Op, RowBatch, TableName, TableSchema
 from cdc_core.spark.changes import _columns, _target
 from cdc_core.spark.column_types import cast, common_type, type_of
 
@@ -36,7 +34,7 @@ def other(kind: Kind) -> ColumnType:
 
 
 def greatest(precision: int | None, scale: int | None) -> str:
-    """Return a decimal that needs every digit it may have."""
+    """Return the largest decimal of this precision and scale."""
     digits, scale = precision or 100, scale or 0
     text = "9" * digits + "0" * -min(scale, 0)
     return text if scale <= 0 else str(Decimal(f"{text}E-{scale}") if scale <= digits else f"0.{text.zfill(scale)}")
@@ -66,11 +64,11 @@ VALUES: dict[str, tuple[ColumnType, pa.Array]] = {
 
 
 @pytest.mark.parametrize("one", VALUES)
-def test_every_value_has_its_place_in_the_common_type_with_any_other(one: str) -> None:
+def test_the_common_type_with_any_other_type_holds_every_value(one: str) -> None:
     type_, values = VALUES[one]
-    for two, (beside, _) in VALUES.items():
-        common = common_type(type_of(type_), type_of(beside))
-        assert common == common_type(type_of(beside), type_of(type_)), two
+    for two, (second, _) in VALUES.items():
+        common = common_type(type_of(type_), type_of(second))
+        assert common == common_type(type_of(second), type_of(type_)), two
         given = cast(values.cast(type_.arrow), common)
         assert given.type == common
         assert given.is_null().equals(values.is_null()), two
@@ -103,7 +101,7 @@ def test_every_value_has_its_place_in_the_common_type_with_any_other(one: str) -
         (other(Kind.DATE), other(Kind.TIMESTAMP), pa.string()),
     ],
 )
-def test_a_type_is_kept_where_it_has_the_values_of_the_other(old: ColumnType, new: ColumnType, common: Any) -> None:
+def test_the_common_type_is_the_narrowest_that_holds_all_values(old: ColumnType, new: ColumnType, common: Any) -> None:
     assert common_type(type_of(old), type_of(new)) == common
 
 
@@ -125,7 +123,7 @@ def test_a_type_is_kept_where_it_has_the_values_of_the_other(old: ColumnType, ne
         ),
     ],
 )
-def test_values_as_text_are_themselves(values: pa.Array, texts: list[str]) -> None:
+def test_text_shows_the_exact_value(values: pa.Array, texts: list[str]) -> None:
     assert cast(values, pa.string()).to_pylist() == texts
 
 
@@ -142,7 +140,7 @@ def one_row(type_: ColumnType, price: Any) -> RowBatch:
     )
 
 
-def test_a_decimal_that_is_none_is_read_as_text_and_the_error_says_how() -> None:
+def test_a_nan_decimal_is_an_error_that_names_as_text() -> None:
     rows = one_row(decimal(10, 2), "NaN")
     with pytest.raises(ConfigError, match=r"column price of table public.orders in file f .*as_text=\['price'\]"):
         _columns(rows, _target([rows.schema], prefix=""), path="f")
@@ -150,6 +148,6 @@ def test_a_decimal_that_is_none_is_read_as_text_and_the_error_says_how() -> None
     assert read.column("price").to_pylist() == ["NaN"]
 
 
-def test_a_column_that_is_not_there_cannot_be_given_as_text() -> None:
+def test_an_unknown_column_in_as_text_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"table public.orders has no column 'prize', which as_text names"):
         _target([one_row(decimal(10, 2), "1.00").schema], prefix="", as_text=["price", "prize"])

@@ -11,20 +11,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cdc_testing.engine import Journal, counter_job
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.local_engine import LocalEngine
 from cdc_testing.scripted import TABLE, Script
 
 from cdc_core import Changefeed, Op, RowBatch, Timestamp
+from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_table
 from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import Job
-from cdc_core.delivery.dead_letters import dead_letter_changefeed, dead_letter_table, row_of
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.delivery.dead_letters import row_of
 from cdc_core.delivery.replay import DeadLetterReader, Replay
-from cdc_core.engine.attempt_config import RunConfig
+from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.replay import replay
-from cdc_core.errors import BadRowError, ConfigError, RetryableSinkError, TerminalError
+from cdc_core.errors import BadRowError, ConfigError, RefusedRowsError, RetryableSinkError, TerminalError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.spark import runner, writer
 from cdc_core.store.progress import DeadLetter
@@ -49,9 +50,9 @@ class Rig:
     def mend(self) -> None:
         (self.directory / "bad-rows").unlink()
 
-    def job(self, *, dead_letter: str | None = None, **options: Any) -> Job:
+    def feed(self, *, dead_letter: str | None = None, **options: Any) -> ResolvedChangefeed:
         uri = dead_letter or f"file://{self.places}"
-        job = counter_job(
+        feed = counter_feed(
             self.directory,
             options={"on_error": "dead_letter", "dead_letter": uri, **options},
             total=TOTAL,
@@ -61,10 +62,12 @@ class Rig:
         )
         bare = Changefeed(name="t", source="postgresql://u@h/d", tables=("counter",), sink="file:///nowhere")
         letters = resolve(dead_letter_changefeed(bare, uri), PluginHost.load())
-        return dataclasses.replace(job, dead_letter=dataclasses.replace(letters, table_names=(dead_letter_table("t"),)))
+        return dataclasses.replace(
+            feed, dead_letter=dataclasses.replace(letters, table_names=(dead_letter_table("t"),))
+        )
 
     def start(self, **options: Any) -> LocalEngine:
-        self.engine = LocalEngine(self.job(**options), self.directory)
+        self.engine = LocalEngine(self.feed(**options), self.directory)
         self.engine.run()
         return self.engine
 
@@ -74,10 +77,10 @@ class Rig:
         return engine
 
     def replay(self, **options: Any) -> tuple[Replay, int]:
-        job = self.job(**options)
+        feed = self.feed(**options)
         assert self.engine is not None
-        find = DeadLetterReader(job, PluginHost.load()).find
-        return replay(job, store=self.engine.store, state_dir=self.directory, find=find)
+        find = DeadLetterReader(feed).find
+        return replay(feed, store=self.engine.store, state_dir=self.directory, find=find)
 
     def letters(self) -> list[dict[str, Any]]:
         lines = [line for path in sorted(self.places.rglob("*.ndjson")) for line in path.read_text().splitlines()]
@@ -138,8 +141,8 @@ def test_without_dead_letters_the_changefeed_ends_with_a_sentence_that_names_the
     how: str, owner: str, on_error: str, rig: Rig
 ) -> None:
     rig.refuse(117, how=how)
-    job = counter_job(rig.directory, options={"on_error": on_error}, total=TOTAL, rows_per_step=100)
-    engine = LocalEngine(job, rig.directory)
+    feed = counter_feed(rig.directory, options={"on_error": on_error}, total=TOTAL, rows_per_step=100)
+    engine = LocalEngine(feed, rig.directory)
     engine.run()
     engine.step()
     with pytest.raises(BadRowError) as raised:
@@ -147,9 +150,9 @@ def test_without_dead_letters_the_changefeed_ends_with_a_sentence_that_names_the
     stage = "encode" if how == "encode" else "sink"
     reason = "there is no text for 117" if how == "encode" else "117 is refused"
     assert str(raised.value) == (
-        f"the row of table public.counter with key {{'id': 17}}, updated 117.0000000000 is not taken by {owner} (stage"
-        f" {stage}): {reason}; change the row or what refuses it, or set on_error='dead_letter' to have such rows put"
-        " aside and the others delivered"
+        f"the row of table public.counter with key {{'id': 17}}, updated 117.0000000000 was refused by {owner}"
+        f" (stage {stage}): {reason}; change the row or what refuses it, or set on_error='dead_letter' to write such"
+        " rows to the dead letters and deliver the others"
     )
     assert engine.high_water == Timestamp(100)
 
@@ -203,7 +206,7 @@ def test_dead_letters_that_cannot_be_written_now_hold_the_step_back(rig: Rig, mo
     def unreachable(*_: Any, **__: Any) -> None:
         raise RetryableSinkError("the place of the dead letters is out of reach")
 
-    sink = type(rig.job().dead_letter.open_sink())  # type: ignore[union-attr]
+    sink = type(rig.feed().dead_letter.open_sink())  # type: ignore[union-attr]
     with monkeypatch.context() as patch:
         patch.setattr(sink, "flush", unreachable)
         with pytest.raises(RetryableSinkError, match="out of reach"):
@@ -217,22 +220,24 @@ def test_a_row_that_even_the_dead_letters_do_not_take_ends_the_changefeed(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.refuse(17)
-    engine = rig.start()
-    sink = type(rig.job().dead_letter.open_sink())  # type: ignore[union-attr]
+    feed = rig.feed()
+    assert feed.dead_letter is not None
+    sink = feed.dead_letter.sink
+    refusing = dataclasses.replace(sink, registration=dataclasses.replace(sink.registration, refuses_rows=True))
+    engine = LocalEngine(
+        dataclasses.replace(feed, dead_letter=dataclasses.replace(feed.dead_letter, sink=refusing)), rig.directory
+    )
+    engine.run()
 
     def refuse(_sink: Any, _rows: Any) -> None:
-        from cdc_core.errors import RefusedRowsError
-
         raise RefusedRowsError("too large")
 
-    monkeypatch.setattr(sink, "refuses_rows", True)
-    monkeypatch.setattr(sink, "emit", refuse)
+    monkeypatch.setattr(type(feed.dead_letter.open_sink()), "emit", refuse)
     with pytest.raises(BadRowError) as raised:
         engine.step()
     assert str(raised.value) == (
-        f"the row of table {TABLE_NAME} with key [7], updated 17.0000000000, was to be put aside (there is no text for"
-        " 17), but sink 'cloudstorage' of the dead letters does not take it either: too large; choose another"
-        " dead_letter"
+        f"the row of table {TABLE_NAME} with key [7], updated 17.0000000000, was refused (there is no text for 17), and"
+        " sink 'cloudstorage' of the dead letters refuses it too: too large; choose another dead_letter"
     )
 
 
@@ -244,8 +249,8 @@ def test_more_bad_rows_than_the_budget_end_the_changefeed_with_all_of_them_put_a
     with pytest.raises(TerminalError) as raised:
         engine.step()
     assert str(raised.value) == (
-        "changefeed 't': 3 rows were put aside within an hour, dead_letter_max is 2; the last one is of table"
-        f" {TABLE_NAME} with key [3], updated 203.0000000000, stage encode: there is no text for 203; mend what refuses"
+        "changefeed 't': 3 rows were refused within an hour, dead_letter_max is 2; the last one is in table"
+        f" {TABLE_NAME} with key [3], updated 203.0000000000, stage encode: there is no text for 203; fix what refuses"
         " the rows, or raise dead_letter_max"
     )
     assert rig.waiting() == [(3, "encode"), (103, "encode"), (203, "encode")]
@@ -258,7 +263,7 @@ def test_the_budget_counts_what_earlier_runs_put_aside(rig: Rig) -> None:
     engine.step()
     engine.step()
     engine = rig.start(dead_letter_max=2)
-    with pytest.raises(TerminalError, match="3 rows were put aside within an hour"):
+    with pytest.raises(TerminalError, match="3 rows were refused within an hour"):
         engine.step()
     engine = rig.complete(dead_letter_max=2)
     assert rig.waiting()[-1] == (203, "encode")
@@ -267,7 +272,7 @@ def test_the_budget_counts_what_earlier_runs_put_aside(rig: Rig) -> None:
 def test_a_slice_whose_rows_are_all_bad_ends_early_and_saves_nothing(rig: Rig) -> None:
     rig.refuse(*range(1, TOTAL + 1))
     engine = rig.start(dead_letter_max=5)
-    with pytest.raises(TerminalError, match="more than 5 rows of one slice would be put aside; the last one is of"):
+    with pytest.raises(TerminalError, match="more than 5 rows of one slice were refused; the last one is in"):
         engine.step()
     assert rig.waiting() == []
     assert not engine.high_water
@@ -388,7 +393,7 @@ def test_all_rows_of_a_key_that_have_one_timestamp_are_found_in_order(
         waiting = reader.find([dataclasses.replace(letter, number=number) for number in range(letters)])
         return [(each.row.column("after").field("n")[0].as_py(), len(each.letters)) for each in waiting]
 
-    reader = DeadLetterReader(rig.job(), PluginHost.load())
+    reader = DeadLetterReader(rig.feed())
     assert found([5], 1) == found([5, 5], 1) == [(5, 1)]
     assert found([5, 6], 2) == found([5, 6, 5, 6], 2) == [(5, 1), (6, 1)]
     assert found([5, 5], 2) == [(5, 2)]
@@ -457,20 +462,20 @@ def test_what_the_last_step_of_a_run_put_aside_is_logged_too(
 
         isActive = False  # noqa: N815
 
-        def __init__(self, config: RunConfig) -> None:
+        def __init__(self, config: AttemptConfig) -> None:
             progress = store.load("t")
             assert progress is not None
             letter = DeadLetter(table="t", key="[7]", updated=Timestamp(7), stage="encode", error="no text for 7")
-            store.save("t", config.job.epoch, progress, dead_letters=[letter])
+            store.save("t", config.feed.epoch, progress, dead_letters=[letter])
 
         def stop(self) -> None: ...
 
-    job = rig.job().with_run(feed_id="0" * 12, epoch=0, state=store.url)
+    feed = rig.feed().for_attempt(feed_id="0" * 12, epoch=0, state=store.url)
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
     monkeypatch.setattr(runner, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(runner, "start_query", lambda _, config: Query(config))
     monkeypatch.setattr(runner, "failure_of", lambda _: ended)
-    run = runner._Run(job, store, tmp_path, lambda _: None, once=True, resume_command=None)
+    run = runner._Run(feed, store, tmp_path, lambda _: None, once=True, resume_command=None)
     monkeypatch.setattr(run, "_open_session", lambda: session)
     with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="budget"):
         run._attempts()
@@ -482,17 +487,17 @@ def test_what_the_last_step_of_a_run_put_aside_is_logged_too(
 def test_the_sink_of_the_dead_letters_is_opened_for_the_first_bad_row_and_kept(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[Job] = []
-    open_sink = Job.open_sink
+    opened: list[ResolvedChangefeed] = []
+    open_sink = ResolvedChangefeed.open_sink
     engine = rig.start()
     engine.step()
 
-    def counting(job: Job) -> Any:
-        if job.destination.endswith("/dead"):
-            opened.append(job)
-        return open_sink(job)
+    def counting(feed: ResolvedChangefeed) -> Any:
+        if feed.destination.endswith("/dead"):
+            opened.append(feed)
+        return open_sink(feed)
 
-    monkeypatch.setattr(Job, "open_sink", counting)
+    monkeypatch.setattr(ResolvedChangefeed, "open_sink", counting)
     engine.step()
     assert opened == []
     rig.refuse(203, 303)
@@ -505,7 +510,7 @@ def test_the_sink_of_the_dead_letters_is_opened_for_the_first_bad_row_and_kept(
 def test_dead_letters_among_the_files_of_the_sink_are_refused(place: str, rig: Rig, tmp_path: Path) -> None:
     from cdc_core.engine.checks import check_dead_letters
 
-    job = resolve(
+    feed = resolve(
         Changefeed(
             name="t",
             source="postgresql://u@h/d",
@@ -515,5 +520,5 @@ def test_dead_letters_among_the_files_of_the_sink_are_refused(place: str, rig: R
         ),
         PluginHost.load(),
     )
-    with pytest.raises(ConfigError, match=r"would put its dead letters, .*, among the files of its sink"):
-        check_dead_letters(job, [TABLE])
+    with pytest.raises(ConfigError, match=r"would write its dead letters, .*, among the files of its sink"):
+        check_dead_letters(feed, [TABLE])

@@ -177,10 +177,10 @@ def test_a_fenced_run_is_not_paused(engine: Engine) -> None:
 
     def watch(_: Status) -> None:
         if engine.script.pending("hold-emit.held"):
-            engine.store.begin_run("t")
+            engine.store.begin_attempt("t")
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
-    with pytest.raises(FencedError, match="another run of changefeed 't' took over"):
+    with pytest.raises(FencedError, match="a newer attempt of changefeed 't' took over"):
         engine.run(once=False, watch=watch, **STEPS, **PAUSE)
     assert reason(engine) is None
 
@@ -188,7 +188,7 @@ def test_a_fenced_run_is_not_paused(engine: Engine) -> None:
 def test_a_paused_run_ends_when_another_one_begins(engine: Engine) -> None:
     def act(_: Status) -> None:
         engine.store.resume("t")
-        engine.store.begin_run("t")
+        engine.store.begin_attempt("t")
 
     engine.script.order("flush", POISON)
     with pytest.raises(FencedError, match=r"began while this one was paused, or it was removed; this run \(epoch 1\)"):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from cdc_testing.engine import counter_job, eventually
+from cdc_testing.engine import counter_feed, eventually
 
 if TYPE_CHECKING:
     Engine = Any
@@ -31,7 +31,7 @@ class Driver:
     """A run in a process group of its own, as a terminal's job is."""
 
     def __init__(self, engine: Engine, **job: Any) -> None:
-        (engine.directory / "job.json").write_text(json.dumps(counter_job(engine.directory, **job).to_json()))
+        (engine.directory / "job.json").write_text(json.dumps(counter_feed(engine.directory, **job).to_json()))
         self.engine = engine
         self.output = engine.directory / "output"
         with self.output.open("wb") as output:

@@ -71,7 +71,7 @@ def test_a_source_that_is_down_is_named_with_its_error_and_the_next_attempt(engi
     engine.script.order("advance", "RetryableRangefeedError no route to db:5432 retry_after_s=1")
     assert engine.run(**STEPS) == 0
     waiting = next(status for status in engine.statuses if status.phase == "waiting to retry")
-    assert re.search("retry, source 'counter': no route to db:5432; next attempt in [01] s$", status_line(waiting))
+    assert re.search("retry, rangefeed 'counter': no route to db:5432; next attempt in [01] s$", status_line(waiting))
     assert engine.statuses[-1].waiting_for is None
 
 

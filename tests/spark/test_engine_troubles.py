@@ -184,7 +184,7 @@ def test_waits_double_up_to_their_limit_while_nothing_is_saved(engine: Engine) -
     [
         ("flush", "TerminalSinkError bucket 'x' is gone: create it, or choose another", TerminalSinkError),
         ("read", "HistoryLostError the slot was dropped: start a new changefeed", HistoryLostError),
-        ("advance", "ContractError source 'counter' broke its contract", ContractError),
+        ("advance", "ContractError rangefeed 'counter' broke its contract", ContractError),
     ],
 )
 def test_an_error_that_no_retry_cures_ends_the_run_with_its_sentence(
@@ -203,10 +203,10 @@ def test_a_fenced_run_stops_and_saves_nothing_more(engine: Engine) -> None:
 
     def watch(_: Status) -> None:
         if engine.script.pending("hold-emit.held"):
-            engine.store.begin_run("t")
+            engine.store.begin_attempt("t")
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
-    with pytest.raises(FencedError, match="another run of changefeed 't' took over"):
+    with pytest.raises(FencedError, match="a newer attempt of changefeed 't' took over"):
         engine.run(watch=watch, **STEPS)
     assert engine.saved == 0
     assert engine.journal.resolved == engine.journal.released == []

@@ -9,18 +9,20 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from cdc_testing.engine import counter_job
-from cdc_testing.scripted import TABLE, CounterRangefeed, Script
+from cdc_testing.engine import counter_feed
+from cdc_testing.scripted import TABLE, CounterPlanner, Script
 
 from cdc_core import Span, Timestamp
-from cdc_core.engine.attempt_config import OPTION, MaskedError, RunConfig
-from cdc_core.engine.fencing import StopFlag, is_idle
+from cdc_core.engine import planner
+from cdc_core.engine.attempt_config import OPTION, AttemptConfig, MaskedError
+from cdc_core.engine.fencing import is_idle
 from cdc_core.engine.packing import BEGIN, END, FAILED, ROWS, unpack
+from cdc_core.engine.planner import Offset
+from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
-from cdc_core.spark import source
-from cdc_core.spark.source import Offset, RangefeedReader, RangefeedSource, SlicePartition, WarmUpReader
+from cdc_core.spark.source import RangefeedReader, RangefeedSource, SlicePartition, WarmUpReader
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 LIMIT: Any = None  # Spark's own limit is not used: steps are limited by the changefeed's options
@@ -29,34 +31,37 @@ LIMIT: Any = None  # Spark's own limit is not used: steps are limited by the cha
 @pytest.fixture
 def store(script: Script) -> ProgressStore:
     store = ProgressStore(store_url(script.directory))
-    store.register("t", counter_job(script.directory).definition())
-    store.begin_run("t")
+    store.register("t", counter_feed(script.directory).definition())
+    store.begin_attempt("t")
     store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
     return store
 
 
-def config_of(script: Script, store: ProgressStore, **job: Any) -> RunConfig:
+def config_of(script: Script, store: ProgressStore, **feed: Any) -> AttemptConfig:
     run_dir = script.directory / "t.run" / "1"
     run_dir.mkdir(parents=True, exist_ok=True)
-    changefeed = counter_job(script.directory, **job).with_run(feed_id="0" * 12, epoch=1, state=store.url)
-    return RunConfig(job=changefeed, state_dir=script.directory, run_dir=run_dir, start={"n": 0}, parallelism=2)
+    changefeed = counter_feed(script.directory, **feed).for_attempt(
+        feed_id="0" * 12, epoch=1, state=store.url, parallelism=2
+    )
+    return AttemptConfig(feed=changefeed, state_dir=script.directory, run_dir=run_dir, start={"n": 0})
 
 
 @pytest.fixture
-def config(script: Script, store: ProgressStore) -> RunConfig:
+def config(script: Script, store: ProgressStore) -> AttemptConfig:
     return config_of(script, store)
 
 
 @pytest.fixture
-def reader(config: RunConfig) -> RangefeedReader:
+def reader(config: AttemptConfig) -> RangefeedReader:
     return RangefeedReader(config)
 
 
 def save(store: ProgressStore, n: int) -> None:
-    store.save("t", 1, Progress(token={"n": n}, latest=Timestamp(n)))
+    frontier = Frontier([Span(TABLE.name.full)], Timestamp(n))
+    store.save("t", 1, Progress(token={"n": n}, frontier=frontier, latest=Timestamp(n)))
 
 
-def test_the_start_position_is_the_same_however_often_spark_asks(
+def test_the_start_token_is_the_same_however_often_spark_asks(
     reader: RangefeedReader, store: ProgressStore, script: Script
 ) -> None:
     first = reader.initialOffset()
@@ -94,10 +99,10 @@ def test_rows_of_a_step_come_after_all_that_was_marked_before(reader: RangefeedR
     start = reader.latestOffset(reader.initialOffset(), LIMIT)
     save(store, 1000)
     partitions = reader.partitions(start, reader.latestOffset(start, LIMIT))
-    assert [partition.info.lower for partition in partitions] == [Timestamp(1000).next()] * 2  # type: ignore[attr-defined]
+    assert [partition.planned.info.lower for partition in partitions] == [Timestamp(1000).next()] * 2  # type: ignore[attr-defined]
 
 
-def test_a_stop_keeps_the_planner_where_it_is(reader: RangefeedReader, config: RunConfig) -> None:
+def test_a_stop_keeps_the_planner_where_it_is(reader: RangefeedReader, config: AttemptConfig) -> None:
     start = reader.latestOffset(reader.initialOffset(), LIMIT)
     flag = StopFlag(config.run_dir)
     flag.request()
@@ -105,7 +110,7 @@ def test_a_stop_keeps_the_planner_where_it_is(reader: RangefeedReader, config: R
     assert flag.acknowledged
 
 
-def test_a_stop_is_not_acknowledged_by_planning_slices(reader: RangefeedReader, config: RunConfig) -> None:
+def test_a_stop_is_not_acknowledged_by_planning_slices(reader: RangefeedReader, config: AttemptConfig) -> None:
     start = reader.initialOffset()
     end = reader.latestOffset(start, LIMIT)
     flag = StopFlag(config.run_dir)
@@ -130,7 +135,7 @@ def test_a_rangefeed_without_slices_is_named(script: Script, store: ProgressStor
         reader.partitions(start, reader.latestOffset(start, LIMIT))
     error = from_wire(str(raised.value))
     assert isinstance(error, ContractError)
-    assert str(error) == "source 'counter' broke its contract: slices() must return at least one slice"
+    assert str(error) == "rangefeed 'counter' broke its contract: slices() must return at least one slice"
 
 
 def test_a_slice_that_begins_at_or_below_what_is_resolved_is_refused(
@@ -145,7 +150,7 @@ def test_a_slice_that_begins_at_or_below_what_is_resolved_is_refused(
     error = from_wire(str(raised.value))
     assert isinstance(error, ContractError)
     assert str(error) == (
-        "source 'counter' broke its contract: a slice begins at 1000.0000000001, but 2000.0000000000 is resolved"
+        "rangefeed 'counter' broke its contract: a slice begins at 1000.0000000001, but 2000.0000000000 is resolved"
         " already"
     )
 
@@ -158,7 +163,7 @@ def test_a_partition_survives_pickling_with_its_slice(reader: RangefeedReader) -
         assert copy.__dict__ == partition.__dict__
 
 
-def test_a_slice_is_read_between_its_begin_and_its_end(reader: RangefeedReader, config: RunConfig) -> None:
+def test_a_slice_is_read_between_its_begin_and_its_end(reader: RangefeedReader, config: AttemptConfig) -> None:
     start = reader.initialOffset()
     partitions = reader.partitions(start, reader.latestOffset(start, LIMIT))
     kinds = [[kind for kind, _ in unpack(pickle.loads(pickle.dumps(reader)).read(each))] for each in partitions]
@@ -166,7 +171,7 @@ def test_a_slice_is_read_between_its_begin_and_its_end(reader: RangefeedReader, 
     assert is_idle(config.tasks_lock)
 
 
-def test_a_read_is_at_work_until_its_end(reader: RangefeedReader, config: RunConfig) -> None:
+def test_a_read_is_at_work_until_its_end(reader: RangefeedReader, config: AttemptConfig) -> None:
     start = reader.initialOffset()
     [partition, _] = reader.partitions(start, reader.latestOffset(start, LIMIT))
     rows = reader.read(partition)
@@ -187,11 +192,11 @@ def test_a_read_that_fails_tells_why_instead_of_costing_a_task_attempt(reader: R
     assert error.retry_after_s == 9
 
 
-def again(script: Script, store: ProgressStore, **job: Any) -> RangefeedReader:
+def again(script: Script, store: ProgressStore, **feed: Any) -> RangefeedReader:
     """The reader of the next run, whatever became of the one before."""
-    config = config_of(script, store, **job)
-    epoch = store.begin_run("t")
-    return RangefeedReader(dataclasses.replace(config, job=dataclasses.replace(config.job, epoch=epoch)))
+    config = config_of(script, store, **feed)
+    epoch = store.begin_attempt("t")
+    return RangefeedReader(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=epoch)))
 
 
 def planned(reader: RangefeedReader, *, steps: int = 1) -> Offset:
@@ -213,12 +218,12 @@ def test_a_step_that_another_run_left_unfinished_is_repeated_first(
     start = third.initialOffset()
     end = third.latestOffset(start, LIMIT)
     assert end == {"step": 0, "token": {"n": 600}, "planned_by": 2}
-    infos = [partition.info for partition in third.partitions(start, end)]  # type: ignore[attr-defined]
+    infos = [partition.planned.info for partition in third.partitions(start, end)]  # type: ignore[attr-defined]
     assert [(info.step, info.index, info.planned_by) for info in infos] == [(0, 0, 2), (0, 1, 2)]
     store.save("t", 3, Progress(token={"n": 600}, latest=Timestamp(600)))
     following = third.latestOffset(end, LIMIT)
     assert following == {"step": 1, "token": {"n": 1200}}
-    (info, _) = [partition.info for partition in third.partitions(end, following)]  # type: ignore[attr-defined]
+    (info, _) = [partition.planned.info for partition in third.partitions(end, following)]  # type: ignore[attr-defined]
     assert (info.step, info.planned_by) == (1, None)
 
 
@@ -234,8 +239,8 @@ def test_a_finished_step_is_not_repeated(reader: RangefeedReader, script: Script
     planned(reader)
     save(store, 1000)
     config = dataclasses.replace(config_of(script, store), start={"n": 1000})
-    epoch = store.begin_run("t")
-    following = RangefeedReader(dataclasses.replace(config, job=dataclasses.replace(config.job, epoch=epoch)))
+    epoch = store.begin_attempt("t")
+    following = RangefeedReader(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=epoch)))
     assert planned(following) == {"step": 0, "token": {"n": 2000}}
 
 
@@ -267,7 +272,7 @@ def test_what_decides_nothing_may_change_between_a_step_and_its_repeat(
 def test_a_source_may_decline_to_repeat(reader: RangefeedReader, script: Script, store: ProgressStore) -> None:
     planned(reader)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CounterRangefeed, "repeat", lambda *_, **__: None)
+        patch.setattr(CounterPlanner, "repeat", lambda *_, **__: None)
         assert "planned_by" not in planned(again(script, store))
 
 
@@ -293,8 +298,8 @@ def test_the_saved_plan_holds_no_secret_in_any_form(script: Script, store: Progr
     assert [form for form in forms if form in dump] == []
 
 
-def test_a_fenced_run_plans_no_step(reader: RangefeedReader, store: ProgressStore) -> None:
-    store.begin_run("t")
+def test_a_fenced_attempt_plans_no_step(reader: RangefeedReader, store: ProgressStore) -> None:
+    store.begin_attempt("t")
     with pytest.raises(MaskedError) as raised:
         planned(reader)
     assert isinstance(from_wire(str(raised.value)), FencedError)
@@ -311,7 +316,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(source, "time", clock)
+    monkeypatch.setattr(planner, "time", clock)
     return clock
 
 
@@ -322,7 +327,7 @@ def paced(script: Script, store: ProgressStore) -> RangefeedReader:
     """A reader of a source that is a multiple of ten seconds long, with 30 s between two steps."""
     config = config_of(script, store, rows_per_step=TEN_SECONDS, total=10 * TEN_SECONDS)
     return RangefeedReader(
-        dataclasses.replace(config, job=dataclasses.replace(config.job, min_checkpoint_frequency_s=30.0))
+        dataclasses.replace(config, feed=dataclasses.replace(config.feed, min_checkpoint_frequency_s=30.0))
     )
 
 
@@ -362,19 +367,19 @@ def test_a_stop_does_not_wait_for_the_next_step(script: Script, store: ProgressS
     assert flag.acknowledged
 
 
-def test_the_data_source_makes_its_reader_from_one_option(config: RunConfig) -> None:
+def test_the_data_source_makes_its_reader_from_one_option(config: AttemptConfig) -> None:
     warm_up = dataclasses.replace(config, warm_up=True)
     for each, cls in ((config, RangefeedReader), (warm_up, WarmUpReader)):
         data_source = RangefeedSource({OPTION: each.to_option()})
         assert type(data_source.streamReader(None)) is cls  # type: ignore[arg-type]
 
 
-def test_a_warm_up_loads_the_source_and_reads_nothing(config: RunConfig, script: Script) -> None:
+def test_a_warm_up_loads_the_source_and_reads_nothing(config: AttemptConfig, script: Script) -> None:
     script.order("read", "RuntimeError not in a warm-up")
     reader = WarmUpReader(dataclasses.replace(config, warm_up=True))
     start = reader.initialOffset()
     end = reader.latestOffset(start, LIMIT)
     assert reader.latestOffset(end, LIMIT) == end
     partitions = reader.partitions(start, end)
-    assert len(partitions) == config.parallelism
+    assert len(partitions) == config.feed.parallelism
     assert [kind for kind, _ in unpack(reader.read(partitions[0]))] == [BEGIN, END]

@@ -6,15 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cdc_testing.engine import Journal, counter_job
-from cdc_testing.scripted import TABLE, JournalSink, Script
+from cdc_testing.engine import Journal, counter_feed
+from cdc_testing.scripted import TABLE, JournalResolvedSink, Script
 
 from cdc_core import Slice, SliceInfo, Span, Timestamp
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice
-from cdc_core.engine.attempt_config import MaskedError, RunConfig
+from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fencing import is_idle
 from cdc_core.engine.packing import BEGIN, END, IDLE, note
-from cdc_core.engine.worker_cache import Kept
+from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.errors import ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.spark import writer
@@ -23,37 +23,37 @@ from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "_sinks", Kept())
-    monkeypatch.setattr(writer, "_coordinators", Kept(size=1))
+def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_sinks", WorkerCache())
+    monkeypatch.setattr(writer, "_coordinators", WorkerCache(size=1))
 
 
 @pytest.fixture
 def store(script: Script) -> ProgressStore:
     store = ProgressStore(store_url(script.directory))
-    store.register("t", counter_job(script.directory).definition())
-    store.begin_run("t")
+    store.register("t", counter_feed(script.directory).definition())
+    store.begin_attempt("t")
     store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
     return store
 
 
 @pytest.fixture
-def config(script: Script, store: ProgressStore) -> RunConfig:
+def config(script: Script, store: ProgressStore) -> AttemptConfig:
     run_dir = script.directory / "t.run" / "1"
     run_dir.mkdir(parents=True)
-    job = counter_job(script.directory).with_run(feed_id="0" * 12, epoch=1, state=store.url)
-    return RunConfig(job=job, state_dir=script.directory, run_dir=run_dir, start={"n": 0}, parallelism=2)
+    feed = counter_feed(script.directory).for_attempt(feed_id="0" * 12, epoch=1, state=store.url, parallelism=2)
+    return AttemptConfig(feed=feed, state_dir=script.directory, run_dir=run_dir, start={"n": 0})
 
 
-def slice_of(config: RunConfig, index: int, *, step: int = 0, slices: int = 2) -> Iterator[pa.RecordBatch]:
+def slice_of(config: AttemptConfig, index: int, *, step: int = 0, slices: int = 2) -> Iterator[pa.RecordBatch]:
     first, last = step * 100, step * 100 + 100
-    rangefeed = config.job.open_rangefeed()
+    reader = config.feed.open_reader()
     info = SliceInfo(step=step, index=index, lower=Timestamp(first + 1))
     payload = Slice(lower=info.lower, payload=(first, last, index, slices))
-    return read_slice(rangefeed, payload, info, slices=slices, end={"n": last})
+    return read_slice(reader, payload, info, slices=slices, end={"n": last})
 
 
-def write(config: RunConfig, index: int = 0, **changes: Any) -> ReportMessage:
+def write(config: AttemptConfig, index: int = 0, **changes: Any) -> ReportMessage:
     message = SinkWriter(config).write(slice_of(config, index, **changes))
     assert isinstance(message, ReportMessage)
     return message
@@ -65,33 +65,33 @@ def saved(store: ProgressStore) -> int:
     return int(progress.token["n"])
 
 
-def test_a_step_is_saved_after_all_of_its_slices_were_flushed(config: RunConfig, store: ProgressStore) -> None:
+def test_a_step_is_saved_after_all_of_its_slices_were_flushed(config: AttemptConfig, store: ProgressStore) -> None:
     messages = [write(config, 0), write(config, 1)]
     assert saved(store) == 0
     SinkWriter(config).commit(list(messages), 0)
     assert saved(store) == 100
 
 
-def test_the_sink_stays_open_between_steps(config: RunConfig, script: Script) -> None:
+def test_the_sink_stays_open_between_steps(config: AttemptConfig, script: Script) -> None:
     for step in range(3):
         write(config, step=step)
     assert len(Journal(script.directory).of("open")) == 1
 
 
-def test_a_newer_run_opens_its_own_sink(config: RunConfig, script: Script) -> None:
+def test_a_newer_run_opens_its_own_sink(config: AttemptConfig, script: Script) -> None:
     write(config)
-    write(dataclasses.replace(config, job=dataclasses.replace(config.job, epoch=2)))
+    write(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=2)))
     assert [event[1] for event in Journal(script.directory).of("open")] == [1, 2]
 
 
-def test_a_sink_that_failed_is_not_used_again(config: RunConfig, script: Script) -> None:
+def test_a_sink_that_failed_is_not_used_again(config: AttemptConfig, script: Script) -> None:
     script.order("flush", "RetryableSinkError busy")
     write(config)
     write(config)
     assert len(Journal(script.directory).of("open")) == 2
 
 
-def test_a_failing_slice_is_told_and_costs_no_task_attempt(config: RunConfig, script: Script) -> None:
+def test_a_failing_slice_is_told_and_costs_no_task_attempt(config: AttemptConfig, script: Script) -> None:
     script.order("flush", "RetryableSinkError busy retry_after_s=7")
     message = write(config)
     assert message.report is None
@@ -101,7 +101,7 @@ def test_a_failing_slice_is_told_and_costs_no_task_attempt(config: RunConfig, sc
 
 
 def test_a_failed_slice_fails_the_commit_and_saves_nothing(
-    config: RunConfig, script: Script, store: ProgressStore
+    config: AttemptConfig, script: Script, store: ProgressStore
 ) -> None:
     good = write(config, 0)
     script.order("flush", "TerminalSinkError no such bucket")
@@ -112,33 +112,33 @@ def test_a_failed_slice_fails_the_commit_and_saves_nothing(
     assert saved(store) == 0
 
 
-def test_a_slice_whose_reader_died_costs_a_task_attempt(config: RunConfig, script: Script) -> None:
+def test_a_slice_whose_reader_died_costs_a_task_attempt(config: AttemptConfig, script: Script) -> None:
     with pytest.raises(ReaderDiedError):
         SinkWriter(config).write(iter(list(slice_of(config, 0))[:-1]))
     assert not Journal(script.directory).of("rows")
 
 
-def test_a_sink_is_told_which_attempt_a_slice_is(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_is_told_which_attempt_a_slice_is(config: AttemptConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     class Task:
         def attemptNumber(self) -> int:  # noqa: N802
             return 2
 
     told = []
     monkeypatch.setattr("cdc_core.spark.writer.TaskContext.get", Task)
-    with writer._sinks.use(config.key, config.job.open_sink) as sink:
+    with writer._sinks.use(config.key, config.feed.open_sink) as sink:
         monkeypatch.setattr(sink, "begin", told.append)
     write(config)
-    assert [info.attempt for info in told] == [2]
+    assert [info.task_attempt for info in told] == [2]
 
 
-def test_a_task_of_a_replaced_run_writes_nothing(config: RunConfig, script: Script) -> None:
+def test_a_task_of_a_replaced_run_writes_nothing(config: AttemptConfig, script: Script) -> None:
     (config.run_dir.parent / "2").mkdir()
-    assert "has been replaced" in (write(config).failure or "")
+    assert "was replaced" in (write(config).failure or "")
     assert not Journal(script.directory).events
 
 
 def test_a_commit_of_a_replaced_run_saves_and_emits_nothing(
-    config: RunConfig, script: Script, store: ProgressStore
+    config: AttemptConfig, script: Script, store: ProgressStore
 ) -> None:
     messages: list[Any] = [write(config, 0), write(config, 1)]
     (config.run_dir.parent / "2").mkdir()
@@ -149,22 +149,22 @@ def test_a_commit_of_a_replaced_run_saves_and_emits_nothing(
     assert Journal(script.directory).resolved == []
 
 
-def test_a_commit_is_at_work_until_its_end(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_is_at_work_until_its_end(config: AttemptConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     idle: list[bool] = []
-    emit = JournalSink.emit_resolved
+    emit = JournalResolvedSink.emit_resolved
 
-    def emit_resolved(sink: JournalSink, timestamp: Timestamp) -> None:
+    def emit_resolved(sink: JournalResolvedSink, timestamp: Timestamp) -> None:
         idle.append(is_idle(config.tasks_lock))
         emit(sink, timestamp)
 
     messages: list[Any] = [write(config, 0), write(config, 1)]
-    monkeypatch.setattr(JournalSink, "emit_resolved", emit_resolved)
+    monkeypatch.setattr(JournalResolvedSink, "emit_resolved", emit_resolved)
     SinkWriter(config).commit(messages, 0)
     assert idle == [False]
     assert is_idle(config.tasks_lock)
 
 
-def test_a_write_is_at_work_until_its_end(config: RunConfig) -> None:
+def test_a_write_is_at_work_until_its_end(config: AttemptConfig) -> None:
     states = []
 
     def watched() -> Iterator[pa.RecordBatch]:
@@ -179,7 +179,9 @@ def test_a_write_is_at_work_until_its_end(config: RunConfig) -> None:
 
 
 @pytest.mark.parametrize("messages", [[], [None], [None, None]], ids=["no partition", "one None", "two"])
-def test_messages_that_know_nothing_save_nothing(messages: list[None], config: RunConfig, store: ProgressStore) -> None:
+def test_messages_that_know_nothing_save_nothing(
+    messages: list[None], config: AttemptConfig, store: ProgressStore
+) -> None:
     with pytest.raises(MaskedError) as raised:
         SinkWriter(config).commit(list(messages), 0)
     assert isinstance(from_wire(str(raised.value)), ContractError)
@@ -187,7 +189,7 @@ def test_messages_that_know_nothing_save_nothing(messages: list[None], config: R
 
 
 def test_a_batch_in_which_there_was_nothing_to_do_saves_nothing_and_fails_nothing(
-    config: RunConfig, script: Script, store: ProgressStore
+    config: AttemptConfig, script: Script, store: ProgressStore
 ) -> None:
     message = SinkWriter(config).write(iter([note(IDLE, {})]))
     SinkWriter(config).commit([message], 0)
@@ -195,7 +197,7 @@ def test_a_batch_in_which_there_was_nothing_to_do_saves_nothing_and_fails_nothin
     assert not Journal(script.directory).of("rows")
 
 
-def test_abort_undoes_nothing(config: RunConfig, script: Script) -> None:
+def test_abort_undoes_nothing(config: AttemptConfig, script: Script) -> None:
     messages = [write(config, 0), write(config, 1)]
     before = Journal(script.directory).events
     SinkWriter(config).abort([messages[0], None], 0)
@@ -203,16 +205,16 @@ def test_abort_undoes_nothing(config: RunConfig, script: Script) -> None:
     SinkWriter(config).commit(list(messages), 0)  # a failed commit is aborted too and comes again in the next run
 
 
-def test_a_fenced_run_is_told_apart(config: RunConfig, store: ProgressStore) -> None:
+def test_a_fenced_run_is_told_apart(config: AttemptConfig, store: ProgressStore) -> None:
     messages = [write(config, 0), write(config, 1)]
-    store.begin_run("t")
+    store.begin_attempt("t")
     with pytest.raises(MaskedError) as raised:
         SinkWriter(config).commit(list(messages), 0)
     assert isinstance(from_wire(str(raised.value)), FencedError)
 
 
 def test_a_coordinator_that_failed_starts_again_from_the_store(
-    config: RunConfig, script: Script, store: ProgressStore
+    config: AttemptConfig, script: Script, store: ProgressStore
 ) -> None:
     messages = [write(config, 0), write(config, 1)]
     script.order("resolved", "RetryableSinkError busy")
@@ -223,7 +225,9 @@ def test_a_coordinator_that_failed_starts_again_from_the_store(
     assert Journal(script.directory).resolved == [200]
 
 
-def test_a_warm_up_loads_the_sink_and_reports_nothing(config: RunConfig, script: Script, store: ProgressStore) -> None:
+def test_a_warm_up_loads_the_sink_and_reports_nothing(
+    config: AttemptConfig, script: Script, store: ProgressStore
+) -> None:
     warm_up = SinkWriter(dataclasses.replace(config, warm_up=True))
     message = warm_up.write(iter([note(BEGIN, {}), note(END, {})]))
     warm_up.commit([message], 0)

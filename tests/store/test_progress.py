@@ -80,7 +80,7 @@ def test_a_run_that_was_overtaken_saves_nothing(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
     store.save("orders", new, progress(5))
-    with pytest.raises(FencedError, match="another run of changefeed 'orders' took over"):
+    with pytest.raises(FencedError, match="changefeed 'orders': a newer attempt took over"):
         store.save("orders", old, progress(9))
     with pytest.raises(FencedError):
         store.save_intent("orders", old, {"lsn": 9})
@@ -274,9 +274,9 @@ def test_a_newer_store_is_refused(store: ProgressStore) -> None:
 
 def test_a_state_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"'.*/file' cannot be the state directory: File exists"):
+    with pytest.raises(ConfigError, match=r"'.*/file' cannot be used as the state directory: File exists"):
         ProgressStore(store_url(tmp_path / "file")).open()
-    with pytest.raises(ConfigError, match="'/proc/nowhere' cannot be the state directory"):
+    with pytest.raises(ConfigError, match="'/proc/nowhere' cannot be used as the state directory"):
         ProgressStore(store_url(Path("/proc/nowhere"))).open()
 
 
