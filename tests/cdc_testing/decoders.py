@@ -19,7 +19,7 @@ from cdc_core import (
     DecodedRow,
     Decoder,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     TableName,
     TableSchema,
@@ -99,4 +99,4 @@ def _row(value: dict[str, Any], key: tuple[Any, ...] | None) -> DecodedRow:
 
 
 def _context(output: str, options: Any) -> EncoderContext:
-    return EncoderContext(changefeed="test", envelope=EnvelopeOptions(updated=True), options=options, output=output)
+    return EncoderContext(changefeed="test", envelope=Envelope(updated=True), options=options, output=output)

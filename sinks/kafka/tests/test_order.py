@@ -14,7 +14,7 @@ from cdc_testing.kafka_rows import rows, version
 from cdc_core import RefusedRowsError, RetryableSinkError, RowBatch
 
 
-def test_nothing_behind_a_refused_message_is_written(
+def test_nothing_after_a_refused_message_is_written(
     open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
 ) -> None:
     create_topic(1, max_message_bytes="2000")

@@ -120,7 +120,7 @@ def test_a_compacted_topic_refuses_marks_in_one_sentence(
     assert text.startswith("1 messages were not delivered to Kafka")
     assert text.endswith(
         "a topic with cleanup.policy=compact takes no message without a key, such as a resolved mark: change that"
-        " setting, or leave resolved out"
+        " setting, or remove the option resolved"
     )
 
 

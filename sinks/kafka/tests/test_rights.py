@@ -63,7 +63,7 @@ def test_a_topic_without_the_right_to_write_stops_the_changefeed(
         sink.flush()
     assert re.fullmatch(
         rf"\d+ messages were not delivered to Kafka .*, the first to topic '{topic}': Broker: Topic authorization"
-        r" failed; grant the user the right to write to the topic",
+        r" failed; grant the user the rights Describe and Write on the topic",
         str(refused.value),
     )
 
@@ -74,7 +74,7 @@ def test_the_check_reports_a_topic_without_the_right_to_describe(
     destination = destination_of(strict_broker.bootstrap_servers)
     destination.prepare()
     deny(topic, AclOperation.DESCRIBE)
-    with pytest.raises(ConfigError, match=f"topic '{topic}' cannot be read: .*[Aa]uthorization failed"):
+    with pytest.raises(ConfigError, match=f"topic '{topic}' cannot be looked up: .*[Aa]uthorization failed"):
         destination.check()
 
 
@@ -89,8 +89,8 @@ def test_a_topic_without_the_right_to_describe_stops_the_resolved_marks(
     with pytest.raises(TerminalSinkError) as refused:
         sink.emit_resolved(Timestamp(5))
     assert str(refused.value) == (
-        f"topic '{topic}' cannot be read: Broker: Topic authorization failed; grant the user the right to write to the"
-        " topic"
+        f"topic '{topic}' cannot be looked up: Broker: Topic authorization failed; grant the user the rights Describe"
+        " and Write on the topic"
     )
 
 

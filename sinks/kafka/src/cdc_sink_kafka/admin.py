@@ -84,7 +84,7 @@ class Administrator:
             self._admin.poll(0.1)
 
     def limits(self, topics: Sequence[str]) -> dict[str, int | None]:
-        """Return `max.message.bytes` of each topic, None where it cannot be read."""
+        """Return `max.message.bytes` of each topic, None if it cannot be read."""
         found: dict[str, int | None] = dict.fromkeys(topics)
         if not topics:
             return found
@@ -153,7 +153,7 @@ class Administrator:
             if error is None:
                 continue
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise _refusal(error, f"topic '{topic}' cannot be read")
+                raise _refusal(error, f"topic '{topic}' cannot be looked up")
             missing.append(topic)
         return missing
 

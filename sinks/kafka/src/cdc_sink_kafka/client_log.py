@@ -32,7 +32,7 @@ class ClientLog:
     """Takes log lines and errors of a client while it is polled, and remembers the errors of its connections."""
 
     def __init__(self, *, level: int = logging.WARNING) -> None:
-        """Log errors at *level*. Use a low one where the error is also raised and shown."""
+        """Log errors at *level*. Use a low level if the error is also raised."""
         self._level = level
         self._troubles: dict[int, str] = {}
 

@@ -23,12 +23,12 @@ _CONSEQUENCES = frozenset(
     }
 )
 _REMEDIES = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user the right to write to the topic",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user IdempotentWrite on the cluster, or the right to write",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user the rights Describe and Write on the topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user IdempotentWrite on the cluster, or Write on the topic",
     KafkaError.TOPIC_EXCEPTION: "choose another topic",
     KafkaError.INVALID_RECORD: (
         "a topic with cleanup.policy=compact takes no message without a key, such as a resolved mark: change that"
-        " setting, or leave resolved out"
+        " setting, or remove the option resolved"
     ),
     KafkaError.POLICY_VIOLATION: "check the broker's policies",
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: "choose another Compression in kafka_sink_config",

@@ -23,7 +23,7 @@ class KafkaOptions:
     create_kafka_topics: Literal["explicit", "auto", "off"] = option(
         "explicit",
         doc="Who creates missing topics. `explicit`: the changefeed, before its first row. `auto`: the broker, at the"
-        " first message, if its settings allow that. `off`: nobody; a missing topic is an error at the start.",
+        " first message, if its settings allow that. `off`: a missing topic is an error at the start.",
     )
     topic_partitions: int = option(
         -1, doc="Partitions of topics that the changefeed creates; -1 means the broker's default."

@@ -24,7 +24,7 @@ _LAST_REPORTS_S = 1.0
 class OrderedProducer:
     """Queues messages in order and waits until they are acknowledged.
 
-    The first call after a failure raises, and so does every later call: no message behind the failed one of its
+    The first call after a failure raises, and so does every later call: no message after the failed one of its
     partition was or will be written. Emit the rows again, with a new producer.
     """
 
@@ -67,7 +67,7 @@ class OrderedProducer:
             error = messages[queued].get("_error")
             messages = messages[queued:]
             if not all(message.pop("_error", None) for message in messages):
-                raise ContractError("confluent-kafka queued a message behind one that it refused")
+                raise ContractError("confluent-kafka queued a message after one that it refused")
             self._refused(error, topic, messages[0]["key"])
 
     def make_room(self, nbytes: int) -> None:

@@ -21,7 +21,7 @@ _FRESH_S = 2.0
 
 
 class Partitions:
-    """Looks up the partitions of topics at the brokers, so that *client* can write to them."""
+    """Looks up the partitions of topics. After that *client* can write to them."""
 
     def __init__(self, client: Producer) -> None:
         self._client = client
@@ -48,7 +48,7 @@ class Partitions:
         while not (found := self._ask(topic).get(topic)):
             if self._unseen is not None and self._unseen.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 failure = Failure(code=self._unseen.code(), reason=self._unseen.str(), topic=topic)
-                raise sink_error(failure, f"topic '{topic}' cannot be read")
+                raise sink_error(failure, f"topic '{topic}' cannot be looked up")
             if time.monotonic() > deadline:
                 raise RetryableSinkError(f"topic '{topic}' does not exist, and was not created in {_LIMIT_S:g} s")
             self._client.poll(_WAIT_S)

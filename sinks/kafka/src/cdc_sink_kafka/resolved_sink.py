@@ -14,7 +14,7 @@ __all__ = ["KafkaResolvedSink"]
 class KafkaResolvedSink(ResolvedSink):
     """Writes each resolved mark, a message without a key, to every partition of every topic of the changefeed.
 
-    The partitions are looked up for each mark, so that a partition added later gets the next mark.
+    The partitions are looked up for each mark: a partition that is added later gets the next mark.
     """
 
     def __init__(self, context: SinkContext) -> None:

@@ -35,7 +35,7 @@ _CHUNK = 2_000
 class KafkaSink(Sink):
     """Writes each row as a message to the topic of its table, in order within each partition.
 
-    The order holds through failures: behind a failed message nothing is written to its partition. When the step is
+    The order holds through failures: after a failed message nothing is written to its partition. When the step is
     repeated, no version of a row appears for the first time after a newer one. This needs `RequiredAcks` ALL, the
     default. A writer holds at most `buffer_size` bytes of values, as much again of keys and headers, and one chunk of
     rows as Python objects.

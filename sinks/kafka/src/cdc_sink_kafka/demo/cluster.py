@@ -125,7 +125,7 @@ class KafkaCluster(Server):
 
 
 def _metadata(admin: AdminClient) -> ClusterMetadata:
-    """Return what the brokers report. A broker that has just been killed is no error: another one is asked."""
+    """Return what the brokers report. A broker that has just been killed is not an error: another one is asked."""
     deadline = time.monotonic() + _LIMIT_S
     while True:
         try:
