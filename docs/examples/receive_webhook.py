@@ -1,7 +1,7 @@
-"""What stands in front of the code that takes a webhook's rows: is the request genuine, and is it new?
+"""A receiver of webhook requests: verifies the signature and recognizes repeated requests.
 
-Nothing but the standard library. Call `open_request` with the headers, by names in lower case, and the body as it came,
-before anything parses it.
+Uses only the standard library. Call `open_request` with the headers, by lower-case name, and the raw body, before
+anything parses it.
 """
 
 import base64
@@ -16,20 +16,20 @@ _TOLERANCE_S = 300
 
 
 def open_request(headers: Mapping[str, str], body: bytes, *, secrets: Collection[str], done: Collection[str]) -> Any:
-    """Return the rows of a request, or its resolved mark as a text; None for a request that was *done* already.
+    """Return the rows of a request, its resolved mark as text, or None for a request that is in *done*.
 
-    Remember `headers["webhook-id"]` in *done* together with the rows, in one transaction. Raises: PermissionError for a
-    request that nobody who knows one of *secrets* has signed, or that is too old.
+    Add `headers["webhook-id"]` to *done* in the same transaction that stores the rows. Raises: PermissionError when no
+    signature matches one of *secrets*, or when the request is too old.
     """
-    identity, timestamp = headers["webhook-id"], headers["webhook-timestamp"]
+    request_id, timestamp = headers["webhook-id"], headers["webhook-timestamp"]
     if abs(time.time() - int(timestamp)) > _TOLERANCE_S:
         raise PermissionError("the request is too old, or a clock is wrong")
-    content = f"{identity}.{timestamp}.".encode() + body
-    right = [_signature(secret, content) for secret in secrets]
-    given = headers["webhook-signature"].split()
-    if not any(hmac.compare_digest(one, other) for one in given for other in right):
-        raise PermissionError("no signature of the request is right")
-    if identity in done:
+    signed = f"{request_id}.{timestamp}.".encode() + body
+    valid = [_signature(secret, signed) for secret in secrets]
+    received = headers["webhook-signature"].split()
+    if not any(hmac.compare_digest(one, other) for one in received for other in valid):
+        raise PermissionError("the request has no valid signature")
+    if request_id in done:
         return None
     content = json.loads(body)
     return content["resolved"] if "resolved" in content else content["payload"]

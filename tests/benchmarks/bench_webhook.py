@@ -1,15 +1,15 @@
-"""The webhook sink alone: Arrow rows to acknowledged requests, beside a bare loop of the same client.
+"""The webhook sink alone, from Arrow rows to acknowledged requests, compared with a plain loop over the same client.
 
-Both send the same rows in batches of the same size to one endpoint over TLS, in another process, that takes everything
-and looks at nothing; as many at a time, over connections that stay open. They take turns, several times, and the
-medians stand beside each other: what disturbs the machine disturbs both.
+Both send the same rows in batches of the same size over TLS to one endpoint in another process, which accepts
+everything and looks at nothing. Both send the same number of requests in parallel, over connections that stay open.
+They take turns for several rounds, so that a disturbance of the machine affects both, and the medians are compared.
 
-In the timing, for both: from the first call until every request is acknowledged. The sink starts with Arrow rows: it
-encodes them as JSON, cuts them into requests, keeps the order of every key, and gives each request an identity. The
-bare loop is what one would write with httpx2: bodies that are there already, `AsyncClient.post` by so many tasks. A
-second loop uses the client's transport without the client around it: the least that is possible with httpx2.
+Both are timed from the first call until every request is acknowledged. The sink starts with Arrow rows: it encodes
+them as JSON, cuts them into requests, keeps the order of each key, and gives each request an id. The plain loop is the
+usual code with httpx2: prepared bodies, and several tasks that call `AsyncClient.post`. A second loop uses the
+transport of the client without the client: the minimum with httpx2.
 
-Then a whole changefeed into the same endpoint, a backlog of updates from PostgreSQL.
+Finally, a whole changefeed writes a backlog of updates from PostgreSQL to the same endpoint.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from cdc_sink_kafka.demo.servers import Certificates, make_certificates
 from cdc_sink_webhook.options import WebhookOptions
 from cdc_sink_webhook.sink import WebhookSink
 
-from cdc_core import EncoderContext, EnvelopeOptions, RowBatch, SinkContext, SliceInfo
+from cdc_core import EncoderContext, Envelope, RowBatch, SinkContext, SliceInfo
 
 __all__ = ["run"]
 
@@ -47,10 +47,10 @@ _BATCH_ROWS = 16_384
 _PARALLEL = 16
 _ROUNDS = 5
 _REQUESTS = {1: 2_000, 100: 1_000}
-"""How many requests each turn makes, by the rows in one."""
-_LEAST_REQUESTS = 300
+"""Requests in each round, by the number of rows in a request."""
+_MIN_REQUESTS = 300
 _KEYS = 10_000
-_MOST_CHANGES = 1_000_000
+_MAX_CHANGES = 1_000_000
 _STEPS = 5
 _HEADERS = {"content-type": "application/json"}
 
@@ -59,24 +59,24 @@ def run(bench: Bench) -> Iterator[Figure]:
     share = min(1.0, bench.sizes.part_rows / 500_000)
     with bench.scratch("webhook") as scratch, _endpoint(scratch) as (port, certificates):
         for rows_each, requests in _REQUESTS.items():
-            count = rows_each * max(_LEAST_REQUESTS, int(requests * share))
+            count = rows_each * max(_MIN_REQUESTS, int(requests * share))
             yield _measured(port, certificates, rows=row_batch(count), rows_each=rows_each)
         yield _whole_feed(bench, port, certificates, scratch)
 
 
 class _WebhookFeed(Feed):
-    """A changefeed into the endpoint. Of when rows came there it knows nothing."""
+    """A changefeed into the endpoint. It does not know when rows arrive there."""
 
     def look_before(self) -> None:
-        """There is nothing to look at."""
+        """Nothing to look at."""
 
     def first_arrival(self) -> Arrival | None:
         return None
 
 
 def _whole_feed(bench: Bench, port: int, certificates: Certificates, scratch: Path) -> Figure:
-    """Measure a backlog of updates by `cdc run --once`, counted from the first saved step with rows."""
-    changes = min(bench.sizes.log_changes, _MOST_CHANGES)
+    """Measure `cdc run --once` over a backlog of updates, from the first saved step with rows."""
+    changes = min(bench.sizes.log_changes, _MAX_CHANGES)
     flush = {"Flush": {"Messages": 100, "Frequency": "1s"}}
     options = {
         "ca_cert": _trust(certificates),
@@ -104,14 +104,14 @@ def _whole_feed(bench: Bench, port: int, certificates: Certificates, scratch: Pa
 def _measured(port: int, certificates: Certificates, *, rows: RowBatch, rows_each: int) -> Figure:
     sink = _sink(port, certificates, rows_each=rows_each)
     bodies = _bodies(rows, rows_each)
-    gc.freeze()  # or the collector would look at all of this again and again while somebody is timed
+    gc.freeze()  # the collector must not traverse these objects during the timing
     try:
-        with _Bare(port, certificates) as bare:
+        with _PlainLoop(port, certificates) as plain:
             rates = _take_turns(
                 {
                     "sink": lambda: _write_slice(sink, rows),
-                    "client": lambda: bare.run(bodies, bare.post),
-                    "transport": lambda: bare.run(bodies, bare.post_by_transport),
+                    "client": lambda: plain.run(bodies, plain.post),
+                    "transport": lambda: plain.run(bodies, plain.post_by_transport),
                 },
                 len(rows),
             )
@@ -125,20 +125,20 @@ def _measured(port: int, certificates: Certificates, *, rows: RowBatch, rows_eac
         value=medians["sink"],
         unit="rows/s",
         peer=medians["client"],
-        peer_name="bare client",
+        peer_name="plain client",
         target=Target(at_least=10_000 if rows_each == 100 else None, per_peer=0.8),
         details={
             "rounds": rates,
             "parallel_requests": _PARALLEL,
             "body_bytes": sum(map(len, bodies)) / len(bodies),
-            "of_bare_transport": medians["sink"] / medians["transport"],
+            "of_plain_transport": medians["sink"] / medians["transport"],
         },
     )
 
 
 @contextmanager
 def _endpoint(directory: Path) -> Iterator[tuple[int, Certificates]]:
-    """Yield the port of an endpoint in a process of its own, and the certificates it is known by."""
+    """Yield the port and the certificates of an endpoint in its own process."""
     certificates = make_certificates(directory / "certificates")
     command = [sys.executable, str(Path(__file__).with_name("webhook_endpoint.py"))]
     with subprocess.Popen(
@@ -151,8 +151,8 @@ def _endpoint(directory: Path) -> Iterator[tuple[int, Certificates]]:
             process.kill()
 
 
-class _Bare:
-    """The client, its event loop and nothing around it."""
+class _PlainLoop:
+    """The client and its event loop, without the sink."""
 
     def __init__(self, port: int, certificates: Certificates) -> None:
         self._url = f"https://localhost:{port}/hook"
@@ -162,7 +162,7 @@ class _Bare:
         self._client = httpx2.AsyncClient(verify=context, http2=True, limits=limits, timeout=3.0)
         self._runner = asyncio.Runner()
 
-    def __enter__(self) -> _Bare:
+    def __enter__(self) -> _PlainLoop:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -219,7 +219,7 @@ def _trust(certificates: Certificates) -> str:
 
 
 def _encoder() -> JsonEncoder:
-    envelope = EnvelopeOptions(updated=True, key_in_value=True, topic_in_value=True)
+    envelope = Envelope(updated=True, key_in_value=True, topic_in_value=True)
     return JsonEncoder(EncoderContext(changefeed="bench", envelope=envelope, options=encoder().context.options))
 
 
@@ -238,7 +238,7 @@ def _write_slice(sink: WebhookSink, rows: RowBatch) -> None:
 
 
 def _take_turns(works: dict[str, Callable[[], None]], rows: int) -> dict[str, list[float]]:
-    """Return the rows per second of each of several rounds, after one that does not count."""
+    """Return the rows per second of each round, after one round that does not count."""
     rates: dict[str, list[float]] = {name: [] for name in works}
     for number in range(-1, _ROUNDS):
         for name, work in works.items():

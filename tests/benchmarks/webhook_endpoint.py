@@ -1,6 +1,6 @@
-"""An HTTPS endpoint that costs next to nothing: `python webhook_endpoint.py CERTIFICATE KEY` prints its port.
+"""A minimal HTTPS endpoint: `python webhook_endpoint.py CERTIFICATE KEY` prints its port.
 
-It reads each request to its end and answers 200; what is in it is not looked at. HTTP/1.1 only.
+It reads each request to its end, ignores its content, and answers 200. HTTP/1.1 only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LENGTH = b"content-length:"
 
 
 class _Connection(asyncio.Protocol):
-    """Counts bytes of bodies instead of keeping them."""
+    """Counts the bytes of bodies instead of storing them."""
 
     def __init__(self) -> None:
         self._head = b""

@@ -1,4 +1,4 @@
-"""PostgreSQL into a webhook over HTTPS: an endpoint that fails in every way, workers and server killed, a bad row."""
+"""PostgreSQL to a webhook over HTTPS: every kind of fault, killed workers and endpoints, a refused row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAULTS: list[dict[str, Any]] = [
     {"share": 0.02, "hang": True},
     {"share": 0.02, "late_s": 1.6},
 ]
-"""A share of requests each; the last one answers, and takes its rows, when nobody waits for that any more."""
+"""Each applies to a share of requests. With the last one the endpoint accepts rows after the sink has timed out."""
 
 
 def options(server: WebhookServer, **others: object) -> dict[str, object]:
@@ -46,7 +46,7 @@ def options(server: WebhookServer, **others: object) -> dict[str, object]:
 
 
 def stored(server: WebhookServer, path: str) -> Iterator[StoredMessage]:
-    """Yield what the endpoint took, in order."""
+    """Yield the accepted messages, in order."""
     for body in server.bodies(path):
         for topic, _, value in messages_of(body):
             yield StoredMessage(topic=topic, value=value)
@@ -58,11 +58,11 @@ def last_mark(server: WebhookServer, path: str) -> Timestamp:
 
 
 def items(server: WebhookServer, path: str) -> list[dict[str, Any]]:
-    """Return the rows that the endpoint took, as messages."""
+    """Return the accepted rows, as messages."""
     return [json.loads(message.value or b"") for message in stored(server, path) if message.topic is not None]
 
 
-def test_nothing_is_lost_or_out_of_order_when_everything_fails(database: str, tmp_path: Path, counts: Counts) -> None:
+def test_no_fault_loses_or_reorders_rows(database: str, tmp_path: Path, counts: Counts) -> None:
     chance = random.Random(4)
     open_bank(database, filler=500)
     (tmp_path / "server").mkdir()
@@ -70,34 +70,34 @@ def test_nothing_is_lost_or_out_of_order_when_everything_fails(database: str, tm
         path = server.new_path()
         server.faults(random=FAULTS, seed=4, slow_s=0.003)
 
-        def go_on(what: str, *, bodies: int) -> None:
+        def wait_for(what: str, *, bodies: int) -> None:
             target = len(server.bodies(path)) + bodies
             feed.until(f"requests after {what}", lambda: len(server.bodies(path)) >= target)
 
-        def befell(fault: dict[str, Any]) -> int:
+        def occurred(fault: dict[str, Any]) -> int:
             return sum(request["fault"] == fault for request in server.requests(path))
 
         with Feed(tmp_path / "feed", database, TABLES, sink=server.uri(path), options=options(server)) as feed:
             feed.start()
             feed.until("the initial scan", lambda: "initial scan begins at" in feed.log())
             with Bank(database, seed=4, pause_s=0.02) as bank:
-                go_on("the start", bodies=30)
+                wait_for("the start", bodies=30)
                 for number in range(2):
                     if number:
                         feed.until("the end of the initial scan", lambda: last_mark(server, path) > Timestamp())
                     feed.until("a busy worker", feed.kill_a_worker)
-                    go_on("a worker's death", bodies=chance.randint(5, 20))
+                    wait_for("a worker's death", bodies=chance.randint(5, 20))
                     server.kill()
                     server.start()
-                    go_on("the endpoint's death", bodies=chance.randint(5, 20) + 10 * number)
-                feed.until("a fault of every kind", lambda: all(map(befell, FAULTS)))
+                    wait_for("the endpoint's death", bodies=chance.randint(5, 20) + 10 * number)
+                feed.until("a fault of every kind", lambda: all(map(occurred, FAULTS)))
             now = clock(database)
             feed.until("the last transaction", lambda: last_mark(server, path) >= now)
             feed.stop()
         found = assert_faithful_messages(stored(server, path), database)
         requests = server.requests(path)
         assert not [request["shared"] for request in requests if request["shared"]]
-        parallel = max(request["under_way"] for request in requests)
+        parallel = max(request["in_flight"] for request in requests)
         assert parallel > 1
         counts(
             rows=found.rows,
@@ -105,12 +105,12 @@ def test_nothing_is_lost_or_out_of_order_when_everything_fails(database: str, tm
             cuts=found.cuts,
             transactions=bank.transactions,
             requests=len(requests),
-            faults=sum(map(befell, FAULTS)),
-            requests_at_a_time=parallel,
+            faults=sum(map(occurred, FAULTS)),
+            requests_in_parallel=parallel,
         )
 
 
-def test_one_bad_row_among_many(
+def test_one_refused_row_among_many(
     database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
 ) -> None:
     path = webhook_server.new_path()
@@ -121,12 +121,13 @@ def test_one_bad_row_among_many(
     with webhook_server.failing(refused_keys={"[4711]": 422}):
         with Feed(tmp_path / "stopped", database, ["items"], sink=uri, options=options(webhook_server)) as stopped:
             assert stopped._run_here(kept_spark, "--once") == 1
-        said = stopped.log().splitlines()[-1]
-        assert "the row of table public.items with key {'id': 4711}, updated " in said
-        assert "422: the key [4711] is refused" in said
+        error = stopped.log().splitlines()[-1]
+        assert "the row of table public.items with key {'id': 4711}, updated " in error
+        assert "422: the key [4711] is refused" in error
         dead = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
-        aside = options(webhook_server, **dead)
-        with Feed(tmp_path / "aside", database, ["items"], sink=uri, options=aside) as feed:
+        with Feed(
+            tmp_path / "dead_letters", database, ["items"], sink=uri, options=options(webhook_server, **dead)
+        ) as feed:
             feed.once(kept_spark)
     assert {row["after"]["id"] for row in items(webhook_server, path)} == set(range(1, 5001)) - {4711}
     lines = [line for file in sorted((tmp_path / "dead").rglob("*.ndjson")) for line in file.read_text().splitlines()]
@@ -135,7 +136,7 @@ def test_one_bad_row_among_many(
     assert "422: the key [4711] is refused" in letter["error"]
 
 
-def test_a_scan_is_sent_as_csv(
+def test_an_initial_scan_is_sent_as_csv(
     database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
 ) -> None:
     path = webhook_server.new_path()

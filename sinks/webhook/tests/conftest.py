@@ -1,4 +1,4 @@
-"""An encoder of few bytes, sinks to give rows to, and an endpoint that says what it got."""
+"""A small encoder, sinks to write rows to, and an endpoint that records its requests."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ import pytest
 from cdc_conformance.rows import INT8, TEXT, Change, table
 from cdc_conformance.rows import rows as rows_of
 from cdc_sink_webhook.options import WebhookOptions
+from cdc_sink_webhook.resolved_sink import WebhookResolvedSink
 from cdc_sink_webhook.sink import WebhookSink
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core import (
     Encoder,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     MessageBatch,
     RowBatch,
     SinkContext,
     SliceInfo,
     TableSchema,
     Timestamp,
+    parse_options,
 )
-from cdc_core.options import parse_options
 
 ORDERS = table("orders", {"id": INT8, "note": TEXT})
 USERS = table("users", {"id": INT8, "note": TEXT})
@@ -37,7 +38,7 @@ QUICK = {"Max": 3, "Backoff": "10ms"}
 
 
 class SmallEncoder(Encoder):
-    """Messages with `key`, `topic`, `note` and the wall time; `lines` makes rows of CSV without keys of them."""
+    """Messages with `key`, `topic`, `note` and the wall time; with `lines`, rows of CSV without keys."""
 
     file_extension = ".ndjson"
     lines = False
@@ -57,28 +58,25 @@ class SmallEncoder(Encoder):
             updated=rows.column("updated"),
         )
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
-        pass
-
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
         return f'{{"resolved":"{timestamp}"}}'.encode()
 
 
-class Lines(SmallEncoder):
-    """The same as CSV."""
+class CsvEncoder(SmallEncoder):
+    """The same rows as CSV."""
 
     file_extension = ".csv"
     lines = True
 
 
 def new_encoder(cls: type[SmallEncoder] = SmallEncoder) -> SmallEncoder:
-    return cls(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(), options=None))
+    return cls(EncoderContext(changefeed="feed", envelope=Envelope(), options=None))
 
 
 def make_rows(
     ids: Sequence[int], *, notes: Sequence[str] | None = None, schema: TableSchema = ORDERS, wall: int = 1
 ) -> RowBatch:
-    """Return updates of rows, each a nanosecond after the other, from *wall* on."""
+    """Return updates of rows, one nanosecond apart, starting at *wall*."""
     texts = notes or ["x"] * len(ids)
     changes = [
         Change({"id": id_, "note": text}, updated=Timestamp(wall + number))
@@ -88,7 +86,7 @@ def make_rows(
 
 
 def config(*, retry: Mapping[str, Any] = QUICK, **flush: Any) -> dict[str, Any]:
-    """Return `webhook_sink_config` with quick repeats; *flush* are entries of `Flush`, `Frequency` a minute."""
+    """Return `webhook_sink_config` with quick retries. *flush* are entries of `Flush`; its Frequency is a minute."""
     if flush:
         flush.setdefault("Frequency", "1m")
     return {"webhook_sink_config": json.dumps({"Flush": flush, "Retry": dict(retry)})}
@@ -106,8 +104,8 @@ def context_of(uri: str, values: Mapping[str, Any], **changes: Any) -> SinkConte
     return SinkContext(**(fields | changes))
 
 
-class Timeless(SmallEncoder):
-    """Messages that do not tell versions of a row apart."""
+class TimelessEncoder(SmallEncoder):
+    """Messages that are equal for all versions of a row."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         messages = super().encode(rows, topic=topic)
@@ -121,12 +119,14 @@ def encoder() -> Encoder:
 
 @pytest.fixture
 def timeless() -> Encoder:
-    return new_encoder(Timeless)
+    """An encoder whose messages are equal for all versions of a row."""
+    return new_encoder(TimelessEncoder)
 
 
 @pytest.fixture
 def lines() -> Encoder:
-    return new_encoder(Lines)
+    """An encoder of CSV."""
+    return new_encoder(CsvEncoder)
 
 
 @pytest.fixture
@@ -152,20 +152,20 @@ def context() -> Callable[..., SinkContext]:
 
 @pytest.fixture
 def server(webhook_server: WebhookServer) -> Iterator[WebhookServer]:
-    """The session's endpoint, well again at the end."""
+    """The endpoint of the session. Its faults are removed after the test."""
     yield webhook_server
     webhook_server.faults()
 
 
 @pytest.fixture
 def path(server: WebhookServer) -> str:
-    """A path of the test's own."""
+    """A path that only this test uses."""
     return server.new_path()
 
 
 @pytest.fixture
 def open_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., WebhookSink]]:
-    """Make a sink of the path, in a slice that has begun; closed at the end of the test."""
+    """Return a function that opens a sink for the path and begins a slice. The sinks are closed after the test."""
     opened: list[WebhookSink] = []
 
     def make(values: Mapping[str, Any] | None = None, /, *, at: WebhookServer = server, **changes: Any) -> WebhookSink:
@@ -179,25 +179,40 @@ def open_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., Webhoo
         sink.close()
 
 
-class DeadEnd:
-    """A way to a port that leads nowhere for connections which were there when it was cut: no word, no end.
+@pytest.fixture
+def open_resolved_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., WebhookResolvedSink]]:
+    """Return a function that opens a resolved sink for the path. They are closed after the test."""
+    opened: list[WebhookResolvedSink] = []
 
-    It takes `slow_s` until it leads anywhere.
+    def make(values: Mapping[str, Any] | None = None, /, **changes: Any) -> WebhookResolvedSink:
+        options = {**server.trust, **config(), **(values or {})}
+        opened.append(WebhookResolvedSink(context_of(changes.pop("uri", server.uri(path)), options, **changes)))
+        return opened[-1]
+
+    yield make
+    for sink in opened:
+        sink.close()
+
+
+class Proxy:
+    """A TCP proxy in front of a port. `cut` makes its present connections silent, without closing them.
+
+    A new connection takes `connect_s` until it passes on data.
     """
 
-    slow_s = 0.0
+    connect_s = 0.0
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._lost: set[socket.socket] = set()
+        self._silent: set[socket.socket] = set()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Pass nothing on any more on the connections that there are."""
-        self._lost.update(end for pair in self._pairs for end in pair)
+        """Pass on no more data on the present connections."""
+        self._silent.update(end for pair in self._pairs for end in pair)
 
     def close(self) -> None:
         for end in [self._listening, *(end for pair in self._pairs for end in pair)]:
@@ -209,7 +224,7 @@ class DeadEnd:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                threading.Event().wait(self.slow_s)
+                threading.Event().wait(self.connect_s)
                 pair = client, socket.create_connection(("127.0.0.1", self._port))
                 self._pairs.append(pair)
                 for source, target in (pair, pair[::-1]):
@@ -218,12 +233,12 @@ class DeadEnd:
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                if source not in self._lost:
+                if source not in self._silent:
                     target.sendall(data)
 
 
 @pytest.fixture
-def dead_end(server: WebhookServer) -> Iterator[DeadEnd]:
-    way = DeadEnd(server.port)
-    yield way
-    way.close()
+def proxy(server: WebhookServer) -> Iterator[Proxy]:
+    proxy = Proxy(server.port)
+    yield proxy
+    proxy.close()

@@ -19,10 +19,10 @@ def test_a_status_has_one_meaning(meaning: Meaning, statuses: list[int]) -> None
     assert {Answer(status=status).meaning for status in statuses} == {meaning}
 
 
-def test_every_status_of_a_wrong_setting_has_a_remedy() -> None:
-    found = [Answer(status=status) for status in range(300, 600)]
-    bare = [answer.status for answer in found if answer.meaning is Meaning.MISCONFIGURED and not answer.remedy]
-    assert not bare
+def test_every_misconfigured_status_has_a_remedy() -> None:
+    answers = [Answer(status=status) for status in range(300, 600)]
+    misconfigured = [answer for answer in answers if answer.meaning is Meaning.MISCONFIGURED]
+    assert not [answer.status for answer in misconfigured if not answer.remedy]
 
 
 @pytest.mark.parametrize(
@@ -48,5 +48,5 @@ def test_retry_after_is_seconds_or_a_date(value: str | None, date: str | None, s
     assert retry_after_s(value, date) == seconds
 
 
-def test_a_date_is_measured_by_the_clock_of_who_wrote_it() -> None:
+def test_a_retry_after_date_is_relative_to_the_date_header() -> None:
     assert retry_after_s("Tue, 01 Jan 2115 00:01:30 GMT", "Tue, 01 Jan 2115 00:00:00 GMT") == 90.0

@@ -1,4 +1,4 @@
-"""The webhook sink keeps the promises of a sink, at a real HTTPS endpoint that is paused, killed and refuses rows."""
+"""The conformance suite with a real HTTPS endpoint, which is paused and killed and refuses rows."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from cdc_conformance import SinkConformance
 from cdc_testing.webhook_server import WebhookReader, WebhookServer
 
-from cdc_core.options import MB
+from cdc_core import MB
 
 _FLUSH = '"Flush": {"Messages": 4, "Bytes": 500000, "Frequency": "50ms"}'
 
 
 class ServerDisturbance:
-    """What can happen to an endpoint."""
+    """Faults of the endpoint."""
 
     def __init__(self, server: WebhookServer) -> None:
         self._server = server
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """It was killed; afterwards another process answers at its address."""
+        """The endpoint is killed. Afterwards another process answers at its address."""
         self._server.kill()
         try:
             yield
@@ -33,7 +33,7 @@ class ServerDisturbance:
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """It keeps its connections and answers nothing."""
+        """The endpoint keeps its connections and answers nothing."""
         self._server.pause()
         try:
             yield
@@ -42,15 +42,15 @@ class ServerDisturbance:
 
     @contextmanager
     def refusing(self, keys: Collection[bytes]) -> Iterator[None]:
-        """It answers 400 to every request that has one of the keys."""
+        """The endpoint answers 400 to every request with one of the keys."""
         with self._server.failing(refused_keys={key.decode(): 400 for key in keys}):
             yield
 
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
-    """An endpoint that tests of this module may harm, if they leave it well."""
-    with WebhookServer(tmp_path_factory.mktemp("own"), most_bytes=MB, remembers=True) as server:
+    """An endpoint that tests of this module may break, if they repair it afterwards."""
+    with WebhookServer(tmp_path_factory.mktemp("own"), max_bytes=MB, deduplicates=True) as server:
         yield server
 
 
@@ -58,6 +58,9 @@ class TestWebhook(SinkConformance):
     """JSON in batches of four."""
 
     sink = "webhook"
+    capabilities = frozenset(
+        {"disturbance", "stall", "refusal", "partial_failure", "row_limit", "idempotent", "unreachable"}
+    )
 
     @pytest.fixture
     def sink_uri(self, own_server: WebhookServer) -> str:
@@ -78,10 +81,6 @@ class TestWebhook(SinkConformance):
         return partial(WebhookReader, server=own_server)
 
     @pytest.fixture
-    def capabilities(self) -> Collection[str]:
-        return {"disturbance", "stall", "refusal", "partial_failure", "row_limit", "idempotent", "unreachable"}
-
-    @pytest.fixture
     def disturbance(self, own_server: WebhookServer) -> ServerDisturbance:
         return ServerDisturbance(own_server)
 
@@ -95,5 +94,5 @@ class TestWebhook(SinkConformance):
 
     @pytest.fixture
     def memory_bound_bytes(self) -> int:
-        """`buffer_size` of requests, a batch of rows and its encoded messages, and what the client needs for them."""
+        """`buffer_size` of requests, one batch of rows with its encoded messages, and the memory of the client."""
         return 16 * MB

@@ -1,4 +1,4 @@
-"""Which requests share a connection, and what becomes of connections."""
+"""Which requests share a connection, and when connections are closed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cdc_sink_webhook.connections import Connections, Line
+from cdc_sink_webhook.connections import Connection, ConnectionPool
 
 
-class Pool:
-    """What a line connects by; it connects to nothing."""
+class FakePool:
+    """A pool of httpcore2 that connects to nothing."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -22,109 +22,109 @@ class Pool:
         self.closed = True
 
 
-def connections(*, idle_s: float = 60.0) -> Connections:
-    new_pool: Any = Pool
-    return Connections(new_pool, idle_s=idle_s)
+def new_pool(*, idle_s: float = 60.0) -> ConnectionPool:
+    fake: Any = FakePool
+    return ConnectionPool(fake, idle_s=idle_s)
 
 
-def is_closed(line: Line) -> bool:
-    pool: Any = line.pool
+def is_closed(connection: Connection) -> bool:
+    pool: Any = connection.pool
     return bool(pool.closed)
 
 
-async def settings(line: Line, *, streams: int | None = None) -> None:
-    """Have the endpoint say its settings on *line*: how many *streams*, or nothing of that."""
+async def receive_settings(connection: Connection, *, streams: int | None = None) -> None:
+    """Let the endpoint send its settings on *connection*: the number of *streams*, or settings without it."""
     event = SimpleNamespace(changed_settings={} if streams is None else {3: SimpleNamespace(new_value=streams)})
-    await line.trace("http2.receive_remote_settings.complete", {"return_value": event})
+    await connection.trace("http2.receive_remote_settings.complete", {"return_value": event})
 
 
-async def lines_of(found: Connections, stack: AsyncExitStack, count: int) -> list[asyncio.Task[Line]]:
-    """Return tasks that each want a line for a request, after as much as they can do now."""
+async def leases(pool: ConnectionPool, stack: AsyncExitStack, count: int) -> list[asyncio.Task[Connection]]:
+    """Return tasks that each lease a connection, after they have run as far as they can."""
 
-    async def want() -> Line:
-        return await stack.enter_async_context(found.lease())
+    async def lease() -> Connection:
+        return await stack.enter_async_context(pool.lease())
 
-    tasks = [asyncio.create_task(want()) for _ in range(count)]
+    tasks = [asyncio.create_task(lease()) for _ in range(count)]
     for _ in range(10):
         await asyncio.sleep(0)
     return tasks
 
 
-Test = Callable[[Connections, AsyncExitStack], Awaitable[None]]
+Test = Callable[[ConnectionPool, AsyncExitStack], Awaitable[None]]
 
 
-def run(test: Test, found: Connections) -> None:
+def run(test: Test, pool: ConnectionPool) -> None:
     async def main() -> None:
         async with AsyncExitStack() as stack:
-            await test(found, stack)
+            await test(pool, stack)
 
     asyncio.run(main())
 
 
-def test_requests_wait_for_the_first_to_learn_how_many_may_share_its_connection() -> None:
-    async def test(found: Connections, stack: AsyncExitStack) -> None:
-        tasks = await lines_of(found, stack, 8)
+def test_requests_wait_until_the_capacity_of_a_connection_is_known() -> None:
+    async def test(pool: ConnectionPool, stack: AsyncExitStack) -> None:
+        tasks = await leases(pool, stack, 8)
         assert [task.done() for task in tasks] == [True] + [False] * 7
-        await settings(tasks[0].result(), streams=3)
+        await receive_settings(tasks[0].result(), streams=3)
         await asyncio.sleep(0.01)
-        lines = [task.result() for task in tasks if task.done()]
-        assert len(lines) == 5  # three here, and the first of two other lines
-        assert sorted(lines.count(line) for line in set(lines)) == [1, 1, 3]
-        for line in set(lines):
-            await settings(line, streams=3)
-        lines = await asyncio.gather(*tasks)
-        assert sorted(lines.count(line) for line in set(lines)) == [2, 3, 3]
+        leased = [task.result() for task in tasks if task.done()]
+        assert len(leased) == 5  # three on this connection, and the first on each of two others
+        assert sorted(leased.count(connection) for connection in set(leased)) == [1, 1, 3]
+        for connection in set(leased):
+            await receive_settings(connection, streams=3)
+        leased = await asyncio.gather(*tasks)
+        assert sorted(leased.count(connection) for connection in set(leased)) == [2, 3, 3]
 
-    run(test, connections())
+    run(test, new_pool())
 
 
-def test_an_endpoint_that_sets_no_limit_gets_a_connection_for_each_request() -> None:
-    async def test(found: Connections, stack: AsyncExitStack) -> None:
-        tasks = await lines_of(found, stack, 4)
-        await settings(tasks[0].result())
+def test_without_a_limit_of_the_endpoint_each_request_has_its_own_connection() -> None:
+    async def test(pool: ConnectionPool, stack: AsyncExitStack) -> None:
+        tasks = await leases(pool, stack, 4)
+        await receive_settings(tasks[0].result())
         assert len(set(await asyncio.gather(*tasks))) == 4
 
-    run(test, connections())
+    run(test, new_pool())
 
 
-def test_nobody_waits_for_a_request_that_has_failed() -> None:
-    async def test(found: Connections, stack: AsyncExitStack) -> None:
+def test_no_request_waits_for_a_failed_one() -> None:
+    async def test(pool: ConnectionPool, stack: AsyncExitStack) -> None:
         first = AsyncExitStack()
-        await first.enter_async_context(found.lease())
-        tasks = await lines_of(found, stack, 3)
+        await first.enter_async_context(pool.lease())
+        tasks = await leases(pool, stack, 3)
         with suppress(OSError):
             async with first:
                 raise OSError
         assert len(set(await asyncio.gather(*tasks))) == 3
 
-    run(test, connections())
+    run(test, new_pool())
 
 
-def test_a_line_that_is_mistrusted_is_closed_when_its_last_request_is_over() -> None:
-    async def test(found: Connections, stack: AsyncExitStack) -> None:
-        async with found.lease() as line:
-            await settings(line, streams=5)
-            async with found.lease() as shared:
-                assert shared is line
-                found.mistrust(line)
-            async with found.lease() as other:
-                assert other is not line
-            assert not is_closed(line)
-        assert is_closed(line)
+def test_a_retired_connection_is_closed_after_its_last_request() -> None:
+    async def test(pool: ConnectionPool, stack: AsyncExitStack) -> None:
+        async with pool.lease() as connection:
+            await receive_settings(connection, streams=5)
+            async with pool.lease() as shared:
+                assert shared is connection
+                pool.retire(connection)
+            async with pool.lease() as other:
+                assert other is not connection
+            assert not is_closed(connection)
+        assert is_closed(connection)
 
-    run(test, connections())
+    run(test, new_pool())
 
 
 @pytest.mark.parametrize(("idle_s", "closed"), [(0.0, True), (60.0, False)])
-def test_a_line_that_is_not_needed_any_more_is_closed(idle_s: float, closed: bool) -> None:
-    async def test(found: Connections, stack: AsyncExitStack) -> None:
-        async with found.lease() as first:
+def test_an_idle_connection_is_closed_after_its_time(idle_s: float, closed: bool) -> None:
+    async def test(pool: ConnectionPool, stack: AsyncExitStack) -> None:
+        async with pool.lease() as first:
             await first.trace("http11.send_request_headers.started", {})
-            async with found.lease() as second:
+            async with pool.lease() as second:
                 await second.trace("http11.send_request_headers.started", {})
         await asyncio.sleep(0.001)
-        async with found.lease() as third:
+        async with pool.lease() as third:
             assert third is first
         assert (is_closed(first), is_closed(second)) == (False, closed)
 
-    run(test, connections(idle_s=idle_s))
+    run(test, new_pool(idle_s=idle_s))

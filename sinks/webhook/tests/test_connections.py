@@ -1,4 +1,4 @@
-"""What the sink does about connections that break, say nothing, or come to nothing."""
+"""Connections that break, stay silent, or cannot be made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(sink: WebhookSink, *batches: RowBatch) -> None:
     sink.flush()
 
 
-def test_a_connection_that_breaks_once_is_not_counted(
+def test_the_first_broken_connection_does_not_count_as_a_retry(
     open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
 ) -> None:
     server.faults([{"reset": "before"}, {"status": 500}])
@@ -43,35 +43,35 @@ def test_a_connection_that_breaks_once_is_not_counted(
 
 
 @pytest.mark.parametrize("protocols", [["h2"], ["http/1.1"]])
-def test_an_endpoint_may_close_connections_as_it_likes(
+def test_the_endpoint_may_close_connections_at_any_time(
     open_sink: OpenSink, rows: Rows, path: str, tmp_path: Any, protocols: list[str]
 ) -> None:
-    with WebhookServer(tmp_path, protocols=protocols, most_requests=60) as server:
+    with WebhookServer(tmp_path, protocols=protocols, max_requests=60) as server:
         write(open_sink(at=server), rows(range(400)))
         assert delivered(server, path) == set(range(400))
         assert {request["http"] for request in server.requests(path)} == {"2" if protocols == ["h2"] else "1.1"}
 
 
 @pytest.mark.parametrize(("protocols", "streams"), [(["h2"], 1), (["h2"], 10), (["h2"], 100), (["http/1.1"], 1)])
-def test_no_request_waits_for_another_on_its_connection(
+def test_no_request_waits_for_another_one_on_its_connection(
     open_sink: OpenSink, rows: Rows, flush: Flush, path: str, tmp_path: Any, protocols: list[str], streams: int
 ) -> None:
     count = streams + 20
-    with WebhookServer(tmp_path, protocols=protocols, most_streams=streams) as server:
+    with WebhookServer(tmp_path, protocols=protocols, max_streams=streams) as server:
         server.faults(slow_s=1.0)
         options = {**flush(), "parallel_requests": str(count), "webhook_client_timeout": "1950ms"}
         write(open_sink(options, at=server), rows(range(count)), rows(range(count, 2 * count)))
         requests = server.requests(path)
         assert delivered(server, path) == set(range(2 * count))
-        assert len(requests) == 2 * count  # nothing was repeated
-        assert max(request["under_way"] for request in requests) == count
+        assert len(requests) == 2 * count  # no retries
+        assert max(request["in_flight"] for request in requests) == count
         connections = {request["connection"] for request in requests}
         assert len(connections) == -(-count // streams)
 
 
 @pytest.fixture
-def mangler(server: WebhookServer) -> Iterator[int]:
-    """The port of an endpoint that answers by what is no TLS, although it has begun so."""
+def broken_tls_port(server: WebhookServer) -> Iterator[int]:
+    """The port of an endpoint that answers with garbage after the TLS handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(server.certificates.server_cert, server.certificates.server_key)
 
@@ -95,45 +95,45 @@ def mangler(server: WebhookServer) -> Iterator[int]:
         thread.join(20)
 
 
-def test_a_connection_whose_encryption_breaks_is_one_that_breaks(open_sink: OpenSink, rows: Rows, mangler: int) -> None:
-    with pytest.raises(RetryableSinkError, match="tried 4 times: the connection broke before the answer was there"):
-        write(open_sink(uri=f"webhook-https://localhost:{mangler}/x"), rows([1]))
+def test_a_tls_error_counts_as_a_broken_connection(open_sink: OpenSink, rows: Rows, broken_tls_port: int) -> None:
+    with pytest.raises(RetryableSinkError, match="failed 4 times: the connection broke before the answer was complete"):
+        write(open_sink(uri=f"webhook-https://localhost:{broken_tls_port}/x"), rows([1]))
 
 
-def test_a_connection_that_went_silent_is_not_used_again(
-    rows: Rows, flush: Flush, context: Callable[..., SinkContext], server: WebhookServer, path: str, dead_end: Any
+def test_a_silent_connection_is_not_used_again(
+    rows: Rows, flush: Flush, context: Callable[..., SinkContext], server: WebhookServer, path: str, proxy: Any
 ) -> None:
     options = {**server.trust, **flush(), "webhook_client_timeout": "200ms"}
-    sink = WebhookSink(context(f"webhook-https://localhost:{dead_end.port}{path}", options))
+    sink = WebhookSink(context(f"webhook-https://localhost:{proxy.port}{path}", options))
     sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
     write(sink, rows(range(20)))
-    dead_end.cut()
+    proxy.cut()
     write(sink, rows(range(20, 40)))
     sink.close()
     assert delivered(server, path) == set(range(40))
     assert {request["http"] for request in server.requests(path)} == {"2"}
 
 
-def test_the_time_that_connecting_takes_is_none_of_a_requests(
-    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str, dead_end: Any
+def test_connecting_does_not_count_against_the_timeout_of_a_request(
+    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str, proxy: Any
 ) -> None:
-    dead_end.slow_s = 1.2
+    proxy.connect_s = 1.2
     server.faults(slow_s=1.2)
     options = {**flush(), "webhook_client_timeout": "2s"}
-    write(open_sink(options, uri=f"webhook-https://localhost:{dead_end.port}{path}"), rows([1]))
+    write(open_sink(options, uri=f"webhook-https://localhost:{proxy.port}{path}"), rows([1]))
     assert len(server.requests(path)) == 1
 
 
-def test_a_connection_that_is_given_up_before_it_is_encrypted_is_closed(
+def test_a_connection_is_closed_when_its_tls_handshake_is_cancelled(
     open_sink: OpenSink, rows: Rows, flush: Flush
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         options = {**flush(retry={"Max": 2, "Backoff": "10ms"}), "webhook_client_timeout": "100ms"}
         sink = open_sink(options, uri=f"webhook-https://127.0.0.1:{port}/x")
-        gc.disable()  # which would close them, some day
+        gc.disable()  # the garbage collector would close them eventually
         try:
-            with pytest.raises(RetryableSinkError, match="no answer came within"):
+            with pytest.raises(RetryableSinkError, match="no answer within"):
                 write(sink, rows([1]))
             assert not [
                 each for each in psutil.Process().net_connections("tcp") if each.raddr and each.raddr.port == port

@@ -4,7 +4,7 @@ import random
 from collections.abc import Collection
 
 import numpy as np
-from cdc_sink_webhook.key_order import KeyOrder, Turn
+from cdc_sink_webhook.key_order import KeyOrder, QueuedRequest
 from cdc_sink_webhook.request import Request
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,61 +13,61 @@ NOTHING = np.empty(0, np.int64)
 
 
 def request(keys: Collection[int], *, topic: str = "orders") -> Request:
-    return Request(id="", topic=topic, body=b"", places=NOTHING, lengths=NOTHING, keys=frozenset(keys))
+    return Request(id="", topic=topic, body=b"", row_numbers=NOTHING, lengths=NOTHING, keys=frozenset(keys))
 
 
-def begun(order: KeyOrder) -> list[Turn]:
-    turns = []
-    while (turn := order.begin()) is not None:
-        turns.append(turn)
-    return turns
+def start_all(order: KeyOrder) -> list[QueuedRequest]:
+    started = []
+    while (queued := order.start()) is not None:
+        started.append(queued)
+    return started
 
 
-def test_requests_that_share_no_key_begin_at_once() -> None:
+def test_requests_without_a_common_key_start_at_once() -> None:
     order = KeyOrder()
     for keys in ({1, 2}, {3}, {4, 5}):
         order.add(request(keys))
-    assert [turn.request.keys for turn in begun(order)] == [{1, 2}, {3}, {4, 5}]
+    assert [queued.request.keys for queued in start_all(order)] == [{1, 2}, {3}, {4, 5}]
 
 
-def test_a_request_waits_for_one_that_waits() -> None:
+def test_a_request_waits_for_a_waiting_request() -> None:
     order = KeyOrder()
     for keys in ({1}, {1, 2}, {2, 3}, {3}):
         order.add(request(keys))
     seen = []
-    while turns := begun(order):
-        assert len(turns) == 1
-        seen.append(turns[0].request.keys)
-        order.done(turns[0])
+    while started := start_all(order):
+        assert len(started) == 1
+        seen.append(started[0].request.keys)
+        order.done(started[0])
     assert seen == [{1}, {1, 2}, {2, 3}, {3}]
 
 
-def test_keys_of_different_topics_have_nothing_to_do_with_each_other() -> None:
+def test_equal_keys_of_different_topics_are_independent() -> None:
     order = KeyOrder()
     order.add(request({1}))
     order.add(request({1}, topic="users"))
-    assert len(begun(order)) == 2
+    assert len(start_all(order)) == 2
 
 
 @given(st.lists(st.sets(st.integers(0, 6), max_size=4), max_size=30), st.integers(0, 2**32))
-def test_exactly_those_begin_that_share_nothing_with_any_before_them(keys: list[set[int]], seed: int) -> None:
+def test_a_request_starts_if_and_only_if_no_earlier_one_shares_a_key(keys: list[set[int]], seed: int) -> None:
     dice = random.Random(seed)
     order = KeyOrder()
     left = [request(some) for some in keys]
     queued: list[Request] = []
-    under_way: list[Turn] = []
-    while left or queued or under_way:
+    in_flight: list[QueuedRequest] = []
+    while left or queued or in_flight:
         if left and dice.random() < 0.5:
             queued.append(left[0])
             order.add(left.pop(0))
-        elif under_way:
-            order.done(under_way.pop(dice.randrange(len(under_way))))
-        may_begin, busy = [], {key for turn in under_way for key in turn.request.keys}
+        elif in_flight:
+            order.done(in_flight.pop(dice.randrange(len(in_flight))))
+        may_start, busy = [], {key for started in in_flight for key in started.request.keys}
         for waiting in queued:
             if not waiting.keys & busy:
-                may_begin.append(waiting)
+                may_start.append(waiting)
             busy |= waiting.keys
-        turns = begun(order)
-        assert {id(turn.request) for turn in turns} == {id(waiting) for waiting in may_begin}
-        under_way += turns
-        queued = [waiting for waiting in queued if waiting not in may_begin]
+        started_now = start_all(order)
+        assert {id(started.request) for started in started_now} == {id(waiting) for waiting in may_start}
+        in_flight += started_now
+        queued = [waiting for waiting in queued if waiting not in may_start]

@@ -7,16 +7,16 @@ from typing import Any
 from cdc_sink_webhook.outbox import Outbox
 
 
-class Idle:
-    """A delivery that is given nothing."""
+class FakeDelivery:
+    """A delivery without requests."""
 
     async def aclose(self) -> None:
         pass
 
 
-def test_one_timer_runs_however_many_calls_ask_for_it() -> None:
-    delivery: Any = Idle()
-    outbox = Outbox(lambda _: delivery, parallel=1, most_bytes=1)
+def test_only_one_timer_runs_at_a_time() -> None:
+    delivery: Any = FakeDelivery()
+    outbox = Outbox(lambda _: delivery, parallel=1, max_bytes=1)
     calls: list[float] = []
     again = threading.Event()
     begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a changefeed's status can say while the sink repeats requests by itself."""
+"""What the status of a changefeed shows while the sink retries requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc_core.telemetry.stages import SINK, Repeat, Stages
 
 
 class Task(threading.Thread):
-    """Gives rows to a sink as a task does; `repeats` are those that its status could tell of."""
+    """Writes rows to a sink as a task does. `repeats` are the ones that the status would show."""
 
     def __init__(self, sink: WebhookSink, rows: RowBatch) -> None:
         super().__init__(daemon=True)
@@ -30,7 +30,7 @@ class Task(threading.Thread):
             self._sink.flush()
 
 
-def test_why_a_request_is_repeated_and_when_is_told_while_a_call_waits(
+def test_the_reason_and_the_time_of_a_retry_are_reported_while_a_call_waits(
     open_sink: Callable[..., WebhookSink],
     rows: Callable[..., RowBatch],
     flush: Callable[..., dict[str, Any]],
@@ -39,12 +39,12 @@ def test_why_a_request_is_repeated_and_when_is_told_while_a_call_waits(
     server.faults(random=[{"share": 1.0, "status": 401, "text": "wrong token"}])
     task = Task(open_sink(flush(retry={"Max": "inf", "Backoff": "200ms"})), rows([1]))
     task.start()
-    eventually(lambda: len([repeat for repeat in task.repeats if repeat]) > 1, what="a second repeat")
+    eventually(lambda: len([repeat for repeat in task.repeats if repeat]) > 1, what="a second retry")
     now = time.time()
     first, second = [repeat for repeat in task.repeats if repeat][:2]
-    says = f"https://localhost:{server.port} takes no request, tried"
-    assert first.reason == f"{says} once: it answers 401: wrong token"
-    assert second.reason == f"{says} 2 times: it answers 401: wrong token"
+    request = f"request to https://localhost:{server.port}"
+    assert first.reason == f"{request} failed: answer 401: wrong token"
+    assert second.reason == f"{request} failed 2 times: answer 401: wrong token"
     assert second.next_at - first.next_at > 0.1
     assert second.next_at < now + 1
     server.faults()

@@ -14,12 +14,12 @@ OTHER = "whsec_" + base64.b64encode(bytes(range(1, 25))).decode()
 
 
 def signature(secret: str, content: bytes) -> str:
-    """What the specification says, word for word."""
+    """Return the signature, computed literally as in the specification."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     return "v1," + base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()
 
 
-def test_what_is_signed_is_id_timestamp_and_body() -> None:
+def test_id_timestamp_and_body_are_signed() -> None:
     headers = Signer(SECRET).headers("msg", b'{"a":1}', now=1_700_000_000.9)
     assert headers == {
         "webhook-id": "msg",
@@ -28,14 +28,14 @@ def test_what_is_signed_is_id_timestamp_and_body() -> None:
     }
 
 
-def test_the_specifications_example_comes_out() -> None:
-    """The test vector that its libraries share."""
+def test_the_test_vector_of_the_specification() -> None:
+    """The libraries of the specification share this test vector."""
     signer = Signer("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     headers = signer.headers("msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', now=1614265330)
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_each_secret_gives_a_signature() -> None:
+def test_each_secret_gives_one_signature() -> None:
     found = Signer(f" {SECRET}  {OTHER}\n").headers("msg", b"body", now=5)["webhook-signature"]
     assert found == f"{signature(SECRET, b'msg.5.body')} {signature(OTHER, b'msg.5.body')}"
 
@@ -44,7 +44,7 @@ def test_each_secret_gives_a_signature() -> None:
     "secret",
     ["", "  ", "hush", base64.b64encode(bytes(32)).decode(), "whsec_", "whsec_hush", "whsec_aHVzaA==", f"{SECRET} x"],
 )
-def test_a_secret_that_is_none_is_refused_unseen(secret: str) -> None:
+def test_an_invalid_secret_is_refused_and_not_shown(secret: str) -> None:
     with pytest.raises(ConfigError, match="webhook_signing_secret") as raised:
         Signer(secret)
     assert "hush" not in str(raised.value)

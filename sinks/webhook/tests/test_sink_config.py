@@ -6,8 +6,7 @@ import pytest
 from cdc_sink_webhook.options import WebhookOptions
 from cdc_sink_webhook.sink_config import SinkConfig
 
-from cdc_core import OptionError
-from cdc_core.options import parse_options
+from cdc_core import OptionError, parse_options
 
 
 def parsed(values: dict[str, Any]) -> SinkConfig:
@@ -15,25 +14,25 @@ def parsed(values: dict[str, Any]) -> SinkConfig:
     return SinkConfig.of(options.webhook_sink_config)
 
 
-def test_the_defaults_are_cockroachdbs() -> None:
+def test_the_defaults_are_those_of_cockroachdb() -> None:
     config = parsed({})
     assert config.flush().single
     assert (config.retry().limit, config.retry().Backoff) == (3, 0.5)
 
 
-def test_every_entry_is_read() -> None:
+def test_every_entry_is_parsed() -> None:
     text = '{"Flush": {"Messages": 100, "Bytes": 1000000, "Frequency": "10ms"}, "Retry": {"Max": 4, "Backoff": "10s"}}'
     config = parsed({"webhook_sink_config": text})
     assert (config.flush().Messages, config.flush().Bytes, config.flush().Frequency) == (100, 1_000_000, 0.01)
     assert (config.retry().limit, config.retry().Backoff) == (4, 10.0)
 
 
-def test_entries_may_be_written_with_dots() -> None:
+def test_entries_may_be_dotted_names() -> None:
     config = parsed({"webhook_sink_config.Flush.Frequency": "1s", "webhook_sink_config.Retry.Max": "inf"})
     assert (config.flush().Frequency, config.retry().limit) == (1.0, None)
 
 
-def test_a_table_of_toml_will_do() -> None:
+def test_the_value_may_be_a_toml_table() -> None:
     config = parsed({"webhook_sink_config": {"Flush": {"Messages": 5, "Frequency": "1s"}, "Retry": {"Max": 7}}})
     assert (config.flush().Messages, config.retry().limit) == (5, 7)
 
@@ -57,7 +56,7 @@ def test_a_table_of_toml_will_do() -> None:
         ({"Flush": 5}, "must be a table"),
     ],
 )
-def test_what_cannot_be_is_refused(entries: dict[str, Any], sentence: str) -> None:
+def test_invalid_entries_are_refused(entries: dict[str, Any], sentence: str) -> None:
     with pytest.raises(OptionError) as raised:
         parsed({"webhook_sink_config": entries})
     assert sentence in str(raised.value)

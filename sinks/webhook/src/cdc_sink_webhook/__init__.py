@@ -1,1 +1,1 @@
-"""Webhooks for cdc-core changefeeds."""
+"""Webhook sink for cdc-core changefeeds."""

@@ -1,4 +1,4 @@
-"""What an endpoint's answer means for the rows that were sent."""
+"""What the answer of an endpoint means for the rows in the request."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ __all__ = ["Answer", "Meaning", "retry_after_s"]
 
 
 class Meaning(Enum):
-    """What to do next."""
+    """What an answer means. Each meaning is handled in its own way."""
 
-    DELIVERED = "the rows are there"
-    BUSY = "the same request may be taken later"
-    CONFLICT = "the request may be under way already; if that lasts, its rows are refused"
-    MISCONFIGURED = "no request is taken as things are set up: repeat it, in case of a mishap, then stop"
+    DELIVERED = "the endpoint has accepted the rows"
+    BUSY = "the endpoint may accept the same request later"
+    CONFLICT = "the endpoint may be processing the same request already; if it keeps answering so, it refuses the rows"
+    MISCONFIGURED = "the endpoint refuses every request until somebody changes a setting; retry first, then stop"
     GONE = "the endpoint wants no more requests"
-    REFUSED = "the endpoint does not take the rows for what they hold"
+    REFUSED = "the endpoint refuses the content of at least one row"
 
 
 _BUSY = frozenset({408, 425, 429})
 _MISCONFIGURED = {
-    401: "check webhook_auth_header and extra_headers",
-    402: "see to the account at the endpoint",
-    403: "check webhook_auth_header and extra_headers, and the rights behind them",
-    404: "check the path of the sink's URI",
-    405: "the endpoint must take POST requests: check the path of the sink's URI",
-    406: "the endpoint must be able to answer",
-    407: "check the proxy in front of the endpoint",
-    411: "check the proxy in front of the endpoint",
-    414: "check the path of the sink's URI and webhook_query",
-    415: "the endpoint must take the Content-Type and, with the option compression, the Content-Encoding",
-    417: "check the proxy in front of the endpoint",
-    421: "check the host of the sink's URI",
-    426: "check the protocol that the endpoint asks for",
-    431: "check extra_headers and webhook_auth_header",
-    451: "the endpoint may not take what it is sent",
-    511: "the network asks for a login",
+    401: "Check webhook_auth_header and extra_headers",
+    402: "Check the account at the endpoint",
+    403: "Check webhook_auth_header and extra_headers, and their permissions at the endpoint",
+    404: "Check the path of the sink URI",
+    405: "The endpoint must accept POST requests: check the path of the sink URI",
+    406: "The endpoint must accept requests without the header Accept",
+    407: "Check the proxy in front of the endpoint",
+    411: "Check the proxy in front of the endpoint",
+    414: "Shorten the path of the sink URI or webhook_query",
+    415: "The endpoint must accept the Content-Type and, with the option compression, the Content-Encoding",
+    417: "Check the proxy in front of the endpoint",
+    421: "Check the host of the sink URI",
+    426: "Check which protocol the endpoint requires",
+    431: "Shorten extra_headers or webhook_auth_header",
+    451: "The endpoint refuses the content for legal reasons: choose another endpoint",
+    511: "The network requires a login",
 }
 _LONGEST_WAIT_S = 86_400.0
-_REDIRECTED = "redirects are not followed: write the URL that it should be into the sink's URI"
+_REDIRECTED = "Redirects are not followed: put the final URL into the sink URI"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer that came whole. `text` is the beginning of its body, in one line, without secrets."""
+    """A complete answer. `text` is the beginning of its body as one line, without secrets."""
 
     status: int
     text: str = ""
@@ -55,7 +55,7 @@ class Answer:
 
     @property
     def meaning(self) -> Meaning:
-        """What the status says."""
+        """What the status means."""
         if 200 <= self.status < 300:
             return Meaning.DELIVERED
         if self.status in _MISCONFIGURED or self.status < 400:
@@ -68,7 +68,7 @@ class Answer:
 
     @property
     def remedy(self) -> str:
-        """What a user may do about an endpoint that answers so; empty when there is nothing to say."""
+        """What the user can do about this status; empty where there is no advice."""
         return _REDIRECTED if self.status < 400 else _MISCONFIGURED.get(self.status, "")
 
     def __str__(self) -> str:
@@ -76,10 +76,10 @@ class Answer:
 
 
 def retry_after_s(value: str | None, date: str | None) -> float | None:
-    """Return how long the header Retry-After asks to wait: its seconds, or how far its date is from the header Date.
+    """Return the wait in the header Retry-After: its seconds, or the time from the header Date to its date.
 
-    A day at most, so that a slip of the endpoint does not stop a changefeed for ever. None when it says nothing that
-    can be read.
+    At most one day: a mistake of the endpoint must not stop a changefeed for ever. None when the header is missing or
+    malformed.
     """
     if value is None:
         return None

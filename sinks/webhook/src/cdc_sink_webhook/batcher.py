@@ -1,4 +1,4 @@
-"""From encoded rows to requests."""
+"""Cuts encoded rows into requests."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core.messages import MessageBatch
-from cdc_core.rows import RowBatch
+from cdc_core import MessageBatch, RowBatch
 from cdc_sink_webhook.bodies import Format, compressed, decompressed
-from cdc_sink_webhook.request import Request, identity
+from cdc_sink_webhook.request import Request, request_id
 from cdc_sink_webhook.sink_config import FlushConfig
 
-__all__ = ["Batches"]
+__all__ = ["Batcher"]
 
 _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """Neighbouring rows of one call that go into one request."""
+    """Consecutive rows of one call that go into one request."""
 
     data: memoryview | bytes
     lengths: npt.NDArray[np.int64]
     times: bytes
-    places: npt.NDArray[np.int64]
+    row_numbers: npt.NDArray[np.int64]
     keys: frozenset[int]
 
 
 @dataclass(slots=True)
-class _Open:
-    """The batch of a topic that is not full yet. Its first rows came at `since`, by the monotonic clock."""
+class _OpenBatch:
+    """The batch of a topic that is not full yet. Its first rows arrived at `since`, by the monotonic clock."""
 
     since: float
     pieces: list[_Piece] = field(default_factory=list)
@@ -43,8 +42,12 @@ class _Open:
     nbytes: int = 0
 
 
-class Batches:
-    """Cuts the rows of each topic into requests, in order, as `Flush` of `webhook_sink_config` says."""
+class Batcher:
+    """Cuts the rows of each topic into requests, in order, according to `Flush` of `webhook_sink_config`.
+
+    `replay` names the replay that the next rows belong to; it is empty for ordinary rows. It becomes part of the id of
+    each request: an endpoint that remembers its answers must not answer a replayed row with the old refusal.
+    """
 
     def __init__(
         self,
@@ -54,52 +57,48 @@ class Batches:
         compression: str,
         feed: str,
         limit: int,
-        occasion: str = "",
     ) -> None:
-        """No batch grows much beyond *limit* bytes, also where `Flush` sets no limit.
-
-        Rows that are sent again on another *occasion* make requests of another identity.
-        """
+        """No batch grows much beyond *limit* bytes, even where `Flush` sets no limit."""
+        self.replay = ""
         self._frequency_s = float(flush.Frequency)
-        self._most_rows = 1 if flush.single else flush.Messages or _NO_LIMIT
-        self._most_bytes = min(flush.Bytes or _NO_LIMIT, limit)
+        self._max_rows = 1 if flush.single else flush.Messages or _NO_LIMIT
+        self._max_bytes = min(flush.Bytes or _NO_LIMIT, limit)
         self._format = format
         self._compression = compression
         self._feed = feed.encode()
-        self._occasion = occasion.encode()
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenBatch] = {}
 
     @property
     def due_at(self) -> float | None:
-        """When the next batch is to be cut that is not full, by the monotonic clock; None when none ever is."""
+        """When the next unfinished batch must be sent, by the monotonic clock; None when there is no such batch."""
         if not self._frequency_s or not self._open:
             return None
         return min(batch.since for batch in self._open.values()) + self._frequency_s
 
     def add(self, rows: RowBatch, messages: MessageBatch, *, first: int) -> Iterator[Request]:
-        """Yield each request that is full; *first* is the number of the first row since the last flush.
+        """Yield each request that is full. *first* is the number of the first row since the last flush.
 
-        Must be read to its end. What is not full waits for more rows, or for `rest`.
+        The caller must exhaust the iterator. The rest waits for more rows or for `rest`.
         """
         values = self._format.values(messages.value)
         keys = _key_hashes(rows, messages)
         times = _times(messages)
-        places = np.arange(first, first + len(values), dtype=np.int64)
+        row_numbers = np.arange(first, first + len(values), dtype=np.int64)
         start = 0
         while start < len(values):
-            batch = self._open.setdefault(messages.topic, _Open(since=time.monotonic()))
+            batch = self._open.setdefault(messages.topic, _OpenBatch(since=time.monotonic()))
             begin = values.start(start)
-            room = self._most_bytes - batch.nbytes
-            stop = min(start + self._most_rows - batch.rows, int(np.searchsorted(values.ends, begin + room)) + 1)
+            room = self._max_bytes - batch.nbytes
+            stop = min(start + self._max_rows - batch.rows, int(np.searchsorted(values.ends, begin + room)) + 1)
             full, stop = stop <= len(values), min(stop, len(values))
             end = int(values.ends[stop - 1])
             data = values.data[begin:end]
             batch.pieces.append(
                 _Piece(
-                    data=data if full else bytes(data),  # what waits must not hold on to all the rest
+                    data=data if full else bytes(data),  # a waiting piece must not keep the whole buffer alive
                     lengths=values.lengths[start:stop],
                     times=times[start:stop].tobytes(),
-                    places=places[start:stop],
+                    row_numbers=row_numbers[start:stop],
                     keys=frozenset(keys[start:stop]),
                 )
             )
@@ -110,33 +109,33 @@ class Batches:
                 yield self._cut(messages.topic)
 
     def due(self) -> Iterator[Request]:
-        """Yield a request for each topic whose rows have waited as long as `Flush.Frequency` says."""
+        """Yield a request for each topic whose rows have waited for `Flush.Frequency`."""
         now = time.monotonic()
         for topic in [topic for topic, batch in self._open.items() if batch.since + self._frequency_s <= now]:
             yield self._cut(topic)
 
     def rest(self) -> Iterator[Request]:
-        """Yield a request for each topic that has rows waiting."""
+        """Yield a request for each topic that has waiting rows."""
         for topic in list(self._open):
             yield self._cut(topic)
 
     def mark(self, payload: bytes) -> Request:
-        """Return the request that tells of a resolved mark."""
+        """Return the request for a resolved mark."""
         nothing = np.empty(0, np.int64)
         return Request(
-            id=identity(self._feed, b"resolved", payload),
+            id=request_id(self._feed, b"resolved", payload),
             topic="",
             body=compressed(payload, self._compression),
-            places=nothing,
+            row_numbers=nothing,
             lengths=nothing,
             keys=frozenset(),
         )
 
     def halves(self, request: Request) -> tuple[Request, Request]:
-        """Return two requests that have the rows of *request* between them, in order."""
+        """Return two requests that together hold the rows of *request*, in order."""
         body = decompressed(request.body, self._compression)
         data = self._format.data(body, int(request.lengths.sum()))
-        middle = len(request.places) // 2
+        middle = len(request.row_numbers) // 2
         border = int(request.lengths[:middle].sum())
         return (
             self._part(request, slice(0, middle), data[:border], name=b"first half"),
@@ -144,12 +143,12 @@ class Batches:
         )
 
     def _part(self, request: Request, rows: slice, data: bytes, *, name: bytes) -> Request:
-        places = request.places[rows]
+        row_numbers = request.row_numbers[rows]
         return Request(
-            id=identity(request.id.encode(), name),
+            id=request_id(request.id.encode(), name),
             topic=request.topic,
-            body=compressed(self._format.body([data], len(places)), self._compression),
-            places=places,
+            body=compressed(self._format.body([data], len(row_numbers)), self._compression),
+            row_numbers=row_numbers,
             lengths=request.lengths[rows],
             keys=request.keys,
         )
@@ -159,20 +158,21 @@ class Batches:
         pieces = batch.pieces
         one = len(pieces) == 1
         body = self._format.body([piece.data for piece in pieces], batch.rows)
+        times = b"".join(piece.times for piece in pieces)
         return Request(
-            id=identity(self._feed, topic.encode(), b"".join(piece.times for piece in pieces), body, self._occasion),
+            id=request_id(self._feed, topic.encode(), times, body, self.replay.encode()),
             topic=topic,
             body=compressed(body, self._compression),
-            places=pieces[0].places if one else np.concatenate([piece.places for piece in pieces]),
+            row_numbers=pieces[0].row_numbers if one else np.concatenate([piece.row_numbers for piece in pieces]),
             lengths=pieces[0].lengths if one else np.concatenate([piece.lengths for piece in pieces]),
             keys=pieces[0].keys if one else frozenset().union(*(piece.keys for piece in pieces)),
         )
 
 
 def _key_hashes(rows: RowBatch, messages: MessageBatch) -> list[int]:
-    """Return a hash of each row's key. Equal keys of a table have equal hashes, in this process."""
+    """Return a hash of each row's key. Equal keys of a table have equal hashes in this process."""
     encoded = messages.key
-    if encoded.null_count:  # a format without keys: the row's own, as text
+    if encoded.null_count:  # a format without keys: use the row's own key, as text
         columns = [_as_bytes(column) for column in rows.column("key").flatten()]
         encoded = pc.binary_join_element_wise(*columns, pa.scalar(b"\0", pa.large_binary()))
     return list(map(hash, encoded.to_pylist()))

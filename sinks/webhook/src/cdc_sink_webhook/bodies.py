@@ -1,4 +1,4 @@
-"""What the body of a request looks like."""
+"""The bodies of requests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
-from cdc_core.encoder import joined_values
-from cdc_core.errors import ContractError
+from cdc_core import ContractError, joined_values
 
 __all__ = ["CSV", "JSON", "Format", "Values", "compressed", "decompressed"]
 
 _GZIP_LEVEL = 4
-_GZIP_FORMAT = 31  # the largest window, with gzip's header, which zlib leaves without name and time
+_GZIP_FORMAT = 31  # the largest window, with gzip's header; zlib leaves file name and time out of it
 _ZSTD_LEVEL = 3
 _EMPTY = pa.scalar(b"", pa.large_binary())
 
@@ -27,7 +26,8 @@ _EMPTY = pa.scalar(b"", pa.large_binary())
 class Format:
     """How messages become one body.
 
-    `separator` is a byte that follows each message; the last one only if they are `lines`, which may have theirs.
+    `separator` is one byte after each message. After the last message it is omitted, except in `lines`, whose messages
+    may already end with it.
     """
 
     content_type: str
@@ -36,19 +36,19 @@ class Format:
     lines: bool = False
 
     def values(self, messages: pa.Array) -> Values:
-        """Return *messages* with what stands between them. Raises: ContractError for a null, which has no place."""
+        """Return *messages*, each with its separator. Raises: ContractError for a null, which a body cannot hold."""
         ended = self.lines and len(messages) and (messages[0].as_py() or b"").endswith(b"\n")
         return Values.of(messages, b"" if ended else self.separator)
 
     def body(self, parts: Sequence[memoryview | bytes], count: int) -> bytes:
-        """Return the body of *count* messages; *parts* together are all of them, each followed by the separator."""
+        """Return the body of *count* messages. *parts* together hold all of them, each with its separator."""
         if self.lines:
             return b"".join(parts)
         end = b'],"length":%d}' % count
         return b"".join((self.head, *parts[:-1], memoryview(parts[-1])[:-1], end))
 
     def data(self, body: bytes, nbytes: int) -> bytes:
-        """Return the *nbytes* bytes that `body` was given."""
+        """Return the *nbytes* bytes that `body` was made from."""
         if self.lines:
             return body
         return body[len(self.head) : len(self.head) + nbytes - 1] + self.separator
@@ -60,9 +60,9 @@ CSV = Format(content_type="text/csv", separator=b"\n", lines=True)
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Messages in one buffer, each followed by a separator.
+    """Messages in one buffer, each with its separator.
 
-    `lengths` are their bytes and `ends` where they end in the buffer, that byte included.
+    `lengths` are their bytes and `ends` their ends in the buffer, both with the separator.
     """
 
     data: memoryview
@@ -71,10 +71,10 @@ class Values:
 
     @classmethod
     def of(cls, values: pa.Array, separator: bytes) -> Values:
-        """Return *values* joined. Raises: ContractError for a null, which has no place in a body."""
+        """Return *values* joined. Raises: ContractError for a null, which a body cannot hold."""
         if values.null_count:
             raise ContractError(
-                "the encoder gave a tombstone (a null value); the body of a webhook has no place for it"
+                "the encoder returned a tombstone (a null value), which the body of a webhook cannot hold"
             )
         if values.type != pa.large_binary():
             values = values.cast(pa.large_binary())
@@ -85,13 +85,13 @@ class Values:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def start(self, place: int) -> int:
-        """Return where the message at *place* begins."""
-        return 0 if place == 0 else int(self.ends[place - 1])
+    def start(self, number: int) -> int:
+        """Return where message *number* begins in the buffer."""
+        return 0 if number == 0 else int(self.ends[number - 1])
 
 
 def compressed(body: bytes, compression: str) -> bytes:
-    """Return *body* as it is sent. The same body always gives the same bytes."""
+    """Return *body* in the form that is sent. The same body always gives the same bytes."""
     if compression == "gzip":
         return zlib.compress(body, _GZIP_LEVEL, _GZIP_FORMAT)
     if compression == "zstd":
@@ -100,7 +100,7 @@ def compressed(body: bytes, compression: str) -> bytes:
 
 
 def decompressed(body: bytes, compression: str) -> bytes:
-    """Return what `compressed` was given."""
+    """Return the body that was passed to `compressed`."""
     if compression == "gzip":
         return zlib.decompress(body, _GZIP_FORMAT)
     if compression == "zstd":

@@ -1,4 +1,4 @@
-"""Connections that stay open, as many as requests need, and what is done about those that no longer answer."""
+"""A pool of connections that grows with the number of parallel requests and drops connections that stop answering."""
 
 from __future__ import annotations
 
@@ -10,148 +10,148 @@ from typing import Any
 
 import httpcore2
 
-__all__ = ["Connections", "Line", "TlsNetwork"]
+__all__ = ["Connection", "ConnectionPool", "TlsBackend"]
 
 _MAX_CONCURRENT_STREAMS = 3
-"""The number of that setting in RFC 9113."""
-_MOST_STREAMS = 100
-"""httpcore2 has no more requests on a connection of HTTP/2, whatever the endpoint allows."""
+"""The number of this setting in RFC 9113."""
+_MAX_STREAMS = 100
+"""httpcore2 never has more requests on one HTTP/2 connection, whatever the endpoint allows."""
 
 
-class Line:
-    """A connection to the endpoint, and the next one when that one ends. Lives in one event loop."""
+class Connection:
+    """A connection to the endpoint, or its successor after it was closed. Lives in one event loop."""
 
     def __init__(self, pool: httpcore2.AsyncConnectionPool) -> None:
         self.pool = pool
         self.users = 0
-        """Requests on the line, and those that wait to learn whether they may be."""
-        self.streams: int | None = None
-        """How many requests it takes at a time: 1 with HTTP/1.1, what the endpoint says with HTTP/2."""
-        self.known = asyncio.Event()
-        self.trusted = True
-        self.left_at = 0.0
+        """Requests on the connection, and those that wait to learn its capacity."""
+        self.capacity: int | None = None
+        """How many requests it accepts at a time: 1 with HTTP/1.1; with HTTP/2 the endpoint decides."""
+        self.capacity_known = asyncio.Event()
+        self.usable = True
+        self.released_at = 0.0
 
-    def learn(self, streams: int) -> None:
-        """Know how many requests the line takes at a time."""
-        self.streams = streams
-        self.known.set()
+    def set_capacity(self, requests: int) -> None:
+        """Set how many requests the connection accepts at a time."""
+        self.capacity = requests
+        self.capacity_known.set()
 
     async def trace(self, name: str, info: dict[str, Any]) -> None:
-        """Learn from what httpcore2 does, as the extension `trace` of a request."""
+        """Learn the capacity from events of httpcore2. This is the extension `trace` of a request."""
         if name == "http11.send_request_headers.started":
-            self.learn(1)
+            self.set_capacity(1)
         elif name == "http2.receive_remote_settings.complete":
             setting = info["return_value"].changed_settings.get(_MAX_CONCURRENT_STREAMS)
             if setting is not None and setting.new_value:
-                self.learn(min(setting.new_value, _MOST_STREAMS))
-            elif self.streams is None:
-                self.learn(1)  # where an endpoint sets no limit httpcore2 sets this one
+                self.set_capacity(min(setting.new_value, _MAX_STREAMS))
+            elif self.capacity is None:
+                self.set_capacity(1)  # httpcore2 assumes 1 where the endpoint sets no limit
 
 
-class Connections:
-    """Lines to the endpoint, so many that no request waits for the answer to another.
+class ConnectionPool:
+    """Opens as many connections as needed, so that no request waits for the answer to another request.
 
-    A connection of HTTP/2 takes as many requests at a time as the endpoint says, perhaps 10, and httpcore2 has all
-    others wait, while the time that they may take goes by. Who comes while nobody knows that number yet waits for the
-    first request of the line to learn it, which takes as long as connecting does, and then looks for another line.
+    An HTTP/2 connection accepts as many requests at a time as the endpoint allows, for example 10. httpcore2 lets all
+    others wait, and their time limit runs meanwhile. Requests that arrive before this number is known wait until the
+    first request of the connection has learned it, which takes as long as connecting, and then choose again.
 
-    When the other side of a connection of HTTP/2 is gone without a word, it stays open as far as anybody here can tell,
-    and takes request after request, for a quarter of an hour: until TCP gives up. Such a line is to be mistrusted.
+    When the peer of an HTTP/2 connection disappears without closing it, the connection looks open until TCP gives up
+    after about 15 minutes, and accepts request after request. The client therefore retires a connection on which a
+    request timed out.
     """
 
     def __init__(self, new_pool: Callable[[], httpcore2.AsyncConnectionPool], *, idle_s: float) -> None:
-        """Take what makes the pool of a line, and after what time an idle line is closed."""
+        """Use *new_pool* to make the pool of one connection. A connection is closed after *idle_s* without requests."""
         self._new_pool = new_pool
         self._idle_s = idle_s
-        self._expected = _MOST_STREAMS
-        self._lines: set[Line] = set()
-        self._roomy: dict[Line, None] = {}  # those that take more requests, the one to be used next at the end
+        self._expected_capacity = _MAX_STREAMS
+        self._connections: set[Connection] = set()
+        self._available: dict[Connection, None] = {}  # those with free capacity; the last one is used next
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[Line]:
-        """Yield a line to make one request by, which must have its `trace` unless all is `known`."""
-        line = await self._join()
+    async def lease(self) -> AsyncIterator[Connection]:
+        """Yield a connection for one request, which must use its `trace` while its capacity is unknown."""
+        connection = await self._acquire()
         try:
-            yield line
+            yield connection
         finally:
-            if line.streams is None:  # so whoever waits for that finds out by a connection of his own
-                line.learn(1)
-            self._expected = line.streams or 1
-            await self._leave(line)
+            if connection.capacity is None:  # the request failed early: those that wait open connections of their own
+                connection.set_capacity(1)
+            self._expected_capacity = connection.capacity or 1
+            await self._release(connection)
 
-    def mistrust(self, line: Line) -> None:
-        """Begin no more requests by *line*. It is closed when the last one has left it."""
-        line.trusted = False
-        self._sort(line)
+    def retire(self, connection: Connection) -> None:
+        """Start no more requests on *connection*. It is closed when its last request has left it."""
+        connection.usable = False
+        self._update_available(connection)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for line in list(self._lines):
-            await line.pool.aclose()
+        for connection in list(self._connections):
+            await connection.pool.aclose()
 
-    async def _join(self) -> Line:
+    async def _acquire(self) -> Connection:
         while True:
             await self._close_idle()
-            line = next(reversed(self._roomy), None) or self._new_line()
-            line.users += 1
-            self._sort(line)
-            if line.users > 1:
+            connection = next(reversed(self._available), None) or self._new_connection()
+            connection.users += 1
+            self._update_available(connection)
+            if connection.users > 1:
                 try:
-                    await line.known.wait()
+                    await connection.capacity_known.wait()
                 except asyncio.CancelledError:
-                    await self._leave(line)
+                    await self._release(connection)
                     raise
-                self._expected = line.streams or 1
-            if line.trusted and line.users <= (line.streams or 1):
-                return line
-            await self._leave(line)
+                self._expected_capacity = connection.capacity or 1
+            if connection.usable and connection.users <= (connection.capacity or 1):
+                return connection
+            await self._release(connection)
 
-    async def _leave(self, line: Line) -> None:
-        line.users -= 1
-        line.left_at = time.monotonic()
-        self._sort(line)
-        if not line.trusted and not line.users:
-            await self._close(line)
+    async def _release(self, connection: Connection) -> None:
+        connection.users -= 1
+        connection.released_at = time.monotonic()
+        self._update_available(connection)
+        if not connection.usable and not connection.users:
+            await self._close(connection)
 
-    def _new_line(self) -> Line:
-        line = Line(self._new_pool())
-        self._lines.add(line)
-        return line
+    def _new_connection(self) -> Connection:
+        connection = Connection(self._new_pool())
+        self._connections.add(connection)
+        return connection
 
-    def _sort(self, line: Line) -> None:
-        """Note whether *line* takes more requests."""
-        if line.trusted and line.users < (line.streams or self._expected):
-            self._roomy.setdefault(line)
+    def _update_available(self, connection: Connection) -> None:
+        if connection.usable and connection.users < (connection.capacity or self._expected_capacity):
+            self._available.setdefault(connection)
         else:
-            self._roomy.pop(line, None)
+            self._available.pop(connection, None)
 
     async def _close_idle(self) -> None:
-        """Close the line that was used least, if that was long ago."""
-        line = next(iter(self._roomy), None)
-        if line is not None and not line.users and time.monotonic() - line.left_at > self._idle_s:
-            line.trusted = False
-            self._sort(line)
-            await self._close(line)
+        """Close the least used connection if it was idle for long."""
+        connection = next(iter(self._available), None)
+        if connection is not None and not connection.users and time.monotonic() - connection.released_at > self._idle_s:
+            connection.usable = False
+            self._update_available(connection)
+            await self._close(connection)
 
-    async def _close(self, line: Line) -> None:
-        self._lines.discard(line)
-        await line.pool.aclose()
+    async def _close(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        await connection.pool.aclose()
 
 
-class TlsNetwork(httpcore2.AnyIOBackend):
-    """Makes connections that are to be encrypted, and leaves none behind that was given up before it was.
+class TlsBackend(httpcore2.AnyIOBackend):
+    """Opens TLS connections and closes the socket when the handshake is cancelled.
 
-    httpcore2 closes one whose handshake fails, but not one whose handshake is broken off from outside, as by a limit on
-    the time of the whole request: its socket would stay open until the interpreter collects it.
+    httpcore2 closes the socket when a handshake fails, but not when it is cancelled from outside, for example by the
+    time limit of the request. The socket would stay open until it is garbage collected.
     """
 
     async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
         """Return a connection that waits for `start_tls`."""
-        return _Unencrypted(await super().connect_tcp(*args, **kwargs))
+        return _PlainStream(await super().connect_tcp(*args, **kwargs))
 
 
-class _Unencrypted(httpcore2.AsyncNetworkStream):
-    """A connection of which no more is asked than to be encrypted."""
+class _PlainStream(httpcore2.AsyncNetworkStream):
+    """A connection before its TLS handshake. It offers nothing else."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream

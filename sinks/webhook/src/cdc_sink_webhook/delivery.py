@@ -1,4 +1,4 @@
-"""One request until it is taken or refused: attempts, waits between them, and the search for bad rows."""
+"""Delivers one request: attempts, waits between them, and the search for refused rows."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cdc_core.errors import CdcError, RetryableSinkError, TerminalSinkError
+from cdc_core import CdcError, RefusedRow, RetryableSinkError, TerminalSinkError
 from cdc_sink_webhook.answers import Answer, Meaning
-from cdc_sink_webhook.client import Client, UnansweredError
-from cdc_sink_webhook.repeats import Repeats
+from cdc_sink_webhook.client import Client, NoAnswerError
 from cdc_sink_webhook.request import Request
+from cdc_sink_webhook.retries import PendingRetries
 from cdc_sink_webhook.sink_config import RetryConfig
 
 __all__ = ["Delivered", "Delivery"]
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_BACKOFF_S = 30.0
-_SHORTEST_BACKOFF_S = 0.01
+_MAX_BACKOFF_S = 30.0
+_MIN_BACKOFF_S = 0.01
 _JITTER = 0.2
-_FOR_ALL = (429, 503)
-"""Statuses that ask for patience with all requests."""
-_LONGEST_PATIENCE_S = 60.0
-"""An endpoint that asks for a longer wait gets it from the engine, which says so."""
+_SLOW_DOWN = (429, 503)
+"""After these statuses all requests wait, not only the one that was answered."""
+_MAX_WAIT_S = 60.0
+"""When the endpoint asks for a longer wait, the engine waits instead, and shows it."""
 
 
 @dataclass(slots=True)
 class Delivered:
-    """What became of requests: `failures` are the numbers of refused rows with reasons, all others are there."""
+    """The outcome of requests: `refused` are the rows that the endpoint refuses; it has accepted all others."""
 
     messages: int = 0
     nbytes: int = 0
-    failures: list[tuple[int, str]] = field(default_factory=list)
+    refused: list[RefusedRow] = field(default_factory=list)
 
     def add(self, other: Delivered) -> None:
-        """Count *other* in."""
+        """Add *other* to this outcome."""
         self.messages += other.messages
         self.nbytes += other.nbytes
-        self.failures += other.failures
+        self.refused += other.refused
 
 
 class Delivery:
-    """Delivers requests by a client, each until it is known what became of it. Lives in the client's event loop."""
+    """Delivers requests through a client, each until its outcome is known. Lives in the client's event loop."""
 
     def __init__(
         self,
@@ -53,37 +53,38 @@ class Delivery:
         *,
         halves: Callable[[Request], tuple[Request, Request]],
         endpoint: str,
-        repeats: Repeats,
+        pending: PendingRetries,
     ) -> None:
-        """Take the *client*, and what makes two requests of one; errors name the *endpoint*, *repeats* hears of all."""
+        """*halves* splits a request; *endpoint* is its name in errors; *pending* records every retry."""
         self._client = client
-        self._most_repeats = retry.limit
-        self._backoff_s = max(float(retry.Backoff), _SHORTEST_BACKOFF_S)
+        self._max_retries = retry.limit
+        self._backoff_s = max(float(retry.Backoff), _MIN_BACKOFF_S)
         self._halves = halves
         self._endpoint = endpoint
-        self._repeats = repeats
+        self._pending = pending
         self._resume_at = 0.0
 
     async def deliver(self, request: Request) -> Delivered:
-        """Return what became of *request*. Its keys must be nowhere else until then.
+        """Return the outcome of *request*. No other request with one of its keys may be in flight meanwhile.
 
-        Raises: RetryableSinkError when it was repeated often enough; TerminalSinkError when repeating does not help.
+        Raises: RetryableSinkError when all retries have failed; TerminalSinkError when a retry cannot help.
         """
         try:
-            answer = await self._answered(request)
+            answer = await self._answer(request)
         finally:
-            self._repeats.forget(request)
+            self._pending.remove(request)
+        rows = len(request.row_numbers)
         if answer.meaning is Meaning.DELIVERED:
-            return Delivered(messages=len(request.places), nbytes=len(request.body))
-        if len(request.places) == 0:
+            return Delivered(messages=rows, nbytes=len(request.body))
+        if rows == 0:
             raise TerminalSinkError(
-                f"{self._endpoint} refuses a resolved mark with {answer}: it must take objects with the member"
-                ' "resolved", or the changefeed be without the option resolved'
+                f"{self._endpoint} refuses a resolved mark: answer {answer}. The endpoint must accept objects with the"
+                ' member "resolved"; otherwise remove the option resolved'
             )
-        if len(request.places) == 1:
-            return Delivered(failures=[(int(request.places[0]), str(answer))])
+        if rows == 1:
+            return Delivered(refused=[RefusedRow(index=int(request.row_numbers[0]), reason=str(answer))])
         delivered = Delivered()
-        for half in self._halves(request):  # one after the other: they may share a key
+        for half in self._halves(request):  # one after the other: both may have rows of the same key
             delivered.add(await self.deliver(half))
         return delivered
 
@@ -91,57 +92,57 @@ class Delivery:
         """Close the client."""
         await self._client.aclose()
 
-    async def _answered(self, request: Request) -> Answer:
-        """Return the answer that says what became of *request*, after as many attempts as the options allow."""
-        repeats, spared = 0, False
+    async def _answer(self, request: Request) -> Answer:
+        """Return the final answer to *request*, after as many attempts as the options allow."""
+        retries, dropped_before = 0, False
         while True:
-            await self._patience()
+            await self._wait_to_resume()
             answer: Answer | None = None
             try:
                 answer = await self._client.post(request)
-            except UnansweredError as error:
-                if error.dropped and not spared:  # endpoints close connections that they have seen enough of
-                    spared = True
+            except NoAnswerError as error:
+                if error.dropped and not dropped_before:  # servers close connections that have served long
+                    dropped_before = True
                     continue
                 failure = str(error)
             else:
                 if answer.meaning in (Meaning.DELIVERED, Meaning.REFUSED):
                     return answer
-                failure = f"it answers {answer}"
+                failure = f"answer {answer}"
             asked_s = 0.0 if answer is None else answer.retry_after_s or 0.0
-            last, long = repeats == self._most_repeats, asked_s > _LONGEST_PATIENCE_S
-            if answer is not None and answer.meaning is Meaning.CONFLICT and last and not long:
+            last, too_long = retries == self._max_retries, asked_s > _MAX_WAIT_S
+            if answer is not None and answer.meaning is Meaning.CONFLICT and last and not too_long:
                 return answer
-            if last or long or (answer is not None and answer.meaning is Meaning.GONE):
-                raise self._given_up(failure, answer, repeats=repeats, long=long)
-            wait_s = max(self._wait_s(repeats), asked_s)
-            repeats += 1
-            logger.info("%s: %s; attempt %d follows in %.1f s", self._endpoint, failure, repeats + 1, wait_s)
-            self._repeats.note(request, self._refusal(failure, attempts=repeats), wait_s)
-            if answer is not None and answer.status in _FOR_ALL:
+            if last or too_long or (answer is not None and answer.meaning is Meaning.GONE):
+                raise self._error(failure, answer, attempts=retries + 1, too_long=too_long)
+            wait_s = max(self._backoff(retries), asked_s)
+            retries += 1
+            logger.info("%s: %s; attempt %d in %.1f s", self._endpoint, failure, retries + 1, wait_s)
+            self._pending.add(request, self._failed(failure, attempts=retries), wait_s)
+            if answer is not None and answer.status in _SLOW_DOWN:
                 self._resume_at = max(self._resume_at, _now() + wait_s)
             await asyncio.sleep(wait_s)
 
-    async def _patience(self) -> None:
-        """Return when the endpoint wants requests again."""
+    async def _wait_to_resume(self) -> None:
+        """Return when the endpoint accepts requests again."""
         while (wait_s := self._resume_at - _now()) > 0:
             await asyncio.sleep(wait_s * random.uniform(1.0, 1.0 + _JITTER))
 
-    def _wait_s(self, repeats: int) -> float:
-        doubled = self._backoff_s * 2.0 ** min(repeats, 60)
-        return min(doubled, _LONGEST_BACKOFF_S) * random.uniform(1.0 - _JITTER, 1.0 + _JITTER)
+    def _backoff(self, retries: int) -> float:
+        doubled = self._backoff_s * 2.0 ** min(retries, 60)
+        return min(doubled, _MAX_BACKOFF_S) * random.uniform(1.0 - _JITTER, 1.0 + _JITTER)
 
-    def _given_up(self, failure: str, answer: Answer | None, *, repeats: int, long: bool) -> CdcError:
+    def _error(self, failure: str, answer: Answer | None, *, attempts: int, too_long: bool) -> CdcError:
         if answer is not None and answer.meaning is Meaning.GONE:
-            return TerminalSinkError(f"{self._endpoint} wants no more requests: {failure}; choose another endpoint")
-        what = self._refusal(failure, attempts=repeats + 1)
-        if answer is None or answer.meaning is Meaning.BUSY or long:  # who says when to come again expects us
-            return RetryableSinkError(what, retry_after_s=None if answer is None else answer.retry_after_s)
-        return TerminalSinkError(f"{what}; {answer.remedy}")
+            return TerminalSinkError(f"{self._endpoint} wants no more requests: {failure}. Choose another endpoint")
+        text = self._failed(failure, attempts=attempts)
+        if answer is None or answer.meaning is Meaning.BUSY or too_long:  # a long Retry-After: the endpoint expects a retry
+            return RetryableSinkError(text, retry_after_s=None if answer is None else answer.retry_after_s)
+        return TerminalSinkError(f"{text}. {answer.remedy}")
 
-    def _refusal(self, failure: str, *, attempts: int) -> str:
-        times = f"{attempts} times" if attempts > 1 else "once"
-        return f"{self._endpoint} takes no request, tried {times}: {failure}"
+    def _failed(self, failure: str, *, attempts: int) -> str:
+        times = f" {attempts} times" if attempts > 1 else ""
+        return f"request to {self._endpoint} failed{times}: {failure}"
 
 
 def _now() -> float:

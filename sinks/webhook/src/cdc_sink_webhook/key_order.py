@@ -1,4 +1,4 @@
-"""Which requests may be under way at the same time."""
+"""Which requests may be in flight at the same time."""
 
 from __future__ import annotations
 
@@ -7,60 +7,61 @@ from dataclasses import dataclass, field
 
 from cdc_sink_webhook.request import Request
 
-__all__ = ["KeyOrder", "Turn"]
+__all__ = ["KeyOrder", "QueuedRequest"]
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
+class QueuedRequest:
     """A request in the queue."""
 
     request: Request
-    awaited: int = 0
-    """How many requests must be done before this one may begin."""
-    followers: list[Turn] = field(default_factory=list)
+    blockers: int = 0
+    """How many earlier requests must be done before this one may start."""
+    followers: list[QueuedRequest] = field(default_factory=list)
 
 
 class KeyOrder:
-    """Lets a request begin only when it shares no key with one that is under way or that was queued before it.
+    """Holds a request back while an earlier request with a common key is queued or in flight.
 
-    That is the rule of CockroachDB's parallel sinks. A request waits for the last one before it of each of its keys,
-    which waits for its own; so nothing is ever searched, and what is ready begins in the order in which it came.
+    This is the rule of CockroachDB's parallel sinks. A request waits for the last earlier request of each of its keys,
+    which in turn waits for its own. Nothing is ever searched, and requests start in the order in which they become
+    ready.
     """
 
     def __init__(self) -> None:
-        self._last: dict[str, dict[int, Turn]] = {}
-        self._ready: deque[Turn] = deque()
+        self._last: dict[str, dict[int, QueuedRequest]] = {}
+        self._ready: deque[QueuedRequest] = deque()
 
     def add(self, request: Request) -> None:
-        """Queue *request* behind all that were added before."""
+        """Queue *request* behind all requests that were added before."""
         last = self._last.setdefault(request.topic, {})
-        turn = Turn(request)
+        queued = QueuedRequest(request)
         before = {last[key] for key in last.keys() & request.keys}
         for other in before:
-            other.followers.append(turn)
-        turn.awaited = len(before)
-        last.update(dict.fromkeys(request.keys, turn))
+            other.followers.append(queued)
+        queued.blockers = len(before)
+        last.update(dict.fromkeys(request.keys, queued))
         if not before:
-            self._ready.append(turn)
+            self._ready.append(queued)
 
     @property
     def ready(self) -> int:
-        """How many requests may begin."""
+        """How many requests may start."""
         return len(self._ready)
 
-    def begin(self) -> Turn | None:
-        """Return the next request that may begin, None while there is none. Whoever takes it says when it is `done`."""
+    def start(self) -> QueuedRequest | None:
+        """Return the next request that may start, or None. The caller must call `done` when it has finished."""
         return self._ready.popleft() if self._ready else None
 
-    def done(self, turn: Turn) -> None:
-        """Let go of the keys of *turn*."""
-        last = self._last[turn.request.topic]
-        for key in turn.request.keys:
-            if last[key] is turn:
+    def done(self, queued: QueuedRequest) -> None:
+        """Release the keys of *queued*."""
+        last = self._last[queued.request.topic]
+        for key in queued.request.keys:
+            if last[key] is queued:
                 del last[key]
-        for follower in turn.followers:
-            follower.awaited -= 1
-            if not follower.awaited:
+        for follower in queued.followers:
+            follower.blockers -= 1
+            if not follower.blockers:
                 self._ready.append(follower)
 
     def clear(self) -> None:

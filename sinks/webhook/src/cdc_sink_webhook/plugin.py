@@ -9,12 +9,14 @@ from cdc_core import SinkRegistration, hookimpl
 def cdc_register_sinks() -> Iterator[SinkRegistration]:
     yield SinkRegistration(
         name="webhook",
-        target="cdc_sink_webhook.sink:WebhookSink",
+        sink="cdc_sink_webhook.sink:WebhookSink",
+        resolved_sink="cdc_sink_webhook.resolved_sink:WebhookResolvedSink",
+        destination="cdc_sink_webhook.destination:WebhookDestination",
         options="cdc_sink_webhook.options:WebhookOptions",
         schemes=("webhook-https", "webhook-http"),
         output="messages",
-        summary="An HTTPS endpoint, by parallel requests that keep the order of every row",
+        summary="An HTTPS endpoint: parallel requests that keep the order of each row's changes",
         forced=frozenset({"key_in_value", "topic_in_value"}),
-        envelopes=frozenset({"wrapped", "bare", "enriched"}),
+        envelopes=frozenset({"wrapped", "bare"}),
         secret_path=True,
     )

@@ -1,4 +1,4 @@
-"""One request: a body that stays the same through all attempts, and what the sink must know of the rows in it."""
+"""One request: a body that is the same in every attempt, and what the sink must know about the rows in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Request", "identity"]
+__all__ = ["Request", "request_id"]
 
 _ID_DIGITS = 32
 _ROW_BYTES = 130
@@ -17,34 +17,34 @@ _REQUEST_BYTES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """Rows of one topic, or a resolved mark when there are none.
+    """Rows of one topic, or a resolved mark when `row_numbers` is empty.
 
-    `places` are the rows' numbers since the last flush, `lengths` the bytes of their messages with separators; `keys`
-    are hashes of the rows' keys, good within this process.
+    `row_numbers` counts the rows since the last flush. `lengths` are the bytes of their messages with separators.
+    `keys` are hashes of the rows' keys, valid in this process only.
     """
 
     id: str
     topic: str
     body: bytes
-    places: npt.NDArray[np.int64]
+    row_numbers: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     keys: frozenset[int]
 
     @property
-    def cost(self) -> int:
-        """Bytes of memory that the request takes, about."""
-        return len(self.body) + _ROW_BYTES * len(self.places) + _REQUEST_BYTES
+    def memory_bytes(self) -> int:
+        """How much memory the request takes, estimated."""
+        return len(self.body) + _ROW_BYTES * len(self.row_numbers) + _REQUEST_BYTES
 
 
-def identity(*parts: bytes) -> str:
-    """Return the identity of what *parts* say: the same in every process and run, another for anything else.
+def request_id(*parts: bytes) -> str:
+    """Return a hash of *parts*: the same in every process and attempt, and different for any other parts.
 
-    It must never be the same for two requests that differ, or an endpoint that drops repeats would drop rows. Therefore
-    it is not made of the slice and a number: where a run repeats a slice, its requests may be cut in other places, by
-    time or by the engine. Nor of the body alone: two versions of a row may look the same, if `updated` is not in the
-    message. So it is a hash of the changefeed, the topic, the commit timestamps of the rows, and the body before
-    compression. A request that a later run repeats with the same rows has the same identity; one that is cut in another
-    place is a new one, and its rows are repeats that the endpoint must know by `updated`.
+    Two different requests must never have the same id, or an endpoint that drops repeats would drop rows. Therefore an
+    id is not made from the slice and a counter: when an attempt repeats a slice, time or the engine may cut its
+    requests at other places. Nor is it made from the body alone: without `updated` in the message, two versions of a
+    row can look the same. The id is a hash of the changefeed, the topic, the commit timestamps of the rows, and the
+    body before compression. When a later attempt sends the same rows in one request, the id is the same. When the rows
+    are cut differently, the request is new, and the endpoint must recognize repeated rows by `updated`.
     """
     digest = hashlib.sha256()
     for part in parts:

@@ -1,4 +1,4 @@
-"""Requests that wait to be repeated, and what is to be said of them."""
+"""Requests that failed and will be retried, as the status of the changefeed shows them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from cdc_sink_webhook.request import Request
 
-__all__ = ["Repeat", "Repeats"]
+__all__ = ["PendingRetries", "PendingRetry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeat:
-    """Why a request is repeated, without secrets, and when next, by the monotonic clock."""
+class PendingRetry:
+    """Why a request is retried, without secrets, and when, by the monotonic clock."""
 
     reason: str
     next_at: float
@@ -24,29 +24,29 @@ class Repeat:
         return max(0.0, self.next_at - time.monotonic())
 
 
-class Repeats:
-    """Knows the requests that failed and are not settled yet. Calls *show* with the first of them, when that changes.
+class PendingRetries:
+    """The requests that have failed and are not finished. Calls *show* with the oldest one whenever that changes.
 
-    An endpoint that is down has as many of them as there are requests at a time, each with the same to tell.
+    One is enough: when an endpoint is down, every request in flight fails for the same reason.
     """
 
-    def __init__(self, show: Callable[[Repeat | None], None]) -> None:
+    def __init__(self, show: Callable[[PendingRetry | None], None]) -> None:
         self._show = show
-        self._unsettled: dict[str, Repeat] = {}
-        self._shown: Repeat | None = None
+        self._pending: dict[str, PendingRetry] = {}
+        self._shown: PendingRetry | None = None
 
-    def note(self, request: Request, reason: str, wait_s: float) -> None:
-        """Note that *request* failed for *reason* and is repeated after a wait."""
-        self._unsettled[request.id] = Repeat(reason=reason, next_at=time.monotonic() + wait_s)
-        self._tell()
+    def add(self, request: Request, reason: str, wait_s: float) -> None:
+        """Note that *request* failed for *reason* and will be retried in *wait_s* seconds."""
+        self._pending[request.id] = PendingRetry(reason=reason, next_at=time.monotonic() + wait_s)
+        self._update()
 
-    def forget(self, request: Request) -> None:
-        """Note that *request* is settled, whatever became of it."""
-        if self._unsettled.pop(request.id, None) is not None:
-            self._tell()
+    def remove(self, request: Request) -> None:
+        """Note that *request* is finished, whether it succeeded or not."""
+        if self._pending.pop(request.id, None) is not None:
+            self._update()
 
-    def _tell(self) -> None:
-        first = next(iter(self._unsettled.values()), None)
+    def _update(self) -> None:
+        first = next(iter(self._pending.values()), None)
         if first != self._shown:
             self._shown = first
             self._show(first)

@@ -1,4 +1,4 @@
-"""The option `webhook_sink_config`: CockroachDB's words for batches and retries."""
+"""The option `webhook_sink_config`: batches and retries, named as in CockroachDB."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_core.options import Duration, option, parse_options
+from cdc_core import Duration, option, parse_options
 
 __all__ = ["FlushConfig", "RetryConfig", "SinkConfig"]
 
@@ -16,12 +16,12 @@ _TABLES = ("Flush", "Retry")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushConfig:
-    """The entries of `Flush`. All 0: one message in a request. 0 beside one that is not: no limit."""
+    """The entries of `Flush`. If all are 0, each message has its own request; otherwise 0 means no limit."""
 
-    Messages: int = option(0, doc="A batch is sent as soon as it has so many messages.")
-    Bytes: int = option(0, doc="A batch is sent as soon as its messages have so many bytes.")
+    Messages: int = option(0, doc="Send a batch when it has this many messages.")
+    Bytes: int = option(0, doc="Send a batch when its messages have this many bytes.")
     Frequency: Duration = option(
-        Duration(0.0), doc="A batch is sent so long after its first message came, full or not."
+        Duration(0.0), doc="Send a batch this long after its first message arrived, full or not."
     )
 
     def __post_init__(self) -> None:
@@ -29,11 +29,11 @@ class FlushConfig:
             if getattr(self, name) < 0:
                 raise ValueError(f"'Flush.{name}' must not be negative")
         if (self.Messages or self.Bytes) and not self.Frequency:
-            raise ValueError("'Flush.Frequency' is not set, messages may never be sent: set it, to '1s' for example")
+            raise ValueError("'Flush.Frequency' is not set, messages may never be sent. Set it, for example to '1s'")
 
     @property
     def single(self) -> bool:
-        """Whether every message has a request of its own."""
+        """Whether each message has its own request."""
         return not (self.Messages or self.Bytes or self.Frequency)
 
 
@@ -41,9 +41,9 @@ class FlushConfig:
 class RetryConfig:
     """The entries of `Retry`."""
 
-    Max: str = option("3", doc="How often a request is repeated before the step fails: a number, or `inf`.")
+    Max: str = option("3", doc="How often a request is retried before the step fails: a number, or `inf`.")
     Backoff: Duration = option(
-        Duration(0.5), doc="Wait before the first repeat; each further one waits twice as long, 30 s at most."
+        Duration(0.5), doc="Wait before the first retry. Each further wait is twice as long, up to 30 s."
     )
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class RetryConfig:
 
     @property
     def limit(self) -> int | None:
-        """How often a request is repeated at most; None for no limit. Raises: ValueError."""
+        """How often a request is retried at most; None for no limit. Raises: ValueError."""
         if self.Max.lower() == "inf":
             return None
         try:
@@ -68,11 +68,11 @@ class SinkConfig:
     """The entries of `webhook_sink_config`."""
 
     Flush: dict[str, Any] = option(None, doc="When a batch is sent, see below.")
-    Retry: dict[str, Any] = option(None, doc="How a failed request is repeated, see below.")
+    Retry: dict[str, Any] = option(None, doc="How a failed request is retried, see below.")
 
     @classmethod
     def of(cls, value: Mapping[str, Any] | None) -> SinkConfig:
-        """Return the config that the option's *value* stands for. Raises: OptionError."""
+        """Return the parsed *value* of the option. Raises: OptionError."""
         values: dict[str, Any] = {}
         for name, entry in (value or {}).items():
             table, dot, rest = name.partition(".")

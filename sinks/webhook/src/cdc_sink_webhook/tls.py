@@ -1,4 +1,4 @@
-"""Whom the client trusts, and how it proves who it is."""
+"""TLS settings: trusted authorities and the certificate of the client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import ssl
 import tempfile
 
-from cdc_core.errors import ConfigError
+from cdc_core import ConfigError
 from cdc_sink_webhook.endpoint import Endpoint
 from cdc_sink_webhook.options import WebhookOptions
 
@@ -18,15 +18,17 @@ _OPTIONS = ("ca_cert", "client_cert", "client_key", "insecure_tls_skip_verify")
 
 
 def tls_context(endpoint: Endpoint, options: WebhookOptions) -> ssl.SSLContext | None:
-    """Return what TLS connections are made with; None for an endpoint without TLS. Raises: ConfigError."""
+    """Return the settings of TLS connections; None for an endpoint without TLS. Raises: ConfigError."""
     if not endpoint.tls:
         for name in _OPTIONS:
             if getattr(options, name):
-                raise ConfigError(f"sink 'webhook': the option '{name}' needs a webhook-https:// URI")
+                raise ConfigError(f"sink 'webhook': option '{name}' requires a webhook-https:// URI")
         return None
     if bool(options.client_cert) != bool(options.client_key):
-        raise ConfigError("sink 'webhook': the options 'client_cert' and 'client_key' need each other")
-    # an empty one is refused: a file or variable that lacks what it should hold
+        raise ConfigError(
+            "sink 'webhook': options 'client_cert' and 'client_key' require each other. Set both or neither"
+        )
+    # an empty value is an error, not a default: its file or variable lacks the certificate
     given = options.ca_cert is not None
     context = _trusting(_pem("ca_cert", options.ca_cert or "")) if given else ssl.create_default_context()
     if options.insecure_tls_skip_verify:
@@ -41,11 +43,11 @@ def _trusting(authorities: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=authorities)
     except (ssl.SSLError, ValueError):
-        raise ConfigError("sink 'webhook': the option 'ca_cert' holds no certificate that can be read") from None
+        raise ConfigError("sink 'webhook': option 'ca_cert' does not contain a readable certificate") from None
 
 
 def _load_client(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Have *context* prove who the client is. OpenSSL reads these from files only: one for us alone, for a moment."""
+    """Load the client certificate into *context*. OpenSSL reads only files, so write a private temporary one."""
     descriptor, path = tempfile.mkstemp(prefix="cdc-webhook-")
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -53,25 +55,25 @@ def _load_client(context: ssl.SSLContext, certificate: str, key: str) -> None:
         context.load_cert_chain(path, password=_no_password)
     except ssl.SSLError:
         raise ConfigError(
-            "sink 'webhook': the options 'client_cert' and 'client_key' hold no certificate with its unencrypted key"
+            "sink 'webhook': options 'client_cert' and 'client_key' must contain a certificate and its unencrypted key"
         ) from None
     finally:
         os.unlink(path)
 
 
 def _no_password() -> str:
-    """Keep OpenSSL from asking for one at the terminal."""
+    """Prevent OpenSSL from asking for a password on the terminal."""
     return ""
 
 
 def _pem(name: str, value: str) -> str:
-    """Return the PEM text that *value* holds. In a URI that was not encoded a plus sign has become a blank."""
+    """Return the PEM text in *value*. A plus sign that was not encoded in a URI arrives as a space."""
     if "-----BEGIN" in value:
         return value
     try:
         text = base64.b64decode(value.strip().replace(" ", "+"), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
-        raise ConfigError(f"sink 'webhook': the option '{name}' is not base64 of PEM text") from None
+        raise ConfigError(f"sink 'webhook': option '{name}' is neither PEM text nor base64") from None
     if "-----BEGIN" not in text:
-        raise ConfigError(f"sink 'webhook': the option '{name}' does not hold PEM text")
+        raise ConfigError(f"sink 'webhook': option '{name}' does not contain PEM text")
     return text
