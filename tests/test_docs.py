@@ -70,7 +70,8 @@ class Demo:
     @hookimpl
     def cdc_register_sinks(self) -> Iterator[SinkRegistration]:
         for registration in template.cdc_register_sinks():
-            yield replace(registration, name="demo", schemes=("demo",))
+            options = "cdc_testing.components:SinkOptions"
+            yield replace(registration, name="demo", schemes=("demo",), options=options)
 
 
 class AnySecret(Mapping[str, str]):

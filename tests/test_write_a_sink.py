@@ -1,4 +1,4 @@
-"""Whoever follows docs/write-a-sink.md gets what it says: its files make a sink that keeps every promise."""
+"""docs/write-a-sink.md is correct: its files make a sink that keeps every promise, and its examples run."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from cdc_encoder_json.options import JsonOptions
 from cdc_core import (
     Changefeed,
     ConfigError,
+    Destination,
     EncoderContext,
-    EnvelopeOptions,
-    PartialWriteError,
+    Envelope,
+    Flushed,
+    RefusedRow,
+    ResolvedSink,
     Sink,
     SinkContext,
     SinkRegistration,
+    parse_options,
 )
-from cdc_core.options import parse_options
 
 PAGE = (Path(__file__).parents[1] / "docs" / "write-a-sink.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -40,21 +43,21 @@ FILES: dict[str, str] = {
 
 
 def block(mark: str) -> str:
-    """Return the one piece of Python that has *mark* in it and is no file."""
+    """Return the one block of Python that contains *mark* and is not a file."""
     (text,) = (text for text in BLOCKS if mark in text and text not in FILES.values())
     return str(text)
 
 
 def run(text: str, **names: Any) -> dict[str, Any]:
-    """Return the names that a piece of Python leaves behind."""
-    module: dict[str, Any] = {"__name__": "an_example_of_the_page", **names}
+    """Return the names that a block of Python defines."""
+    module: dict[str, Any] = {"__name__": "example", **names}
     exec(compile(text, "write-a-sink.md", "exec", dont_inherit=True), module)
     return module
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository of a reader of the page, who has put its files in; installed in its directory `site`."""
+    """A new repository with the files of the page, installed in its directory `site`."""
     repository = create(Names.of("sink", "demo"), tmp_path_factory.mktemp("reader") / "demo")
     (repository / "src" / "cdc_sink_demo" / "database.py").unlink()
     for path, text in FILES.items():
@@ -69,14 +72,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_files_of_the_page_keep_every_promise(made: Path) -> None:
-    assert sorted(Path(path).name for path in FILES) == ["options.py", "reader.py", "sink.py", "test_conformance.py"]
+    names = ["destination", "files", "options", "plugin", "reader", "resolved_sink", "sink", "test_conformance"]
+    assert sorted(Path(path).stem for path in FILES) == names
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(made)]
     environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(made / "site")}
     done = subprocess.run(command, cwd=made, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_entry_points_of_the_page_are_those_that_are_made(made: Path) -> None:
+def test_the_entry_points_on_the_page_are_those_of_a_new_repository(made: Path) -> None:
     declared = tomllib.loads((made / "pyproject.toml").read_text())["project"]["entry-points"]
     shown = [tomllib.loads(text).get("project") for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
     plugins, pipelines = (project["entry-points"] for project in shown if project)
@@ -84,10 +88,11 @@ def test_the_entry_points_of_the_page_are_those_that_are_made(made: Path) -> Non
     assert pipelines.keys() <= declared.keys()
 
 
-def test_the_registration_of_the_page_is_the_one_that_is_made(made: Path) -> None:
-    (shown,) = run(block("def cdc_register_sinks"))["cdc_register_sinks"]()
-    (found,) = run((made / "src" / "cdc_sink_demo" / "plugin.py").read_text())["cdc_register_sinks"]()
-    assert shown == dataclasses.replace(found, summary=shown.summary)
+def test_the_registration_on_the_page_is_that_of_a_new_repository(tmp_path: Path) -> None:
+    repository = create(Names.of("sink", "demo"), tmp_path / "demo")
+    (shown,) = run(FILES["src/cdc_sink_demo/plugin.py"])["cdc_register_sinks"]()
+    (created,) = run((repository / "src" / "cdc_sink_demo" / "plugin.py").read_text())["cdc_register_sinks"]()
+    assert shown == dataclasses.replace(created, summary=shown.summary, refuses_rows=False)
 
 
 def test_every_field_of_a_registration_is_explained() -> None:
@@ -96,35 +101,49 @@ def test_every_field_of_a_registration_is_explained() -> None:
     assert explained == {field.name for field in dataclasses.fields(SinkRegistration)}
 
 
-def test_all_that_a_sink_knows_is_explained() -> None:
-    section = PAGE.partition("What a sink knows")[2].partition("\n## ")[0]
+def test_every_field_of_the_context_is_explained() -> None:
+    section = PAGE.partition("`self.context` contains")[2].partition("\n## ")[0]
     explained = set(re.findall(r"^\| `(\w+)` \|", section, re.M))
     assert explained == {field.name for field in dataclasses.fields(SinkContext)}
 
 
-def test_every_method_of_a_sink_is_explained() -> None:
-    explained = re.findall(r"^\*\*`(\w+)\(", PAGE, re.M)
-    public = [name for name in vars(Sink) if not name.startswith("_") and callable(getattr(Sink, name))]
-    assert sorted(explained) == sorted(["__init__", *public])
+@pytest.mark.parametrize("part", [Sink, ResolvedSink, Destination], ids=lambda part: part.__name__)
+def test_every_method_is_explained(part: type) -> None:
+    section = PAGE.partition(f"\n## {part.__name__}\n")[2].partition("\n## ")[0]
+    explained = {name for name in re.findall(r"^\*\*`(\w+)\(", section, re.M) if name != "__init__"}
+    assert explained == {name for name in vars(part) if not name.startswith("_") and callable(getattr(part, name))}
 
 
-def test_the_ways_from_arrow_to_bytes_are_what_they_are_called() -> None:
-    context = EncoderContext(changefeed="demo", envelope=EnvelopeOptions(), options=JsonOptions())
+def test_every_method_that_must_be_written_is_listed() -> None:
+    for part in (Sink, ResolvedSink, Destination):
+        row = re.search(rf"^\| `{part.__name__}` \| .*? \| (.*?) \| (.*?) \|$", PAGE, re.M)
+        assert row is not None
+        required, optional = (set(re.findall(r"`(\w+)`", cell)) for cell in row.groups())
+        methods = {name for name in vars(part) if not name.startswith("_") and callable(getattr(part, name))}
+        assert required == part.__abstractmethods__
+        assert optional == methods - required
+
+
+def test_the_conversions_from_arrow_to_bytes_work() -> None:
+    context = EncoderContext(changefeed="demo", envelope=Envelope(), options=JsonOptions())
     orders = table("orders", {"id": INT8})
     batch = JsonEncoder(context).encode(rows(orders, [Change({"id": number}) for number in range(3)]), topic="orders")
-    left = run(block("joined_lines"), batch=batch)
-    assert left["keys"] == [b"[0]", b"[1]", b"[2]"]
+    defined = run(block("joined_lines"), batch=batch)
+    assert defined["keys"] == [b"[0]", b"[1]", b"[2]"]
 
 
-def test_rows_that_are_too_large_are_named_as_on_the_page() -> None:
-    send, posted = run(block("failures.append"))["send"], list[bytes]()
-    with pytest.raises(PartialWriteError) as refused:
-        send([b"a", b"large", b"c"], 7, 4, posted.append)
-    assert posted == [b"a", b"c"]
-    assert refused.value.failures == ((8, "the message has 5 bytes, the destination takes 4"),)
+def test_the_sender_on_the_page_lists_messages_that_are_too_large() -> None:
+    posted: list[bytes] = []
+    sender = run(block("class Sender"))["Sender"](posted.append, 4)
+    sender.send([b"a"])
+    sender.send([b"large", b"c"])
+    refused = RefusedRow(index=1, reason="the message has 5 bytes, the limit is 4")
+    assert (sender.flush(), posted) == (Flushed(messages=2, refused=(refused,)), [b"a", b"c"])
+    sender.send([b"d"])
+    assert sender.flush() == Flushed(messages=1)
 
 
-def test_the_options_of_the_page_are_parsed() -> None:
+def test_the_options_on_the_page_are_parsed() -> None:
     cls = run(block("class ShelfOptions"))["ShelfOptions"]
     options = parse_options(cls, {"bucket": "b", "timeout": "500ms", "buffer_size": "1MB"}, owner="sink 'shelf'")
     assert (options.timeout, options.buffer_size, options.token) == (0.5, 1024 * 1024, None)
@@ -134,7 +153,7 @@ def test_the_options_of_the_page_are_parsed() -> None:
         parse_options(cls, {}, owner="sink 'shelf'")
 
 
-def test_the_pipeline_of_the_page_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pipeline_on_the_page_needs_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     orders = run(block("def orders"))["orders"]
     monkeypatch.delenv("ORDERS_SOURCE", raising=False)
     with pytest.raises(ConfigError, match="ORDERS_SOURCE"):
@@ -143,14 +162,14 @@ def test_the_pipeline_of_the_page_asks_for_what_it_needs(monkeypatch: pytest.Mon
     assert isinstance(orders(), Changefeed)
 
 
-def test_a_promise_is_waived_as_the_page_shows() -> None:
+def test_the_overridden_promise_on_the_page_exists() -> None:
     text = block("class TestShelf")
     suite = run(text, pytest=pytest, SinkRig=rig.SinkRig, TestDemo=SinkConformance)["TestShelf"]
     (name,) = (name for name in vars(suite) if name.startswith("test_"))
     assert hasattr(SinkConformance, name)
 
 
-def test_the_server_of_the_page_serves_until_enter() -> None:
+def test_the_server_on_the_page_runs_until_enter() -> None:
     command = [sys.executable, "-c", block("EmbeddedPostgres")]
     done = subprocess.run(command, input="\n", capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

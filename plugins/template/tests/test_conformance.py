@@ -1,4 +1,4 @@
-"""The sink keeps the promises of sinks, also while its file is away or held by another writer."""
+"""The conformance suite, also with the file missing, locked, or refusing rows."""
 
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -37,14 +37,11 @@ class Disturbance:
 
 class TestTemplate(SinkConformance):
     sink = "template"
+    capabilities = frozenset({"disturbance", "stall", "refusal", "unreachable"})
 
     @pytest.fixture
     def sink_uri(self, tmp_path: Path) -> str:
         return f"template://{tmp_path}/messages.db?busy_timeout=200ms"
-
-    @pytest.fixture
-    def capabilities(self) -> set[str]:
-        return {"disturbance", "stall", "refusal", "unreachable"}
 
     @pytest.fixture
     def disturbance(self, tmp_path: Path) -> Disturbance:

@@ -1,1 +1,1 @@
-"""Append-only SQLite files for changefeeds. Nothing here is public but what `plugin` registers."""
+"""Append-only SQLite files for changefeeds. Only what `plugin` registers is public."""

@@ -1,44 +1,51 @@
-"""The edge: how a file is opened, and what SQLite's errors mean to the engine."""
+"""The edge: opens the SQLite file and translates errors of SQLite for the engine."""
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
-from urllib.parse import quote, unquote, urlsplit
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from cdc_core import ConfigError, RefusedRowsError, RetryableSinkError, SinkContext, TerminalSinkError
+from cdc_core import RefusedRowsError, RetryableSinkError, SinkContext, TerminalSinkError
 
-_BAD_ROWS = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG}
-_HOPELESS = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB}
-_WAIT_S = {sqlite3.SQLITE_BUSY: 1.0, sqlite3.SQLITE_FULL: 30.0}  # for the rest the engine has waits of its own
+INSERT = "INSERT INTO messages (topic, key, value) VALUES (?, ?, ?)"
 
-
-def path_of(context: SinkContext) -> str:
-    """Return the file that the URI names. Raises: ConfigError."""
-    uri = urlsplit(context.uri)
-    if uri.netloc or not uri.path.strip("/"):
-        raise ConfigError(f"the sink's URI names no file: write {uri.scheme}:///path/to/file.db, with three slashes")
-    return unquote(uri.path)
+_ERRORS = {sqlite3.IntegrityError: RefusedRowsError, sqlite3.DatabaseError: TerminalSinkError}
+"""What the engine must do about an error. Any other error may pass: a locked file, a full disk."""
 
 
-def connect(context: SinkContext, *, mode: str) -> sqlite3.Connection:
-    """Return a connection whose commits are durable. *mode* is SQLite's: ro, rw, or rwc to create the file."""
-    uri, timeout = f"file:{quote(path_of(context))}?mode={mode}", context.options.busy_timeout
-    connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level="IMMEDIATE", check_same_thread=False)
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
+def path_of(context: SinkContext) -> Path:
+    """Return the path in the sink URI."""
+    return Path(unquote(urlsplit(context.uri).path))
 
 
 @contextmanager
-def translated(context: SinkContext, *, setup: bool = False) -> Iterator[None]:
-    """Raise an error of SQLite as what the engine shall do about it: find bad rows, stop, or else try again."""
+def transaction(context: SinkContext, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+    """Open the file. Commit durably when the block ends; roll back when it raises.
+
+    *mode* is SQLite's: ro, rw, or rwc to create the file.
+    """
+    uri = f"{path_of(context).as_uri()}?mode={mode}"
     try:
-        yield
-    except sqlite3.Error as error:
-        text, code = f"SQLite file '{path_of(context)}': {error}", getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if setup:
-            raise ConfigError(text) from error
-        if code in _BAD_ROWS:
-            raise RefusedRowsError(text) from error
-        if code in _HOPELESS:
-            raise TerminalSinkError(text) from error
-        raise RetryableSinkError(text, retry_after_s=_WAIT_S.get(code)) from error
+        with closing(sqlite3.connect(uri, uri=True, timeout=context.options.busy_timeout)) as connection, connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise _ERRORS.get(type(error), RetryableSinkError)(f"SQLite file '{path_of(context)}': {error}") from error
+
+
+class Closable:
+    """A part of the sink that refuses to work after `close`: a closed sink that accepts rows would lose them."""
+
+    context: SinkContext
+    _closed = False
+
+    @property
+    def opened(self) -> SinkContext:
+        """The context. Raises: TerminalSinkError after `close`."""
+        if self._closed:
+            raise TerminalSinkError("the template sink is closed")
+        return self.context
+
+    def close(self) -> None:
+        self._closed = True

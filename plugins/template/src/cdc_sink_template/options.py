@@ -1,16 +1,10 @@
-"""What a user may say about the sink, as options of the changefeed or as parameters of its URI."""
+"""The options of the sink: options of the changefeed, or parameters of the sink URI."""
 
 from dataclasses import dataclass
 
-from cdc_core.options import MB, ByteSize, Duration, option
+from cdc_core import Duration, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateOptions:
-    topic_prefix: str = option("", doc="Text put before every topic.")
-    buffer_size: ByteSize = option(
-        ByteSize(8 * MB), doc="Bytes of messages that each writer gathers before it writes them in one transaction."
-    )
-    busy_timeout: Duration = option(
-        Duration(10.0), doc="How long to wait for other writers of the file before the step is put off."
-    )
+    busy_timeout: Duration = option(Duration(10.0), doc="How long to wait for another writer of the file.")

@@ -1,4 +1,4 @@
-"""Says what this package brings. Runs in every `cdc` command, so it imports no client library."""
+"""Registers the sink. Every `cdc` command imports this module, so it imports no client library."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,11 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
     yield SinkRegistration(
         name="template",
         schemes=("template",),
-        target="cdc_sink_template.sink:TemplateSink",
-        options="cdc_sink_template.options:TemplateOptions",
+        sink="cdc_sink_template.sink:TemplateSink",
+        resolved_sink="cdc_sink_template.resolved_sink:TemplateResolvedSink",
+        destination="cdc_sink_template.destination:TemplateDestination",
         reader="cdc_sink_template.reader:TemplateReader",
+        options="cdc_sink_template.options:TemplateOptions",
         output="messages",
         summary="Messages and resolved marks in one table of a SQLite file, in order",
     )

@@ -1,26 +1,17 @@
-"""What a consumer of the file sees, for the conformance suite and audits."""
+"""What a consumer sees: for the conformance suite and audits."""
 
-import os
-from collections.abc import Collection, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 
-from cdc_core import Endpoint, SinkReader, StoredMessage
+from cdc_core import SinkReader, StoredMessage
 
-from cdc_sink_template.database import connect, path_of, translated
+from cdc_sink_template.database import path_of, transaction
 
 
 class TemplateReader(SinkReader):
-    """Reads the messages in the order of their sequence numbers, which is that of their transactions."""
+    """Reads the messages by their sequence numbers, which are in the order of the transactions."""
 
     def read(self) -> Iterator[StoredMessage]:
-        if os.path.exists(path_of(self.context)):
-            with translated(self.context), closing(connect(self.context, mode="ro")) as connection:
-                rows = connection.execute("SELECT topic, key, value FROM messages ORDER BY sequence")
-                yield from (StoredMessage(topic=topic, key=key, value=value) for topic, key, value in rows)
-
-    def endpoints(self) -> Collection[Endpoint]:
-        topics = self.context.topics(self.context.options.topic_prefix)
-        return {(topics.of(table), None) for table in self.context.tables}
-
-    def close(self) -> None:
-        """Nothing stays open."""
+        if path_of(self.context).exists():
+            with transaction(self.context, "ro") as database:
+                for topic, key, value in database.execute("SELECT topic, key, value FROM messages ORDER BY sequence"):
+                    yield StoredMessage(topic=topic, key=key, value=value)
