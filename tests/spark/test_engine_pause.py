@@ -180,7 +180,7 @@ def test_a_fenced_run_is_not_paused(engine: Engine) -> None:
             engine.store.begin_attempt("t")
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
-    with pytest.raises(FencedError, match="a newer attempt of changefeed 't' took over"):
+    with pytest.raises(FencedError, match="changefeed 't': a newer attempt took over"):
         engine.run(once=False, watch=watch, **STEPS, **PAUSE)
     assert reason(engine) is None
 

@@ -206,7 +206,7 @@ def test_a_fenced_run_stops_and_saves_nothing_more(engine: Engine) -> None:
             engine.store.begin_attempt("t")
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
-    with pytest.raises(FencedError, match="a newer attempt of changefeed 't' took over"):
+    with pytest.raises(FencedError, match="changefeed 't': a newer attempt took over"):
         engine.run(watch=watch, **STEPS)
     assert engine.saved == 0
     assert engine.journal.resolved == engine.journal.released == []
