@@ -9,8 +9,9 @@ from benchmarks.context import Bench
 from benchmarks.report import Figure
 from benchmarks.slot import backlog
 from benchmarks.timing import fastest_s
-from cdc_rangefeed_postgres.pgoutput import LogDecoder, TableVersion, relation_columns
-from cdc_rangefeed_postgres.types import TypeCatalog, column_type
+from cdc_rangefeed_postgres.pgoutput import LogDecoder
+from cdc_rangefeed_postgres.relations import relation_columns
+from cdc_rangefeed_postgres.types import TableVersion, TypeCatalog, column_type
 
 from cdc_core import Column, TableName, TableSchema, Timestamp
 

@@ -1,4 +1,4 @@
-"""Changefeeds of PostgreSQL tables without Spark, driven by the conformance kit, checked at every step."""
+"""Changefeeds of PostgreSQL tables without Spark: the conformance kit runs them, and every step is checked."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cdc_conformance.rangefeeds.driver import Feed as Run
+from cdc_conformance.rangefeeds.driver import Feed as Attempts
 from cdc_conformance.rangefeeds.driver import Reading
+from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_rangefeed_postgres.options import PostgresOptions
+from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
+from cdc_rangefeed_postgres.reader import PostgresReader
 
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, StepLimit, Timestamp, Token
-from cdc_core.store.progress import Progress
+from cdc_core.store.values import Progress
 
 __all__ = ["Change", "Feed", "feed_of"]
 
@@ -38,76 +41,103 @@ class Change:
     step: int
 
 
-class Feed:
-    """A changefeed in the state that its last saved step left it in, and what a consumer has of it.
+@dataclass(frozen=True, slots=True)
+class PostgresParts:
+    """Opens the four parts of the source."""
 
-    Every step is checked against the contract of `Rangefeed`; the order of each key over all steps too.
+    context: RangefeedContext
+
+    def open_rangefeed(self) -> PostgresRangefeed:
+        return PostgresRangefeed(self.context)
+
+    def open_planner(self) -> PostgresPlanner:
+        return PostgresPlanner(self.context)
+
+    def open_reader(self) -> PostgresReader:
+        return PostgresReader(self.context)
+
+    def open_history(self) -> PostgresHistory:
+        return PostgresHistory(self.context)
+
+
+class Feed:
+    """A changefeed with its saved progress, and the tables of a consumer that applies every row.
+
+    Every step is checked against the contract of rangefeeds, and the order of each key across all steps.
     """
 
     def __init__(self, context: RangefeedContext, limit: StepLimit) -> None:
         self.context = context
-        self._run = Run(lambda: PostgresRangefeed(self.context), limit=limit, tables=(), patience_s=30.0)
+        self._attempts = Attempts(PostgresParts(context), limit=limit, tables=(), patience_s=30.0)
         self.resolved: dict[str, Timestamp] = defaultdict(Timestamp)
         self.changes: list[Change] = []
         self.steps = 0
         self.state: dict[str, dict[Key, dict[str, Any]]] = defaultdict(dict)
         self._newest: dict[tuple[str, Key], Timestamp] = {}
-        self.start, self.restart, self.close = self._run.start, self._run.restart, self._run.close
+        self.start, self.restart, self.close = self._attempts.start, self._attempts.restart, self._attempts.close
 
     @property
-    def driver(self) -> PostgresRangefeed:
-        return self._instance(self._run.driver)
+    def rangefeed(self) -> PostgresRangefeed:
+        assert isinstance(self._attempts.rangefeed, PostgresRangefeed)
+        return self._attempts.rangefeed
 
     @property
-    def planner(self) -> PostgresRangefeed:
-        return self._instance(self._run.planner)
+    def planner(self) -> PostgresPlanner:
+        assert isinstance(self._attempts.planner, PostgresPlanner)
+        return self._attempts.planner
 
     @property
-    def reader(self) -> PostgresRangefeed:
-        return self._instance(self._run.executor)
+    def reader(self) -> PostgresReader:
+        assert isinstance(self._attempts.reader, PostgresReader)
+        return self._attempts.reader
 
     @property
-    def coordinator(self) -> PostgresRangefeed:
-        return self._instance(self._run.coordinator)
+    def history(self) -> PostgresHistory:
+        assert isinstance(self._attempts.history, PostgresHistory)
+        return self._attempts.history
+
+    def now(self) -> Timestamp:
+        """Return the source's clock, as the driver reads it."""
+        return self._attempts.clock.now()
 
     @property
     def limit(self) -> StepLimit:
-        return self._run.limit
+        return self._attempts.limit
 
     @limit.setter
     def limit(self, limit: StepLimit) -> None:
-        self._run.limit = limit
+        self._attempts.limit = limit
 
     @property
     def saved(self) -> Token | None:
-        """The token that was saved last, be it an intent."""
-        return None if self._run.saved is None else self._run.saved.token
+        """The last saved token, which may be an intent."""
+        return None if self._attempts.saved is None else self._attempts.saved.token
 
     @saved.setter
     def saved(self, token: Token | None) -> None:
-        self._run.saved = None if token is None else Progress(token=token)
+        self._attempts.saved = None if token is None else Progress(token=token)
 
     @property
     def token(self) -> Token:
-        return self._run.progress.token
+        return self._attempts.progress.token
 
     @property
     def latest(self) -> Timestamp:
-        return self._run.progress.latest
+        return self._attempts.progress.latest
 
     def plan(self) -> tuple[Token, Sequence[Slice]] | None:
-        """Plan a step; None when there is nothing to do yet."""
-        plan = self._run.plan()
+        """Plan a step; None while there is nothing to do."""
+        plan = self._attempts.plan()
         return None if plan is None else (plan.end, plan.slices)
 
     def step(self) -> list[Change] | None:
-        """Run one step to its end; None when there was nothing to do."""
-        plan = self._run.plan()
+        """Run one step; None if there was nothing to do."""
+        plan = self._attempts.plan()
         if plan is None:
             return None
         assert plan.slices, "a step has at least one slice"
         latest = self.latest
-        step = self._run.execute(plan)
+        step = self._attempts.execute(plan)
         changes = [change for reading in step.readings for change in self._checked(reading)]
         greatest = max(mark.timestamp for mark in step.marks)
         for change in changes:
@@ -119,7 +149,7 @@ class Feed:
                 self.resolved[mark.span.table] = mark.timestamp
         self._apply(changes)
         self.steps += 1
-        self._run.finish(step)
+        self._attempts.finish(step)
         return changes
 
     def steps_until(self, done: Callable[[], bool], *, limit_s: float = 30.0) -> None:
@@ -134,13 +164,13 @@ class Feed:
         self.steps_until(lambda: self.token["scan"] is None, **limits)
 
     def catch_up(self, **limits: float) -> None:
-        """Run steps until all that is committed now is resolved."""
-        until = self.driver.now()
-        tables = [schema.name.full for schema in self.driver.schemas()]
+        """Run steps until everything that is committed now is resolved."""
+        until = self.now()
+        tables = [schema.name.full for schema in self.rangefeed.schemas()]
         self.steps_until(lambda: all(self.resolved[table] >= until for table in tables), **limits)
 
     def rows(self, table: str) -> dict[Key, dict[str, Any]]:
-        """Return the table `schema.table` as a consumer has it, by key."""
+        """Return the consumer's rows of the table `schema.table`, by key."""
         return self.state[table]
 
     def _checked(self, reading: Reading) -> list[Change]:
@@ -151,11 +181,6 @@ class Feed:
         for change in changes:
             assert change.updated >= reading.slice.lower, "no row below the slice's lower bound"
         return changes
-
-    @staticmethod
-    def _instance(rangefeed: object) -> PostgresRangefeed:
-        assert isinstance(rangefeed, PostgresRangefeed)
-        return rangefeed
 
     def _changes(self, rows: RowBatch) -> Iterator[Change]:
         for row in rows.batch.to_pylist():
@@ -195,7 +220,7 @@ def feed_of(
     feed_id: str | None = None,
     **context: Any,
 ) -> Iterator[Feed]:
-    """A feed that is not started yet; what it made on the server is dropped at the end."""
+    """A feed that is not started yet. At the end everything that it created on the server is dropped."""
     settings = RangefeedContext(
         changefeed="test",
         feed_id=feed_id or secrets.token_hex(6),
@@ -209,5 +234,5 @@ def feed_of(
         yield feed
     finally:
         feed.close()
-        feed.driver.drop(feed.saved)
-        feed.driver.close()
+        feed.rangefeed.drop(feed.saved)
+        feed.rangefeed.close()

@@ -9,8 +9,9 @@ from typing import Any, Self
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
 import pyarrow as pa
-from cdc_rangefeed_postgres.pgoutput import LogDecoder, Lookup
-from cdc_rangefeed_postgres.scanvalues import select_list, to_struct
+from cdc_rangefeed_postgres.pgoutput import LogDecoder
+from cdc_rangefeed_postgres.scan_values import select_list, to_struct
+from cdc_rangefeed_postgres.toast import Lookup
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
 from cdc_testing.pgvalues import TYPES, Maker
 

@@ -11,6 +11,6 @@ from cdc_testing.postgres import Sql
 
 @pytest.fixture
 def sql(database: str) -> Iterator[Sql]:
-    """A connection to the test's own database, in autocommit."""
+    """A connection to the test's own database in autocommit mode."""
     with psycopg.connect(database, autocommit=True) as connection:
         yield connection

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cdc_rangefeed_postgres.binary import decode_binary
-from cdc_rangefeed_postgres.limits import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US, OutOfRangeError
+from cdc_rangefeed_postgres.datetime_limits import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US, OutOfRangeError
 from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, column_type
 from cdc_testing.pgmessages import field_column
 
@@ -15,7 +15,7 @@ _INT64, _INT32 = np.iinfo(np.int64), np.iinfo(np.int32)
 
 
 def _decode(oid: int, *values: bytes | None) -> pa.Array:
-    """Decode a column of which the last value is the last thing in its buffer."""
+    """Decode a column whose last value ends at the end of the buffer."""
     type_ = column_type(PgColumn("c", oid), TypeCatalog())
     array = decode_binary(field_column(values), type_, oid)
     assert array.type == type_.arrow

@@ -3,7 +3,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from adbc_driver_manager import OperationalError
-from cdc_rangefeed_postgres.failures import text_of, translated
+from cdc_rangefeed_postgres.client_errors import text_of, translated
 
 from cdc_core import RetryableRangefeedError, TerminalRangefeedError
 
@@ -14,41 +14,42 @@ def server_error(state: str, text: str) -> psycopg.Error:
     return error
 
 
-def hide(text: str) -> str:
-    return text.replace("geheim", "***")
+def mask(text: str) -> str:
+    return text.replace("secret", "***")
 
 
 @pytest.mark.parametrize("state", ["08006", "53300", "53400", "57P01", "57P03", "55006", "55P03", "40001", "XX000"])
-def test_what_may_pass_is_retryable(state: str) -> None:
-    with pytest.raises(RetryableRangefeedError, match=r"^PostgreSQL, reading: no luck$"), translated("reading", hide):
-        raise server_error(state, "no luck")
+def test_a_passing_failure_is_retryable(state: str) -> None:
+    expected = r"^PostgreSQL failed while reading the log: busy$"
+    with pytest.raises(RetryableRangefeedError, match=expected), translated("reading the log", mask):
+        raise server_error(state, "busy")
 
 
 @pytest.mark.parametrize(
     ("state", "remedy"),
     [
-        ("42501", "grant the privilege \\(`cdc check` says which\\) and run again"),
-        ("28P01", "mend the source URI or the server's login settings and run again"),
-        ("3D000", "mend the source URI or the server's login settings and run again"),
+        ("42501", "Run `cdc check` to see which privilege is missing, and grant it"),
+        ("28P01", "Fix the source URI or the login settings of the server"),
+        ("3D000", "Fix the source URI or the login settings of the server"),
     ],
 )
-def test_what_someone_must_mend_is_terminal_and_says_so(state: str, remedy: str) -> None:
-    expected = f"^PostgreSQL, reading: denied: {remedy}$"
-    with pytest.raises(TerminalRangefeedError, match=expected), translated("reading", hide):
+def test_a_privilege_or_login_error_is_terminal_with_a_remedy(state: str, remedy: str) -> None:
+    expected = rf"^PostgreSQL failed while reading the log: denied\. {remedy}$"
+    with pytest.raises(TerminalRangefeedError, match=expected), translated("reading the log", mask):
         raise server_error(state, "denied")
 
 
-def test_a_failure_that_never_reached_a_server_is_retryable_and_masked() -> None:
-    error = OperationalError("IO: [libpq] Failed to connect: geheim refused\nmore", status_code=10)
+def test_an_error_of_the_client_alone_is_retryable_and_masked() -> None:
+    error = OperationalError("IO: [libpq] Failed to connect: secret refused\nmore", status_code=10)
     expected = r"Failed to connect: \*\*\* refused$"
-    with pytest.raises(RetryableRangefeedError, match=expected), translated("connecting", hide):
+    with pytest.raises(RetryableRangefeedError, match=expected), translated("connecting", mask):
         raise error
 
 
-def test_errors_of_ours_pass_unchanged() -> None:
-    with pytest.raises(TerminalRangefeedError, match=r"^as it was$"), translated("reading", hide):
-        raise TerminalRangefeedError("as it was")
+def test_errors_of_cdc_core_pass_unchanged() -> None:
+    with pytest.raises(TerminalRangefeedError, match=r"^unchanged$"), translated("reading the log", mask):
+        raise TerminalRangefeedError("unchanged")
 
 
-def test_an_error_without_text_is_named_by_its_class() -> None:
+def test_an_error_without_a_text_has_its_class_name() -> None:
     assert text_of(psycopg.OperationalError()) == "OperationalError"

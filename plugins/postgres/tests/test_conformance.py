@@ -41,6 +41,7 @@ class ClosedDatabase:
 
 class TestPostgres(RangefeedConformance):
     rangefeed = "postgres"
+    capabilities = frozenset(CAPABILITIES)
 
     @pytest.fixture
     def rangefeed_uri(self, database: str) -> str:
@@ -49,10 +50,6 @@ class TestPostgres(RangefeedConformance):
     @pytest.fixture
     def rangefeed_options(self) -> Mapping[str, Any]:
         return {"scan_round": 0.05, "fetch_size": "256KB", "snapshot_wait": 5}
-
-    @pytest.fixture
-    def capabilities(self) -> frozenset[str]:
-        return frozenset(CAPABILITIES)
 
     @pytest.fixture
     def secret(self, postgres_server: EmbeddedPostgres) -> str:

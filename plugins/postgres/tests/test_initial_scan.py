@@ -1,4 +1,4 @@
-"""The initial scan on a real server: rounds, restarts, rewrites, lost snapshots, limits."""
+"""The initial scan on a real server: rounds, restarts, rewritten tables, lost snapshots, limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scanned(feed: Feed) -> list[int]:
     return [change.key[0] for change in feed.changes if change.op is Op.SCAN]
 
 
-def test_short_rounds_hold_neither_log_nor_snapshot_for_long(database: str, sql: Sql) -> None:
+def test_with_short_rounds_neither_log_nor_snapshots_are_kept_for_long(database: str, sql: Sql) -> None:
     fill(sql, 6000)
 
     def write(connection: Sql, n: int) -> None:
@@ -64,7 +64,7 @@ def test_short_rounds_hold_neither_log_nor_snapshot_for_long(database: str, sql:
     "rewrite",
     ["VACUUM FULL t", "CLUSTER t USING t_pkey", "ALTER TABLE t ALTER COLUMN n TYPE int"],
 )
-def test_a_table_rewritten_in_mid_scan_starts_over(database: str, sql: Sql, rewrite: str) -> None:
+def test_the_scan_of_a_rewritten_table_starts_again(database: str, sql: Sql, rewrite: str) -> None:
     fill(sql, 3000)
     sql.execute("DELETE FROM t WHERE id % 3 = 0")
     with feed_of(database, "t", bytes_=200_000) as feed:
@@ -76,7 +76,7 @@ def test_a_table_rewritten_in_mid_scan_starts_over(database: str, sql: Sql, rewr
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
 
 
-def test_a_rewrite_between_planning_and_reading_is_noticed_by_the_reader(database: str, sql: Sql) -> None:
+def test_the_reader_notices_a_rewrite_after_planning(database: str, sql: Sql) -> None:
     fill(sql, 3000)
     with feed_of(database, "t", bytes_=200_000) as feed:
         feed.start()
@@ -92,7 +92,7 @@ def test_a_rewrite_between_planning_and_reading_is_noticed_by_the_reader(databas
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
 
 
-def test_a_table_finished_before_it_is_rewritten_is_not_read_again(database: str, sql: Sql) -> None:
+def test_a_table_rewritten_after_its_scan_is_not_read_again(database: str, sql: Sql) -> None:
     fill(sql, 1000, name="a")
     fill(sql, 1000, name="b")
     with feed_of(database, "a", "b", bytes_=100_000) as feed:
@@ -106,7 +106,7 @@ def test_a_table_finished_before_it_is_rewritten_is_not_read_again(database: str
         ]
 
 
-def test_a_lost_snapshot_begins_another_round_and_rereads_nothing(database: str, sql: Sql) -> None:
+def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, sql: Sql) -> None:
     fill(sql, 3000)
     with feed_of(database, "t", bytes_=200_000) as feed:
         feed.start()
@@ -116,14 +116,14 @@ def test_a_lost_snapshot_begins_another_round_and_rereads_nothing(database: str,
         sql.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE 'cdc/%/snapshot'"
         )
-        with pytest.raises(RetryableRangefeedError, match="the snapshot of the initial scan's round is gone"):
+        with pytest.raises(RetryableRangefeedError, match="initial scan: the snapshot of this round is gone"):
             list(feed.reader.read(planned[1][0]))
         feed.scan()
         feed.catch_up()
         assert sorted(scanned(feed)) == list(range(1, 3001))
 
 
-def test_restarts_in_mid_scan_reread_nothing_and_miss_nothing_under_writes(database: str, sql: Sql) -> None:
+def test_restarts_during_a_scan_with_writes_read_every_block_once(database: str, sql: Sql) -> None:
     fill(sql, 6000)
     with feed_of(database, "t", options={"scan_round": 0.1, "scan_chunk_size": 48_000}) as feed:
         feed.start()
@@ -131,13 +131,13 @@ def test_restarts_in_mid_scan_reread_nothing_and_miss_nothing_under_writes(datab
             for _ in range(4):
                 for _ in range(5):
                     feed.step()
-                done = feed.driver.scan_progress(feed.token)
+                done = feed.rangefeed.scan_progress(feed.token)
                 feed.restart()
-                assert feed.driver.scan_progress(feed.token) == done
+                assert feed.rangefeed.scan_progress(feed.token) == done
             feed.scan()
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
-        # A row that moves during the scan may be met in its old block and in its new one, but no block is read twice.
+        # A row that moves during the scan may be read in its old and in its new block, but no block is read twice.
         untouched = [key for key in scanned(feed) if key > 4000]
         assert sorted(untouched) == list(range(4001, 6001))
 
@@ -160,7 +160,7 @@ def test_a_long_write_transaction_does_not_stop_the_log(database: str, sql: Sql)
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
 
 
-def test_a_round_that_is_over_goes_on_while_no_new_snapshot_is_to_be_had(database: str, sql: Sql) -> None:
+def test_a_round_that_is_over_continues_until_there_is_a_new_snapshot(database: str, sql: Sql) -> None:
     fill(sql, 1000)
     with (
         feed_of(database, "t", options={"scan_round": 0.05, "scan_chunk_size": 32_000}) as feed,
@@ -179,7 +179,7 @@ def test_a_round_that_is_over_goes_on_while_no_new_snapshot_is_to_be_had(databas
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
 
 
-def test_a_step_of_the_scan_keeps_its_limit_and_has_a_slice_for_each_task(database: str, sql: Sql) -> None:
+def test_a_step_of_the_scan_obeys_the_limit_and_has_a_slice_for_each_task(database: str, sql: Sql) -> None:
     fill(sql, 4000)
     with feed_of(database, "t", bytes_=400_000, parallelism=4) as feed:
         feed.start()
@@ -207,7 +207,7 @@ def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:
         assert feed.changes == []
 
 
-def test_a_server_with_no_slot_to_spare_between_rounds_is_scanned_all_the_same() -> None:
+def test_a_scan_completes_with_one_free_slot_for_its_rounds() -> None:
     settings = {"fsync": "off", "max_replication_slots": "2"}
     with EmbeddedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
         fill(sql, 1000)
@@ -218,7 +218,7 @@ def test_a_server_with_no_slot_to_spare_between_rounds_is_scanned_all_the_same()
             assert len({change.updated for change in feed.changes}) > 1
 
 
-def test_a_locked_table_is_waited_for_no_longer_than_lock_timeout(database: str, sql: Sql) -> None:
+def test_the_wait_for_a_locked_table_ends_after_lock_timeout(database: str, sql: Sql) -> None:
     fill(sql, 1000)
     with feed_of(database, "t", options={"lock_timeout": 0.2}) as feed, psycopg.connect(database) as other:
         feed.start()
@@ -236,7 +236,7 @@ def test_a_locked_table_is_waited_for_no_longer_than_lock_timeout(database: str,
         assert sorted(scanned(feed)) == list(range(1, 1001))
 
 
-def test_nothing_is_left_in_a_transaction_when_the_scan_is_over(database: str, sql: Sql) -> None:
+def test_no_transaction_is_open_after_the_scan(database: str, sql: Sql) -> None:
     fill(sql, 1000)
     with feed_of(database, "t") as feed:
         feed.start()

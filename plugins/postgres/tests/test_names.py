@@ -23,8 +23,8 @@ def test_table_names_are_read_as_in_sql(text: str, name: tuple[str, str]) -> Non
     assert parse_tables([text]) == [name]
 
 
-def test_no_table_at_all_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no table is listed: name at least one"):
+def test_an_empty_list_of_tables_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no table is listed\. List at least one"):
         parse_tables([])
 
 
@@ -41,12 +41,12 @@ def test_quotes_in_names_are_doubled() -> None:
         ("żółw", "cdc_w_0123456789ab"),
     ],
 )
-def test_slots_bear_the_changefeeds_name_in_what_postgresql_allows(changefeed: str, name: str) -> None:
+def test_a_slot_has_the_changefeeds_name_as_far_as_postgresql_allows(changefeed: str, name: str) -> None:
     assert object_name(changefeed, FEED) == name
     assert len(name) <= 63
 
 
-def test_application_names_keep_feed_and_role_however_long_the_changefeeds_name() -> None:
+def test_an_application_name_keeps_feed_and_role_when_the_changefeeds_name_is_long() -> None:
     assert application_name("orders", FEED, "scan") == f"cdc/orders/{FEED}/scan"
     long = application_name("x" * 100, FEED, "coordinator")
     assert long.endswith(f"/{FEED}/coordinator")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 
 def _numeric(text: str) -> bytes:
-    """Return what numeric_send writes for plain decimal text."""
+    """Return the output of numeric_send for a decimal text."""
     number = Decimal(text)
     sign = 0x4000 if number < 0 else 0
     whole, _, decimals = text.lstrip("-").partition(".")
@@ -40,7 +40,7 @@ _SPECIALS = {"NaN": _special(0xC000), "Infinity": _special(0xD000), "-Infinity":
     ["0", "0.00", "1", "-1", "10000", "100000000", "9999", "0.0001", "0.00000001", "-12.30", "1000000000000.0001",
      "123456789012345678901234567890.123456789012345678901234567890", "0.10", "5.0000", "10000.0000"],
 )  # fmt: skip
-def test_numbers_come_out_as_they_are_written(text: str) -> None:
+def test_numbers_have_the_text_that_was_written(text: str) -> None:
     assert numeric_texts(field_column([_numeric(text)])).to_pylist() == [text]
 
 
@@ -56,7 +56,7 @@ def test_numbers_come_out_as_they_are_written(text: str) -> None:
         min_size=1,
     )
 )
-def test_any_column_of_numbers_nulls_and_specials_comes_out_right(texts: list[str | None]) -> None:
+def test_any_column_of_numbers_nulls_and_special_values_is_correct(texts: list[str | None]) -> None:
     values = [None if text is None else _SPECIALS.get(text) or _numeric(text) for text in texts]
     assert numeric_texts(field_column(values)).to_pylist() == texts
 
@@ -69,7 +69,7 @@ def test_an_empty_column_is_empty() -> None:
     assert numeric_texts(field_column([])).to_pylist() == []
 
 
-def test_texts_written_in_several_goes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_written_in_several_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{number}.{number:04d}" for number in range(500)]
     monkeypatch.setattr(numerics, "_AT_ONCE_BYTES", 50)
     assert numeric_texts(field_column([_numeric(text) for text in texts])).to_pylist() == texts

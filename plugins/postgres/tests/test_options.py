@@ -12,7 +12,7 @@ README = Path(__file__).parents[1] / "README.md"
 OWNER = "source 'postgres'"
 
 
-def test_the_readmes_table_is_what_the_options_declare() -> None:
+def test_the_table_in_the_readme_agrees_with_the_options() -> None:
     rows = ["| option | type | default | meaning |", "|---|---|---|---|"]
     rows += [f"| `{row.name}` | {row.type} | {row.default} | {row.doc} |" for row in describe(PostgresOptions)]
     begin, end = "<!-- options: begin -->\n", "\n<!-- options: end -->"
@@ -35,7 +35,7 @@ def test_the_readmes_table_is_what_the_options_declare() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(name: str, value: str, text: str) -> None:
+def test_an_impossible_value_is_refused(name: str, value: str, text: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse_options(PostgresOptions, {name: value}, owner=OWNER)
     assert str(caught.value) == text

@@ -54,7 +54,7 @@ def test_a_key_change_is_a_delete_and_an_insert_side_by_side(old: dict[str, Any]
     assert len(set(updated_of(batches))) == 1
 
 
-def test_an_old_row_with_the_same_key_is_no_key_change() -> None:
+def test_an_old_row_with_the_same_key_is_not_a_key_change() -> None:
     assert read(update(T, "1", "b", old=["1", "a"])) == [("UPDATE", 1, (1, "b"))]
 
 
@@ -65,7 +65,7 @@ def test_before_of_a_key_change_belongs_to_the_delete() -> None:
     ]
 
 
-def test_diff_without_old_rows_in_the_log_says_how_to_get_them() -> None:
+def test_the_error_for_diff_without_old_rows_names_the_statement() -> None:
     with pytest.raises(TerminalRangefeedError, match=r"ALTER TABLE public\.t REPLICA IDENTITY FULL"):
         read(update(T, "1", "a"), diff=True)
 
@@ -77,14 +77,14 @@ def test_a_key_of_several_columns_is_in_key_order() -> None:
     assert rows_of(batches) == [("INSERT", 1, "k", ("k", "x", 1)), ("DELETE", 2, "m", None)]
 
 
-def test_binary_and_text_fields_are_told_apart_by_themselves() -> None:
+def test_each_field_says_whether_it_is_binary_or_text() -> None:
     assert read(insert(T, b"\0\0\0\1", b"a"), insert(T, b"\0\0\0\2", None)) == [
         ("INSERT", 1, (1, "a")),
         ("INSERT", 2, (2, None)),
     ]
 
 
-def test_tables_that_alternate_give_one_batch_each() -> None:
+def test_alternating_tables_have_one_batch_each() -> None:
     changes = [RELATION, relation(U, OTHER.columns, name="u")]
     for number in range(5):
         changes += [insert(T, str(number), "t"), insert(U, str(number), "u")]
@@ -92,7 +92,7 @@ def test_tables_that_alternate_give_one_batch_each() -> None:
     assert [(batch.schema.name.table, len(batch)) for batch in batches] == [("t", 5), ("u", 5)]
 
 
-def test_batches_are_cut_to_about_the_size_asked_for() -> None:
+def test_batches_have_about_the_requested_size() -> None:
     rows = [insert(T, str(number), "x" * 1000) for number in range(1000)]
     batches = decoder_of(target_bytes=100_000).decode(log(*transaction(RELATION, *rows)))
     assert 9 <= len(batches) <= 12
@@ -100,11 +100,10 @@ def test_batches_are_cut_to_about_the_size_asked_for() -> None:
     assert all(batch.nbytes < 150_000 for batch in batches)
 
 
-def test_nothing_and_only_empty_transactions_give_nothing() -> None:
+def test_no_messages_and_empty_transactions_have_no_rows() -> None:
     decoder = decoder_of()
     assert decoder.decode(log()) == []
     assert decoder.decode(log(*transaction())) == []
-    assert decoder.counters.transactions == 1
 
 
 def test_large_binary_and_sliced_arrays_are_read_too() -> None:
@@ -113,20 +112,18 @@ def test_large_binary_and_sliced_arrays_are_read_too() -> None:
     assert rows_of(decoder_of().decode(messages)) == [("INSERT", 1, (1, "a"))]
 
 
-def test_truncate_names_the_tables_and_what_to_do() -> None:
-    with pytest.raises(
-        TerminalRangefeedError, match=r"table public\.t, public\.u was truncated.*create the changefeed"
-    ):
+def test_a_truncate_error_names_the_tables_and_the_remedy() -> None:
+    with pytest.raises(TerminalRangefeedError, match=r"table public\.t, public\.u was truncated.*Start a changefeed"):
         read(truncate(T, U))
 
 
-def test_truncate_outside_of_the_slice_is_nothing() -> None:
+def test_a_truncate_outside_the_slice_is_ignored() -> None:
     messages = transaction(RELATION, truncate(T), lsn=50)
     assert decoder_of(start_lsn=100).decode(log(*messages)) == []
 
 
-def test_messages_that_are_not_of_pgoutput_are_refused() -> None:
-    with pytest.raises(ContractError, match="kind that pgoutput does not have"):
+def test_messages_that_pgoutput_does_not_write_are_refused() -> None:
+    with pytest.raises(ContractError, match="the log has a message of an unknown kind"):
         decoder_of().decode(log(b"?"))
     with pytest.raises(ContractError, match="does not have the 2 columns"):
         read(insert(T, "1"))

@@ -1,4 +1,4 @@
-"""The whole source on a real server: the log, the scan, and both together."""
+"""All parts of the source together on a real server: the log, the scan, and both at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cdc_rangefeed_postgres.position import parse_lsn
+from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
@@ -30,7 +30,7 @@ def test_changes_arrive_in_commit_order_with_their_operations(database: str, sql
         assert feed.changes[0].updated == feed.changes[1].updated < feed.changes[2].updated < feed.changes[3].updated
 
 
-def test_a_key_change_is_a_delete_and_an_insert_of_one_time(database: str, sql: Sql) -> None:
+def test_a_key_change_is_a_delete_and_an_insert_with_one_timestamp(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     sql.execute("INSERT INTO t VALUES (1, 'a')")
     with feed_of(database, "t") as feed:
@@ -62,18 +62,18 @@ def test_scan_and_log_replay_to_the_table_while_it_is_written(database: str, sql
             feed.scan()
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
-        # Rows that were written meanwhile are elsewhere by the time that their blocks are read.
+        # Rows that were written during the scan are in other blocks by the time when their old blocks are read.
         assert sum(change.op is Op.SCAN for change in feed.changes) > 100
 
 
-def test_an_idle_source_resolves_once_a_second_and_makes_no_log_of_its_own(database: str, sql: Sql) -> None:
+def test_an_idle_source_is_resolved_once_a_second_and_writes_no_log(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with feed_of(database, "t") as feed:
         feed.start()
         feed.catch_up()
         steps = feed.steps
-        begun = feed.driver.now()
-        feed.steps_until(lambda: feed.driver.now().wall - begun.wall > 2_500_000_000)
+        begun = feed.now()
+        feed.steps_until(lambda: feed.now().wall - begun.wall > 2_500_000_000)
         assert feed.steps - steps <= 5
         assert feed.latest.wall - begun.wall > 1_000_000_000
         made = sql.execute(
@@ -97,15 +97,15 @@ def test_no_row_is_resolved_before_the_scan_of_all_tables_is_complete(database: 
         assert len(feed.rows("public.a")) == len(feed.rows("public.b")) == 500
 
 
-def test_a_restart_in_mid_scan_reads_no_finished_chunk_again(database: str, sql: Sql) -> None:
+def test_a_restart_during_the_scan_reads_no_finished_block_again(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
     sql.execute("INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 3000) g")
     with feed_of(database, "t", bytes_=200_000) as feed:
         feed.start()
         feed.steps_until(lambda: len(feed.changes) > 1000)
-        done = feed.driver.scan_progress(feed.token)
+        done = feed.rangefeed.scan_progress(feed.token)
         feed.restart()
-        again = feed.driver.scan_progress(feed.token)
+        again = feed.rangefeed.scan_progress(feed.token)
         assert done is not None
         assert again == done
         feed.scan()
@@ -122,7 +122,7 @@ def test_a_truncate_is_terminal(database: str, sql: Sql) -> None:
             feed.catch_up()
 
 
-def test_a_step_of_the_log_keeps_its_limit_and_cuts_no_transaction(database: str, sql: Sql) -> None:
+def test_a_step_of_the_log_obeys_the_limit_and_splits_no_transaction(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
     with feed_of(database, "t", bytes_=200_000, initial_scan=False) as feed:
         feed.start()
@@ -167,7 +167,7 @@ def test_a_step_has_the_transactions_whose_commit_record_begins_before_its_end(
         assert [change.key for change in feed.changes] == [(1,), (2,)]
 
 
-def test_one_huge_transaction_streams_in_bounded_memory(database: str, sql: Sql) -> None:
+def test_a_huge_transaction_is_read_in_bounded_memory(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
     with feed_of(database, "t", bytes_=1 << 30, initial_scan=False) as feed:
         feed.start()
@@ -189,7 +189,7 @@ def test_one_huge_transaction_streams_in_bounded_memory(database: str, sql: Sql)
         assert resident_bytes() - before < 120 << 20, "of 200 MB"
 
 
-def test_versions_of_one_transaction_and_what_it_rolled_back_leave_only_the_last(database: str, sql: Sql) -> None:
+def test_only_the_last_version_of_a_transaction_is_a_row(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
     with feed_of(database, "t") as feed:
         feed.start()

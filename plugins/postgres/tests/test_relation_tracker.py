@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cdc_rangefeed_postgres.pgoutput import relation_columns
+from cdc_rangefeed_postgres.relations import relation_columns
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion
 from cdc_testing.decoding import (
     ID,
@@ -55,7 +55,7 @@ def test_versions_are_searched_forward_only() -> None:
 
 
 @pytest.mark.parametrize("versions", [{T: [PLAIN]}, {}])
-def test_a_version_that_is_not_listed_is_read_anew(versions: dict[int, list[TableVersion]]) -> None:
+def test_a_version_that_is_not_listed_is_retryable(versions: dict[int, list[TableVersion]]) -> None:
     changes = transaction(relation(T, _WIDER.columns), insert(T, "1", "a", "1"))
     with pytest.raises(RetryableRangefeedError, match=r"the schema of table .* changed while its log was read"):
         decoder_of(versions=versions).decode(log(*changes))
@@ -69,13 +69,13 @@ def test_versions_announced_before_the_slice_need_not_be_listed() -> None:
     assert len(decoder.decode(log(*before, wider, *transaction(insert(T, "1", "a", "1"))))) == 1
 
 
-def test_a_relation_message_tells_all_about_its_table() -> None:
+def test_a_relation_message_describes_its_table() -> None:
     shown = relation_columns(relation(T, [ID, PgColumn("é", 1700, 655366)], name="ü", identity="f"))
     assert (shown.relid, shown.namespace, shown.name, shown.replica_identity) == (T, "public", "ü", "f")
     assert shown.columns == (ID, PgColumn("é", 1700, 655366, False))
 
 
-def test_a_real_log_over_a_change_of_the_schema(probe: LogProbe) -> None:
+def test_a_real_log_with_a_schema_change(probe: LogProbe) -> None:
     probe.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     probe.watch("t")
     probe.execute("INSERT INTO t VALUES (1, 'a')")

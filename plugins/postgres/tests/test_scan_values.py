@@ -1,4 +1,4 @@
-"""Scan and log, in both forms, give one value for one value: the key property of the whole package."""
+"""Scan and log have the same values, in both forms of the log. The whole package relies on that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from cdc_rangefeed_postgres.scanvalues import sql_texts
+from cdc_rangefeed_postgres.scan_values import sql_texts
 from cdc_rangefeed_postgres.types import binary_safe
 from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS
@@ -32,7 +32,7 @@ def test_scan_and_log_in_both_forms_give_the_same_values(probe: LogProbe, seed: 
 
 
 @pytest.mark.parametrize("seed", [3, 4])
-def test_scan_and_log_give_the_same_values_of_types_without_a_binary_form_of_ours(probe: LogProbe, seed: int) -> None:
+def test_scan_and_log_give_the_same_values_of_types_that_are_only_read_as_text(probe: LogProbe, seed: int) -> None:
     probe.fill("slow", TEXT_MAKERS, seed=seed)
     version = probe.version("slow")
     for column in version.columns[1:]:
@@ -40,7 +40,7 @@ def test_scan_and_log_give_the_same_values_of_types_without_a_binary_form_of_our
     probe.assert_log_is(probe.scan(version), binary=False)
 
 
-def test_what_has_no_better_form_is_the_text_that_postgresql_writes(probe: LogProbe) -> None:
+def test_all_other_types_are_the_text_that_postgresql_writes(probe: LogProbe) -> None:
     probe.fill("plain", {**BINARY_MAKERS, **TEXT_MAKERS}, seed=5)
     version = probe.version("plain")
     texts = {Kind.STRING, Kind.DECIMAL, Kind.UUID, Kind.JSON, Kind.ENUM, Kind.INTERVAL, Kind.TIMETZ}
@@ -64,11 +64,11 @@ def test_arrays_and_composites_are_the_json_that_postgresql_would_write(probe: L
         assert ours == [None if row[index] is None else json.loads(row[index]) for row in written], name
 
 
-def test_a_timestamp_too_late_for_the_framework_names_table_and_column(probe: LogProbe) -> None:
+def test_the_error_for_a_timestamp_out_of_range_names_table_and_column(probe: LogProbe) -> None:
     probe.execute('CREATE TABLE late (id int PRIMARY KEY, "when" timestamptz)')
     probe.watch("late")
     probe.execute("INSERT INTO late VALUES (1, '294276-12-31 23:59:59+00')")
-    expected = "column 'when' of table public.late holds a timestamp after the year 294246"
+    expected = "table public.late, column 'when': changefeeds do not support a timestamp after the year 294246"
     for read in (
         lambda: probe.scan(probe.version("late")),
         lambda: probe.log(binary=True),
@@ -78,7 +78,7 @@ def test_a_timestamp_too_late_for_the_framework_names_table_and_column(probe: Lo
             read()
 
 
-def test_a_cast_of_the_users_own_type_to_text_does_not_change_what_is_scanned(probe: LogProbe) -> None:
+def test_a_users_cast_of_a_type_to_text_does_not_change_scanned_values(probe: LogProbe) -> None:
     probe.execute("CREATE TYPE span AS RANGE (subtype = integer)")
     probe.execute("CREATE FUNCTION shout(span) RETURNS text IMMUTABLE LANGUAGE SQL RETURN 'SPAN'")
     probe.execute("CREATE CAST (span AS text) WITH FUNCTION shout(span)")
@@ -98,7 +98,7 @@ def test_an_empty_scan_has_the_right_type(probe: LogProbe) -> None:
     assert scanned.type == version.schema.after_type
 
 
-def test_key_texts_find_their_rows_again(probe: LogProbe) -> None:
+def test_the_texts_of_keys_find_their_rows(probe: LogProbe) -> None:
     probe.fill("keys", {name: make for name, make in BINARY_MAKERS.items() if "json" not in name}, seed=7)
     version = probe.version("keys")
     scanned = probe.scan(version)
@@ -118,5 +118,5 @@ def test_key_texts_find_their_rows_again(probe: LogProbe) -> None:
 def test_a_key_that_is_an_array_cannot_be_looked_up(probe: LogProbe) -> None:
     probe.execute("CREATE TABLE odd (id int[] PRIMARY KEY)")
     (column,) = probe.version("odd").schema.columns
-    with pytest.raises(TerminalRangefeedError, match=r"key of type integer\[\]: run ALTER TABLE"):
+    with pytest.raises(TerminalRangefeedError, match=r"key of type integer\[\]\. Run ALTER TABLE"):
         sql_texts(pa.array(["[1]"]), column.type)

@@ -1,4 +1,4 @@
-"""The same as test_scanvalues on older servers, with the extensions that come with them."""
+"""The same as test_scan_values on older servers, with the extensions that come with them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_type_is_the_same_in_scan_and_log(older_server: EmbeddedPostgres) 
         probe.assert_log_is(probe.scan(probe.version("t")), binary=False)
 
 
-def test_types_of_extensions_and_xml_arrive_as_their_text(older_server: EmbeddedPostgres) -> None:
+def test_types_of_extensions_and_xml_are_read_as_text(older_server: EmbeddedPostgres) -> None:
     with _probe(older_server, "extensions") as probe:
         there = {name for (name,) in probe.execute("SELECT name FROM pg_available_extensions")}
         values = {name: text for name, text in _EXTENSIONS.items() if name in there}

@@ -1,4 +1,4 @@
-"""Every supported version of PostgreSQL: scan, log and restart give the table."""
+"""Scan, log and restart on every supported version of PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run starts, what it leaves on the server, and what it says when history is gone."""
+"""The slot and the publication: creation, release, removal, and the errors when history is lost."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def slot_of(feed: Feed) -> str:
     return f"cdc_test_{feed.context.feed_id}"
 
 
-def test_what_is_created_bears_the_changefeeds_name_and_drop_removes_it_all(database: str, sql: Sql) -> None:
+def test_slot_and_publication_have_the_changefeeds_name_and_drop_removes_both(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed:
         feed.start()
         feed.step()
         assert slots(sql)[0] == slot_of(feed)
         assert publications(sql) == [slot_of(feed)]
         assert sql.execute("SELECT pubviaroot FROM pg_publication").fetchone() == (True,)
-        feed.driver.drop(feed.saved)
-        feed.driver.drop(feed.saved)
+        feed.rangefeed.drop(feed.saved)
+        feed.rangefeed.drop(feed.saved)
         feed.planner.close()
         assert publications(sql) == slots(sql) == []
 
@@ -64,7 +64,7 @@ def crash(*_: object, **__: object) -> Any:
         pytest.param(lambda patch: patch.setattr(starting, "first_states", crash), id="after the slot"),
     ],
 )
-def test_a_crash_while_starting_leaves_no_orphan_behind(
+def test_a_crash_during_the_start_leaves_no_orphan(
     database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch, place: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     with feed_of(database, "t") as feed:
@@ -79,7 +79,7 @@ def test_a_crash_while_starting_leaves_no_orphan_behind(
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
 
 
-def test_a_slot_that_cannot_be_created_in_time_names_the_transaction_and_is_not_left(database: str, sql: Sql) -> None:
+def test_a_timeout_of_the_slots_creation_names_the_transaction_and_leaves_no_slot(database: str, sql: Sql) -> None:
     with (
         feed_of(database, "t", options={"snapshot_wait": 0.3}) as feed,
         psycopg.connect(database, application_name="nightly") as other,
@@ -88,8 +88,8 @@ def test_a_slot_that_cannot_be_created_in_time_names_the_transaction_and_is_not_
         pid = other.info.backend_pid
         with pytest.raises(
             RetryableRangefeedError,
-            match=rf"could not be created within 0\.3 s, because transactions that have written are still open \(the "
-            rf"oldest is of process {pid}, \d+ s old, application 'nightly'\): end them, or wait",
+            match=rf"not created within 0\.3 s because write transactions are still open \(oldest: process {pid}, "
+            r"\d+ s old, application 'nightly'\)\. End them, or wait",
         ):
             feed.start()
         assert slots(sql) == []
@@ -98,34 +98,34 @@ def test_a_slot_that_cannot_be_created_in_time_names_the_transaction_and_is_not_
         assert slots(sql) == [slot_of(feed)]
 
 
-def test_a_slot_that_is_gone_is_lost_history(database: str, sql: Sql) -> None:
+def test_a_dropped_slot_is_lost_history(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed:
         feed.start()
         feed.catch_up()
         feed.close()
         sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(feed)])
-        with pytest.raises(HistoryLostError, match=rf"slot {slot_of(feed)} does not exist any more, .* another name"):
+        with pytest.raises(HistoryLostError, match=rf"slot {slot_of(feed)} no longer exists: .* another name"):
             feed.restart()
 
 
-def test_a_slot_that_vanishes_in_mid_run_is_lost_history(database: str, sql: Sql) -> None:
+def test_a_slot_dropped_during_an_attempt_is_lost_history(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed:
         feed.start()
         feed.catch_up()
         sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(feed)])
         sql.execute("INSERT INTO t VALUES (101)")
-        with pytest.raises(HistoryLostError, match=rf"slot {slot_of(feed)} does not exist any more"):
+        with pytest.raises(HistoryLostError, match=rf"slot {slot_of(feed)} no longer exists"):
             feed.catch_up()
 
 
-def test_a_slot_that_something_else_moved_is_lost_history(database: str, sql: Sql) -> None:
+def test_a_slot_moved_by_another_program_is_lost_history(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed:
         feed.start()
         feed.catch_up()
         feed.close()
         sql.execute("INSERT INTO t VALUES (101)")
         sql.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", [slot_of(feed)])
-        with pytest.raises(HistoryLostError, match=r"was moved to .* by something else"):
+        with pytest.raises(HistoryLostError, match=r"was moved to .* by another program"):
             feed.restart()
 
 
@@ -147,9 +147,7 @@ def test_an_invalidated_slot_is_lost_history() -> None:
                 feed.restart()
 
 
-def test_a_slot_of_the_same_name_in_another_database_is_not_taken(
-    database: str, postgres_server: EmbeddedPostgres
-) -> None:
+def test_a_slot_with_this_name_in_another_database_is_refused(database: str, postgres_server: EmbeddedPostgres) -> None:
     with feed_of(database, "t") as feed:
         feed.start()
         feed.close()
@@ -157,11 +155,11 @@ def test_a_slot_of_the_same_name_in_another_database_is_not_taken(
         with psycopg.connect(postgres_server.uri(), autocommit=True) as elsewhere:
             elsewhere.execute("SELECT pg_drop_replication_slot(%s)", [slot])
             elsewhere.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding', true)", [slot])
-            with pytest.raises(HistoryLostError, match="is not this changefeed's: it uses test_decoding in database"):
+            with pytest.raises(HistoryLostError, match="does not belong to this changefeed: it uses test_decoding"):
                 feed.restart()
 
 
-def test_what_an_earlier_run_left_connected_is_ended_before_the_next_starts(database: str, sql: Sql) -> None:
+def test_connections_of_an_earlier_attempt_are_ended_at_the_start(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed, feed_of(database, "t") as other:
         other.start()
         other.step()
@@ -184,14 +182,14 @@ def test_what_an_earlier_run_left_connected_is_ended_before_the_next_starts(data
             later.close()
 
 
-def test_tables_cannot_be_added_to_a_changefeed_that_has_begun(database: str, sql: Sql) -> None:
+def test_tables_cannot_be_added_to_a_changefeed_after_its_start(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
     with feed_of(database, "t") as feed:
         feed.start()
         feed.close()
         with feed_of(database, "t", "u", feed_id=feed.context.feed_id) as wider:
             wider.saved = feed.saved
-            with pytest.raises(ConfigError, match=r"began with the tables public\.t, and now public\.t, public\.u are"):
+            with pytest.raises(ConfigError, match=r"started with the tables public\.t but now lists public\.t, "):
                 wider.start()
 
 
@@ -207,12 +205,12 @@ def test_release_moves_the_slot_forward_only_and_may_be_repeated(database: str, 
         feed.catch_up()
         feed.planner.close()
         assert confirmed() == feed.token["lsn"] != old["lsn"]
-        feed.coordinator.release(old)
-        feed.coordinator.release(feed.token)
+        feed.history.release(old)
+        feed.history.release(feed.token)
         assert confirmed() == feed.token["lsn"]
 
 
-def test_a_lagging_restart_point_is_helped_along(database: str, sql: Sql) -> None:
+def test_a_restart_point_that_lags_behind_is_moved(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed:
         feed.start()
         feed.catch_up()
@@ -222,7 +220,7 @@ def test_a_lagging_restart_point_is_helped_along(database: str, sql: Sql) -> Non
             sql.execute("DROP TABLE filler")
             feed.catch_up()
         feed.catch_up()
-        metrics = feed.coordinator.metrics()
+        metrics = feed.history.metrics()
         assert metrics["retained_bytes"] < 8 << 20
         assert metrics["unconfirmed_bytes"] < 1 << 20
         assert metrics["snapshot_age_s"] == 0
@@ -237,7 +235,7 @@ def test_a_dropped_publication_is_terminal(database: str, sql: Sql) -> None:
             feed.catch_up()
 
 
-def test_a_table_taken_from_the_publication_is_terminal(database: str, sql: Sql) -> None:
+def test_a_table_removed_from_the_publication_is_terminal(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
     with feed_of(database, "t", "u") as feed:
         feed.start()
@@ -247,7 +245,7 @@ def test_a_table_taken_from_the_publication_is_terminal(database: str, sql: Sql)
             feed.catch_up()
 
 
-def test_a_slot_in_use_is_waited_for(database: str, sql: Sql) -> None:
+def test_a_reader_waits_for_a_slot_in_use(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed:
         feed.start()
         feed.scan()

@@ -18,13 +18,12 @@ from cdc_testing.pgmessages import begin, commit, insert, log, update
 from cdc_core import Timestamp
 
 
-def test_the_slice_holds_what_commits_from_its_start_to_before_its_end() -> None:
+def test_the_slice_has_the_commits_from_its_start_to_before_its_end() -> None:
     messages = [RELATION]
     for lsn in (99, 100, 199, 200):
         messages += transaction(insert(T, str(lsn), "a"), lsn=lsn)
     decoder = decoder_of(start_lsn=100, end_lsn=200)
     assert [row[1] for row in rows_of(decoder.decode(log(*messages)))] == [100, 199]
-    assert decoder.counters.transactions == 2
 
 
 def _commits(*us: int, **options: Any) -> list[tuple[int, int]]:
@@ -38,7 +37,7 @@ def test_timestamps_are_commit_times_that_strictly_rise_in_log_order() -> None:
     assert _commits(0, 5, 5, 3, 5, 6) == [(0, 0), (5000, 0), (5000, 1), (5000, 2), (5000, 3), (6000, 0)]
 
 
-def test_timestamps_come_after_what_was_before_the_slice() -> None:
+def test_timestamps_are_greater_than_those_before_the_slice() -> None:
     assert _commits(0, 1, 2, after=Timestamp(WALL + 1500, 7)) == [(1500, 8), (1500, 9), (2000, 0)]
 
 
@@ -53,7 +52,7 @@ def test_a_slice_without_room_for_a_timestamp_is_refused() -> None:
         decoder_of(after=Timestamp(WALL), until=Timestamp(WALL + 998))
 
 
-def test_the_commit_time_itself_is_given_when_asked_for_but_never_after_updated() -> None:
+def test_mvcc_is_the_commit_time_but_never_after_updated() -> None:
     messages = [RELATION, *transaction(insert(T, "1", "a")), *transaction(insert(T, "2", "a"), us=US + 9)]
     options = {"after": Timestamp(WALL + 500, 3), "until": Timestamp(WALL + 3999)}
     batches = decoder_of(mvcc=True, **options).decode(log(*messages))
@@ -62,7 +61,7 @@ def test_the_commit_time_itself_is_given_when_asked_for_but_never_after_updated(
     assert "mvcc" not in decoder_of().decode(log(*messages))[0].batch.schema.names
 
 
-def test_latest_is_the_last_timestamp_given() -> None:
+def test_latest_is_the_last_timestamp() -> None:
     decoder = decoder_of(after=Timestamp(5, 5))
     assert decoder.latest == Timestamp(5, 5)
     decoder.decode(log(RELATION, *transaction(insert(T, "1", "a"))))
@@ -75,10 +74,9 @@ def test_a_transaction_over_several_arrays_takes_the_next_logical_value_in_each(
     second = decoder.decode(log(update(T, "1", "b")))
     third = decoder.decode(log(update(T, "1", "c"), commit(), *transaction(insert(T, "4", "d"))))
     assert [updated_of(batches) for batches in (first, second, third)] == [[(0, 0)] * 2, [(0, 1)], [(0, 2), (0, 3)]]
-    assert decoder.counters.transactions == 2
 
 
-def test_the_rest_of_a_transaction_outside_of_the_slice_is_left_out() -> None:
+def test_the_rest_of_a_transaction_outside_the_slice_is_left_out() -> None:
     decoder = decoder_of(start_lsn=100)
     assert decoder.decode(log(begin(50, us=US), RELATION, insert(T, "1", "a"))) == []
     assert rows_of(decoder.decode(log(insert(T, "2", "a"), commit(), *transaction(insert(T, "3", "a"))))) == [

@@ -1,4 +1,4 @@
-"""The writer that the conformance kit changes tables through."""
+"""The writer that the conformance kit uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def writer(database: str) -> Iterator[PostgresWriter]:
     writer.close()
 
 
-def test_what_is_put_and_deleted_is_there_when_it_is_committed(writer: PostgresWriter) -> None:
+def test_puts_and_deletes_are_visible_after_the_commit(writer: PostgresWriter) -> None:
     writer.create_table("t")
     first, second = writer.begin(), writer.begin()
     first.put("t", {"id": 1, "n": 1, "note": "a"})
@@ -39,7 +39,7 @@ def test_what_is_put_and_deleted_is_there_when_it_is_committed(writer: PostgresW
     assert writer.rows("public.t") == {}
 
 
-def test_a_table_has_its_old_rows_in_the_log_and_columns_come_and_go(writer: PostgresWriter, sql: Sql) -> None:
+def test_tables_log_old_rows_and_columns_can_be_added_and_dropped(writer: PostgresWriter, sql: Sql) -> None:
     writer.create_table('"A table"')
     assert sql.execute("SELECT relreplident::text FROM pg_class WHERE relname = 'A table'").fetchone() == ("f",)
     writer.add_column('"A table"', "extra")

@@ -1,4 +1,4 @@
-"""Values in PostgreSQL's binary form, as the log has them, turned into columns of ours."""
+"""Decodes values of the log in PostgreSQL's binary form."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cdc_core import ColumnType, Kind
+from cdc_rangefeed_postgres.datetime_limits import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US, OutOfRangeError
 from cdc_rangefeed_postgres.fields import Fields
-from cdc_rangefeed_postgres.limits import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US, OutOfRangeError
 from cdc_rangefeed_postgres.numerics import numeric_texts
 
 __all__ = ["decode_binary"]
@@ -23,12 +23,12 @@ _UUID_WIDTH = 36
 
 
 def decode_binary(fields: Fields, type_: ColumnType, base_oid: int) -> pa.Array:
-    """Return the values of a column that `binary_safe` allows, as `type_.arrow`; *base_oid* is the type under domains.
+    """Return the values of a column as `type_.arrow`. *base_oid* is the type under all domains.
 
-    Raises: OutOfRangeError for a timestamp; pa.ArrowInvalid for text that is not UTF-8.
+    `binary_safe` must be true for it. Raises: OutOfRangeError for a timestamp; pa.ArrowInvalid for invalid UTF-8.
     """
     if base_oid == _JSONB:
-        return fields.texts(skip=1)  # a byte that says which version of the form follows
+        return fields.texts(skip=1)  # the version of the form
     if base_oid == _OID:
         return _numbers(fields, ">u4", pa.uint32()).cast(pa.string())
     return _DECODERS[type_.kind](fields, type_)

@@ -1,4 +1,4 @@
-"""The types that come with PostgreSQL 14 to 18: fixed oids, names, kinds, and how modifiers are written."""
+"""The built-in types of PostgreSQL 14 to 18: oids, names, kinds, and the text of their modifiers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cdc_core import Kind
 __all__ = ["BUILTIN", "BUILTIN_ARRAYS", "with_modifier"]
 
 _TABLE: tuple[tuple[int, str, int, Kind, int | None], ...] = (
-    # oid, name by format_type, oid of the array, kind, bits
+    # oid, name from format_type, oid of the array type, kind, bits
     (16, "boolean", 1000, Kind.BOOL, None),
     (17, "bytea", 1001, Kind.BYTES, None),
     (18, '"char"', 1002, Kind.STRING, None),
@@ -86,10 +86,10 @@ _TABLE: tuple[tuple[int, str, int, Kind, int | None], ...] = (
 )
 
 BUILTIN: dict[int, tuple[str, Kind, int | None]] = {oid: (name, kind, bits) for oid, name, _, kind, bits in _TABLE}
-"""Name, kind and bits by oid, arrays excepted."""
+"""Name, kind and bits by oid, without arrays."""
 
 BUILTIN_ARRAYS: dict[int, int] = {array: oid for oid, _, array, _, _ in _TABLE}
-"""Oid of the element type by the array type's."""
+"""Oid of the element type by the oid of the array type."""
 
 _NUMERIC, _INTERVAL = 1700, 1186
 _LENGTH = {1042: "character", 1043: "character varying"}
@@ -114,7 +114,7 @@ _INTERVAL_RANGES = {
 
 
 def with_modifier(oid: int, name: str, typmod: int) -> str:
-    """Return what `format_type` does: *name* with a built-in type's modifiers, `timestamp(3) with time zone`."""
+    """Return *name* with the modifiers of a built-in type, as `format_type` does: `timestamp(3) with time zone`."""
     if typmod < 0:
         return "bpchar" if oid == 1042 else name
     if oid == _NUMERIC and typmod >= 4:

@@ -1,4 +1,4 @@
-"""What the server's catalog says of tables and types, and the table versions that follow from it."""
+"""Tables and types in the server's catalog, and the table versions made from them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
        (SELECT json_agg(json_build_array(e.enumtypid::bigint, e.enumlabel) ORDER BY e.enumtypid, e.enumsortorder)
         FROM pg_enum e WHERE e.enumtypid IN (SELECT a.atttypid FROM pg_attribute a
                                              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)),
-       -- a column that was altered and altered back looks as before, but rows in between had another shape
+       -- A column that was altered and altered back looks as before, but rows in between had another shape.
        (SELECT json_agg(a.xmin::text ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 """
@@ -63,7 +63,7 @@ FROM pg_type t WHERE t.oid = ANY(%s::oid[])
 
 @dataclass(frozen=True, slots=True)
 class CatalogColumn:
-    """A column as pg_attribute has it."""
+    """A column in pg_attribute."""
 
     name: str
     oid: int
@@ -74,7 +74,7 @@ class CatalogColumn:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A partition that holds rows."""
+    """A table that holds rows: a partition, or a table without partitions."""
 
     oid: int
     schema: str
@@ -94,7 +94,7 @@ class Leaf:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A watched table. One-letter fields hold pg_class's codes of the same meaning."""
+    """A watched table. Fields of one letter have the codes of pg_class."""
 
     oid: int
     name: TableName
@@ -103,10 +103,10 @@ class Table:
     identity: str
     """d: the primary key, i: an index, f: the whole row, n: nothing."""
     root: int | None
-    """The topmost table that this one is a partition of."""
+    """The topmost table of which this one is a partition."""
     row_security: bool
     published: bool
-    """Whether the changefeed's publication has it."""
+    """Whether the table is in the changefeed's publication."""
     all_columns: tuple[CatalogColumn, ...]
     indexes: tuple[tuple[bool, bool, bool, tuple[str, ...]], ...]
     """(primary, replica identity, not deferrable, columns)."""
@@ -123,14 +123,14 @@ class Table:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that tell rows apart in the log: those of the identity index, else the primary key's."""
+        """The columns that identify a row in the log: those of the identity index, otherwise of the primary key."""
         if self.identity == "i" and self.kind == "r":
             return next((columns for _, identity, _, columns in self.indexes if identity), ())
         return self.primary_key
 
     @property
     def columns(self) -> tuple[CatalogColumn, ...]:
-        """The columns that the log carries: generated ones are not published."""
+        """The columns in the log: generated columns are not published."""
         return tuple(column for column in self.all_columns if not column.generated)
 
     @property
@@ -144,11 +144,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The watched tables by `schema.table`, as they were at one moment."""
+    """The watched tables by `schema.table`, all read at one moment."""
 
     tables: Mapping[str, Table]
     fingerprint: str
-    """Changes when anything that decoding or scanning depends on changes."""
+    """A hash of everything in the catalog that decoding and scanning depend on."""
 
     @cached_property
     def by_oid(self) -> Mapping[int, Table]:
@@ -162,7 +162,7 @@ def load_tables(
     oids: Iterable[int] | None = None,
     names: Sequence[tuple[str, str]] = (),
 ) -> Catalog:
-    """Return what the catalog has of the tables with these *oids*, or these (schema, table) *names*."""
+    """Return those tables that exist, by their *oids* or by their (schema, table) *names*."""
     parameters: dict[str, Any] = {"publication": publication}
     if oids is not None:
         parameters["oids"] = list(oids)
@@ -207,7 +207,7 @@ def _table(
 
 
 def load_types(connection: Connection, oids: Iterable[int], known: TypeCatalog | None = None) -> TypeCatalog:
-    """Return a catalog that has the types *oids* and all that they are made of; a type that is gone is text."""
+    """Return a catalog with the types *oids* and all types that they consist of. A dropped type is read as text."""
     types = dict(known.types) if known is not None else {}
     oids = list(oids)
     while missing := TypeCatalog(types).unknown(oids):
@@ -232,7 +232,7 @@ def load_types(connection: Connection, oids: Iterable[int], known: TypeCatalog |
 def make_version(
     table: Table, columns: Iterable[PgColumn], *, key: tuple[str, ...], version: int, types: TypeCatalog
 ) -> TableVersion:
-    """Return the version of *table* that has *columns*, of which some may no longer be in the catalog."""
+    """Return the version of *table* with *columns*. Some of them may have been dropped since."""
     not_null = {column.name for column in table.columns if column.not_null}
     columns = tuple(PgColumn(column.name, column.oid, column.typmod, column.name in key) for column in columns)
     schema = TableSchema(
@@ -248,7 +248,7 @@ def make_version(
 
 
 def shape_of(version: TableVersion) -> str:
-    """Return a hash that two versions of a table share when they have the same columns, types and key."""
+    """Return a hash of the columns, types and key: equal for two versions of a table that do not differ in them."""
     columns = [
         [ours.name, theirs.oid, theirs.typmod, ours.type.to_json()]
         for ours, theirs in zip(version.schema.columns, version.columns, strict=True)

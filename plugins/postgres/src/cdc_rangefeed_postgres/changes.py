@@ -1,4 +1,4 @@
-"""The changes of one table version in an array of messages, in columns."""
+"""The changes of one table version in an array of messages, by column."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from cdc_rangefeed_postgres.types import TableVersion
 __all__ = ["NONE", "Changes", "Tuples", "read_changes"]
 
 NONE = -1
-"""In place of the index of a tuple: there is none."""
+"""The index of a tuple that does not exist."""
 _INSERT, _DELETE = ord("I"), ord("D")
 _KEY, _OLD = ord("K"), ord("O")
 _TUPLE_AT = 6
-"""Where the first tuple of a change begins: after the kind, the relation id and the mark of the tuple."""
+"""Offset of the first tuple of a change: after the kind, the relation id and the marker of the tuple."""
 
 
 class Tuples:
-    """New or old tuples of changes. A column is decoded when it is first asked for."""
+    """New or old tuples of changes. A column is decoded on first use."""
 
     def __init__(self, fields: Sequence[Fields], readers: Sequence[ColumnReader]) -> None:
         self.fields = fields
@@ -35,7 +35,7 @@ class Tuples:
         self.unchanged: dict[int, Mask] = {
             index: field.unchanged for index, field in enumerate(fields) if field.unchanged is not None
         }
-        """By column: in which tuples the value is an unchanged TOAST value that is not known yet; null stands there."""
+        """By column: the tuples with an unchanged TOAST value that is not filled yet, and is null until then."""
 
     def __len__(self) -> int:
         return len(self.fields[0])
@@ -46,7 +46,7 @@ class Tuples:
         return self._columns[index]
 
     def fill(self, index: int, values: pa.Array, *, into: Ints) -> None:
-        """Take *values* for the unchanged ones of a column in the tuples *into*."""
+        """Fill the unchanged values of a column in the tuples *into* with *values*."""
         sources = np.arange(len(self))
         sources[into] = len(self) + np.arange(len(into))
         self._columns[index] = pa.concat_arrays([self.column(index), values]).take(pa.array(sources))
@@ -60,34 +60,34 @@ class Tuples:
 
 @dataclass(slots=True)
 class Changes:
-    """Rows in log order. A key change is two of them: the old key's delete and the new key's insert."""
+    """Rows in log order. A change of the key is two rows: a delete of the old key and an insert of the new key."""
 
     version: TableVersion
     new: Tuples
     old: Tuples
     messages: Ints
-    """For each row, the message that it comes from."""
+    """For each row, its message."""
     ops: npt.NDArray[np.uint8]
     after: Ints
     """For each row, its new tuple."""
     before: Ints
-    """For each row, the old tuple that the log has of it; a key alone counts."""
+    """For each row, its old tuple in the log, which may have the key only."""
     keys: tuple[pa.Array, ...]
     """The key columns, in key order."""
 
 
 def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, diff: bool) -> Changes:
-    """Return the changes at *indices* of *messages*, all of one table and *version*.
+    """Return the changes at *indices* of *messages*, which all have the same *version*.
 
-    Raises: TerminalRangefeedError when *diff* asks for old rows and the log has only their keys.
+    Raises: TerminalRangefeedError when *diff* needs old rows and the log has only their keys.
     """
     starts, kinds = messages.starts[indices], messages.kinds[indices]
-    marks = messages.bytes[starts + (_TUPLE_AT - 1)]
-    has_old = (kinds != _INSERT) & ((marks == _OLD) | (marks == _KEY))
-    if diff and ((kinds != _INSERT) & (marks != _OLD)).any():
+    markers = messages.bytes[starts + (_TUPLE_AT - 1)]
+    has_old = (kinds != _INSERT) & ((markers == _OLD) | (markers == _KEY))
+    if diff and ((kinds != _INSERT) & (markers != _OLD)).any():
         raise TerminalRangefeedError(
-            f"the log has no old rows of table {version.schema.name}, which the option diff needs: run"
-            f" ALTER TABLE {version.schema.name} REPLICA IDENTITY FULL, then create the changefeed anew"
+            f"table {version.schema.name}: the log does not have the old rows, which option 'diff' needs. Run"
+            f" ALTER TABLE {version.schema.name} REPLICA IDENTITY FULL, then start a changefeed under another name"
         )
     readers, count = column_readers(version), len(version.columns)
     positions = starts + _TUPLE_AT
@@ -136,7 +136,7 @@ def _numbered(there: Mask) -> Ints:
 
 
 def _fill_from_old(new: Tuples, old: Tuples, index: int, new_of: Ints, old_of: Ints) -> None:
-    """Fill a column's unchanged values from the old tuples that have it; a key-only tuple has null there."""
+    """Fill the unchanged values of a column from old tuples. An old tuple with the key only has null there."""
     null = old.fields[index].null
     known = new.unchanged[index][new_of]
     if null is not None:

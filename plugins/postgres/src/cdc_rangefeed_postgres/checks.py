@@ -1,4 +1,4 @@
-"""What must be so before a changefeed can start, each with the statement that makes it so. Changes nothing."""
+"""Checks before the start. Each error names the statement that fixes it. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ SELECT (SELECT count(*) FROM pg_replication_slots), current_setting('max_replica
 
 
 def check_version(connection: Connection) -> None:
-    """Raise ConfigError when the server is older than what the other checks and changefeeds need."""
+    """Raise ConfigError when the server is too old for changefeeds, and for the other checks."""
     if connection.info.server_version < _OLDEST:
         version = connection.info.server_version // 10000
-        raise ConfigError(f"the server is PostgreSQL {version}, but changefeeds need 14 or newer: upgrade it")
+        raise ConfigError(f"the server is PostgreSQL {version}, but changefeeds need 14 or newer. Upgrade it")
 
 
 def check_server(connection: Connection, *, exists: bool, scan: bool) -> None:
     """Raise ConfigError when the server or the role cannot do logical decoding.
 
-    *exists* says that the changefeed's slot is there already, *scan* that the initial scan is still to begin. One
-    that is under way can wait for a slot.
+    *exists*: the changefeed's slot exists already. *scan*: the initial scan has not begun. A scan that has begun can
+    wait for a free slot.
     """
     level = _one(connection, "SELECT current_setting('wal_level')")
     if level != "logical":
         raise ConfigError(
-            f"the server's wal_level is {level}, but changefeeds need logical: run ALTER SYSTEM SET wal_level = "
+            f"the server's wal_level is {level}, but changefeeds need logical. Run ALTER SYSTEM SET wal_level = "
             "'logical'; and restart the server"
         )
     if _one(connection, "SELECT pg_is_in_recovery()") and not exists:
-        raise ConfigError("the server is a standby, where no publication can be created: connect to the primary")
+        raise ConfigError("the server is a standby and cannot create a publication. Connect to the primary")
     row = connection.execute(_PRIVILEGES, [_REPLICATION_ROLES]).fetchone()
     assert row is not None
     role, database, _, replication, create = row
     if not replication:
-        raise ConfigError(f"role {role} may not use replication: run ALTER ROLE {quoted(role)} REPLICATION;")
+        raise ConfigError(f"role {role} may not use replication. Run ALTER ROLE {quoted(role)} REPLICATION;")
     if not create and not exists:
         raise ConfigError(
-            f"role {role} may not create a publication in database {database}: run GRANT CREATE ON DATABASE "
+            f"role {role} may not create a publication in database {database}. Run GRANT CREATE ON DATABASE "
             f"{quoted(database)} TO {quoted(role)};"
         )
     row = connection.execute(_SLOTS).fetchone()
@@ -74,19 +74,18 @@ def check_server(connection: Connection, *, exists: bool, scan: bool) -> None:
     needed = (0 if exists else 1) + (1 if scan else 0)
     if slots + needed > max_slots:
         raise ConfigError(
-            f"the server has {max_slots - slots} free replication slots, but the changefeed needs {needed}: run ALTER "
-            f"SYSTEM SET max_replication_slots = {max_slots + 10}; and restart the server, or drop slots that are not "
-            "needed"
+            f"the server has {max_slots - slots} free replication slots, but the changefeed needs {needed}. Run ALTER "
+            f"SYSTEM SET max_replication_slots = {max_slots + 10}; and restart the server, or drop unused slots"
         )
     if scan and senders + 1 > max_senders:
         raise ConfigError(
-            f"all {max_senders} WAL senders of the server are in use, but the initial scan needs one: run ALTER SYSTEM "
+            f"all {max_senders} WAL senders of the server are in use, but the initial scan needs one. Run ALTER SYSTEM "
             f"SET max_wal_senders = {max_senders + 10}; and restart the server"
         )
 
 
 def require_tables(connection: Connection, catalog: Catalog, names: Sequence[tuple[str, str]]) -> list[Table]:
-    """Return the tables called *names*, in that order. Raises: ConfigError for one that is not there."""
+    """Return the tables *names*, in that order. Raises: ConfigError for one that does not exist."""
     found = []
     for schema, name in names:
         table = catalog.tables.get(f"{schema}.{name}")
@@ -105,11 +104,11 @@ def check_tables(connection: Connection, tables: Sequence[Table], *, diff: bool,
 
 
 def check_key(table: Table, *, diff: bool) -> None:
-    """Raise ConfigError when the log cannot tell the table's rows apart, or lacks the old rows that *diff* needs."""
+    """Raise ConfigError when the log does not identify the table's rows, or does not have the old rows for *diff*."""
     name = table.name
     if not table.key:
         raise ConfigError(
-            f"table {name} has no primary key, so its changes cannot be told apart: run ALTER TABLE {table.sql} ADD "
+            f"table {name} has no primary key, so its changes cannot be identified. Run ALTER TABLE {table.sql} ADD "
             f"PRIMARY KEY (…); or, with a unique index over NOT NULL columns, ALTER TABLE {table.sql} REPLICA IDENTITY "
             "USING INDEX …;"
         )
@@ -117,8 +116,8 @@ def check_key(table: Table, *, diff: bool) -> None:
     for column in table.key:
         if column not in published:
             raise ConfigError(
-                f"table {name} has the generated column {column} in its key, and generated columns are not in the log: "
-                f"give it another key with ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX …;"
+                f"table {name} has the generated column {column} in its key, and generated columns are not in the log. "
+                f"Use another key: run ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX …;"
             )
     for leaf in table.leaves:
         _check_identity(table, leaf, diff=diff)
@@ -128,23 +127,23 @@ def _check_identity(table: Table, leaf: Leaf, *, diff: bool) -> None:
     where = f"table {leaf.qualified}" + ("" if leaf.oid == table.oid else f", a partition of {table.name},")
     if diff and leaf.identity != "f":
         raise ConfigError(
-            f"{where} does not log old rows, which the option diff needs: run ALTER TABLE {leaf.sql} REPLICA IDENTITY "
+            f"{where} does not log old rows, which option 'diff' needs. Run ALTER TABLE {leaf.sql} REPLICA IDENTITY "
             "FULL;"
         )
     if leaf.identity == "n":
         raise ConfigError(
-            f"{where} has REPLICA IDENTITY NOTHING, so its updates and deletes cannot be published: run ALTER TABLE "
+            f"{where} has REPLICA IDENTITY NOTHING, so its updates and deletes cannot be published. Run ALTER TABLE "
             f"{leaf.sql} REPLICA IDENTITY DEFAULT;"
         )
     if table.kind == "p" and leaf.identity == "i":
         raise ConfigError(
-            f"{where} has REPLICA IDENTITY USING INDEX, but partitioned tables are told apart by their primary key: "
-            f"run ALTER TABLE {leaf.sql} REPLICA IDENTITY DEFAULT;"
+            f"{where} has REPLICA IDENTITY USING INDEX, but the key of a partitioned table is its primary key. "
+            f"Run ALTER TABLE {leaf.sql} REPLICA IDENTITY DEFAULT;"
         )
     deferrable = any(primary and not immediate for primary, _, immediate, _ in table.indexes)
     if leaf.identity == "d" and deferrable:
         raise ConfigError(
-            f"{where} has a deferrable primary key, by which its updates and deletes cannot be published: run ALTER "
+            f"{where} has a deferrable primary key, so its updates and deletes cannot be published. Run ALTER "
             f"TABLE {leaf.sql} REPLICA IDENTITY FULL;"
         )
 
@@ -153,30 +152,28 @@ def _check_kind(table: Table, tables: Sequence[Table]) -> None:
     name = table.name
     if table.kind not in "rp":
         raise ConfigError(
-            f"{name} is {_KINDS.get(table.kind, 'not a table')}, which has no changes of its own: name tables"
+            f"{name} is {_KINDS.get(table.kind, 'not a table')}, and only tables have changes. List tables only"
         )
     if name.schema in ("pg_catalog", "information_schema"):
-        raise ConfigError(f"table {name} is a system table, which cannot be published: name tables of yours")
+        raise ConfigError(f"table {name} is a system table and cannot be published. List your own tables only")
     if table.root is not None:
         root = next((other for other in tables if other.oid == table.root), None)
         if root is not None:
             raise ConfigError(
-                f"table {name} is a partition of {root.name}, which is listed too and brings its partitions: "
-                f"remove {name}"
+                f"table {name} is a partition of {root.name}, which is listed too and includes its partitions. "
+                f"Remove {name}"
             )
-        raise ConfigError(
-            f"table {name} is a partition: partitioned tables are watched through their root, so name that instead"
-        )
+        raise ConfigError(f"table {name} is a partition. List the root of the partitioned table instead")
     for leaf in table.leaves:
         where = f"table {leaf.qualified}" + ("" if leaf.oid == table.oid else f", a partition of {name},")
         if leaf.kind == "f":
-            raise ConfigError(f"{where} is a foreign table, whose changes are not in this server's log: detach it")
+            raise ConfigError(f"{where} is a foreign table, so its changes are not in this server's log. Detach it")
         if leaf.persistence == "u":
             raise ConfigError(
-                f"{where} is unlogged, so its changes are not in the log: run ALTER TABLE {leaf.sql} SET LOGGED;"
+                f"{where} is unlogged, so its changes are not in the log. Run ALTER TABLE {leaf.sql} SET LOGGED;"
             )
         if leaf.persistence == "t":
-            raise ConfigError(f"{where} is temporary, so its changes are not in the log: name a permanent table")
+            raise ConfigError(f"{where} is temporary, so its changes are not in the log. List a permanent table")
 
 
 def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> None:
@@ -186,12 +183,12 @@ def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> 
         [table.name.schema, table.oid],
     ).fetchone()
     if row is None:
-        raise ConfigError(f"table {table.name} was dropped while it was being checked")
+        raise ConfigError(f"table {table.name} was dropped during the check")
     role, usage, owns, owner = row
     if not usage:
         schema = quoted(table.name.schema)
         raise ConfigError(
-            f"role {role} may not use schema {table.name.schema}: run GRANT USAGE ON SCHEMA {schema} TO {quoted(role)};"
+            f"role {role} may not use schema {table.name.schema}. Run GRANT USAGE ON SCHEMA {schema} TO {quoted(role)};"
         )
     unreadable = connection.execute(
         "SELECT DISTINCT oid::bigint FROM unnest(%s::oid[]) AS t(oid) "
@@ -202,16 +199,16 @@ def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> 
         by_oid = {leaf.oid: leaf.sql for leaf in table.leaves} | {table.oid: table.sql}
         names = ", ".join(by_oid[oid] for (oid,) in unreadable)
         raise ConfigError(
-            f"role {role} may not read table {table.name}: run GRANT SELECT ON {names} TO {quoted(role)};"
+            f"role {role} may not read table {table.name}. Run GRANT SELECT ON {names} TO {quoted(role)};"
         )
     if table.row_security:
         raise ConfigError(
-            f"table {table.name} has row-level security, which would hide rows from role {role}: run ALTER ROLE "
+            f"table {table.name} has row-level security, which would hide rows from role {role}. Run ALTER ROLE "
             f"{quoted(role)} BYPASSRLS;"
         )
     if not owns and not exists:
         raise ConfigError(
-            f"role {role} does not own table {table.name}, and only an owner can publish a table: run GRANT "
+            f"role {role} does not own table {table.name}, and only the owner can publish a table. Run GRANT "
             f"{quoted(owner)} TO {quoted(role)};"
         )
 
@@ -225,7 +222,7 @@ def _suggestion(connection: Connection, schema: str, name: str) -> str:
     for found in [*folded, *elsewhere, *close]:
         plain = all(part == part.lower() and part.isidentifier() for part in found)
         return f"; did you mean {'.'.join(found) if plain else quoted_table(*found)}?"
-    return ": create it, or mend the name"
+    return ". Create it, or correct the name"
 
 
 def _user_tables(connection: Connection) -> Iterator[tuple[str, str]]:

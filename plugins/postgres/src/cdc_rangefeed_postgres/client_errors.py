@@ -1,4 +1,4 @@
-"""What an error of psycopg, libpq or ADBC means for the changefeed. Messages leave this module masked."""
+"""Errors of psycopg, libpq and ADBC, translated into errors of cdc_core. Secrets are masked here."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from contextlib import contextmanager
 import psycopg
 from adbc_driver_manager import Error as AdbcError
 
-from cdc_core import (
-    CdcError,
-    RetryableRangefeedError,
-    TerminalRangefeedError,
-)
+from cdc_core import CdcError, RetryableRangefeedError, TerminalRangefeedError
 
 __all__ = ["ClientError", "sqlstate", "text_of", "translated"]
 
@@ -24,12 +20,12 @@ _TERMINAL = ("0A000", "22P06", "25006")
 
 
 def sqlstate(error: BaseException) -> str:
-    """Return the SQLSTATE of a client error, an empty text when it never reached a server."""
+    """Return the SQLSTATE of a client error; an empty text when the error does not come from a server."""
     return getattr(error, "sqlstate", None) or ""
 
 
 def text_of(error: BaseException) -> str:
-    """Return the first line of what the server or the client library said, without prefixes."""
+    """Return the first line of the message of the server or client library, without prefixes."""
     text = str(error).strip()
     for marker in ("ERROR:  ", "FATAL:  ", "PANIC:  "):
         _, found, rest = text.partition(marker)
@@ -40,10 +36,10 @@ def text_of(error: BaseException) -> str:
 
 @contextmanager
 def translated(doing: str, mask: Callable[[str], str]) -> Iterator[None]:
-    """Turn client errors of the block into errors of our tree; *doing* says what the block is at, for people.
+    """Turn client errors inside the block into errors of cdc_core; *doing* names the block's work in the message.
 
-    A lost connection, a server that is full or shutting down, a busy object, and whatever is unknown: retryable.
-    A missing privilege or login: terminal, with what to do.
+    A lost connection, a server that is full or shutting down, a busy object, and every unknown error are retryable.
+    A missing privilege and a refused login are terminal.
     """
     try:
         yield
@@ -53,11 +49,11 @@ def translated(doing: str, mask: Callable[[str], str]) -> Iterator[None]:
 
 def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> CdcError:
     state = sqlstate(error)
-    text = mask(f"PostgreSQL, {doing}: {text_of(error)}")
+    text = mask(f"PostgreSQL failed while {doing}: {text_of(error)}")
     if state == _PRIVILEGE:
-        return TerminalRangefeedError(f"{text}: grant the privilege (`cdc check` says which) and run again")
+        return TerminalRangefeedError(f"{text}. Run `cdc check` to see which privilege is missing, and grant it")
     if state.startswith(_LOGIN):
-        return TerminalRangefeedError(f"{text}: mend the source URI or the server's login settings and run again")
+        return TerminalRangefeedError(f"{text}. Fix the source URI or the login settings of the server")
     if state.startswith(_TERMINAL):
         return TerminalRangefeedError(text)
     return RetryableRangefeedError(text)

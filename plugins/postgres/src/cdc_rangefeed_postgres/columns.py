@@ -1,4 +1,4 @@
-"""The columns of one table version, each with the way to read its values."""
+"""Readers for the columns of one table version."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from cdc_core import ColumnType, Kind, TableName, TerminalRangefeedError
 from cdc_rangefeed_postgres.binary import decode_binary
+from cdc_rangefeed_postgres.datetime_limits import OutOfRangeError
 from cdc_rangefeed_postgres.fields import Fields
-from cdc_rangefeed_postgres.limits import OutOfRangeError
 from cdc_rangefeed_postgres.nested import json_texts
 from cdc_rangefeed_postgres.text import decode_text
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
@@ -20,7 +20,7 @@ __all__ = ["ColumnReader", "column_readers"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader:
-    """Reads the values of one column into its Arrow type. Raises: TerminalRangefeedError, naming the column."""
+    """Reads the values of one column into its Arrow type. Raises: TerminalRangefeedError that names the column."""
 
     table: TableName
     column: PgColumn
@@ -29,7 +29,7 @@ class ColumnReader:
     base_oid: int
 
     def from_fields(self, fields: Fields) -> pa.Array:
-        """Return the values of the log's fields in either form."""
+        """Return the values of fields of the log, in binary or text form."""
         if fields.binary:
             return self.guarded(lambda: decode_binary(fields, self.type_, self.base_oid))
         return self.guarded(lambda: self._from_texts(fields.texts()))
@@ -39,17 +39,17 @@ class ColumnReader:
         return self.guarded(lambda: self._from_texts(texts))
 
     def guarded(self, read: Callable[[], pa.Array]) -> pa.Array:
+        """Return the result of *read*, with errors that name the column."""
         try:
             return read()
         except OutOfRangeError as err:
             raise TerminalRangefeedError(
-                f"column {self.column.name!r} of table {self.table} holds {err}, which a changefeed cannot carry:"
-                " change the value, then create the changefeed anew"
+                f"table {self.table}, column {self.column.name!r}: changefeeds do not support {err}. Change the value,"
+                " then start a changefeed under another name"
             ) from err
         except pa.ArrowInvalid as err:
             raise TerminalRangefeedError(
-                f"column {self.column.name!r} of table {self.table} holds text that is not UTF-8: use a database with"
-                " the encoding UTF8"
+                f"table {self.table}, column {self.column.name!r}: a text is not UTF-8. Use a UTF8 database"
             ) from err
 
     def _from_texts(self, texts: pa.StringArray) -> pa.Array:
@@ -59,7 +59,7 @@ class ColumnReader:
 
 
 def column_readers(version: TableVersion) -> tuple[ColumnReader, ...]:
-    """Return a reader for each column of *version*, in their order."""
+    """Return a reader for each column of *version*, in order."""
     return tuple(
         ColumnReader(
             version.schema.name,

@@ -1,4 +1,4 @@
-"""Connections to one PostgreSQL database, each under the name of what it is for."""
+"""Connections to the database of one changefeed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ import psycopg
 import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cdc_core import ConfigError, OptionError, RangefeedContext
-from cdc_core.masking import mask, secret_forms, uri_secrets
-from cdc_core.options import did_you_mean
-from cdc_rangefeed_postgres.failures import ClientError, text_of, translated
+from cdc_core import ConfigError, OptionError, RangefeedContext, did_you_mean, mask, secret_forms, uri_secrets
+from cdc_rangefeed_postgres.client_errors import ClientError, text_of, translated
 from cdc_rangefeed_postgres.names import application_name
 
-__all__ = ["Connection", "Server", "set_lock_timeout", "stream"]
+__all__ = ["Connection", "KeptConnection", "Server", "set_lock_timeout", "stream"]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _CONNECT_TIMEOUT_S = 10
-# The forms that values are decoded from, and no limit that an administrator set for interactive sessions. row_security
-# turns a table that would silently be read in part into an error.
+# The text forms that the decoders read, and none of the limits that an administrator may have set for interactive
+# sessions. With row_security off, a table that would silently be read in part is an error.
 _SESSION = {
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",
@@ -37,14 +35,13 @@ _SESSION = {
     "default_transaction_isolation": "read\\ committed",
     "default_transaction_read_only": "off",
 }
-
-
-# Since 17, unknown before. It would end long reads.
+# This setting would end long reads. It exists since PostgreSQL 17, and older versions refuse the connection if it is
+# among the options.
 _NO_TRANSACTION_TIMEOUT = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'"
 
 
 class Server:
-    """Opens connections for one changefeed. Connects to nothing by itself."""
+    """Opens connections for one changefeed. The constructor connects to nothing."""
 
     def __init__(self, context: RangefeedContext) -> None:
         self._context = context
@@ -56,14 +53,14 @@ class Server:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The connection parameters of the URI. Raises: OptionError when libpq would not take it."""
+        """The connection parameters in the URI. Raises: OptionError when libpq would refuse it."""
         if self._parameters is None:
             self._parameters = _parse(self._context.uri)
         return self._parameters
 
     @property
     def place(self) -> str:
-        """Host, port and database, for people."""
+        """Host, port and database, for messages."""
         found = self.parameters
         host = found.get("host") or found.get("hostaddr") or "the local socket"
         port = found.get("port") or "5432"
@@ -75,19 +72,19 @@ class Server:
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Turn client errors of the block into errors of our tree, see `failures.translated`."""
+        """Turn client errors inside the block into errors of cdc_core, see `client_errors.translated`."""
         with translated(doing, self.mask):
             yield
 
     def connect(self, role: str, *, replication: bool = False) -> Connection:
-        """Return a psycopg connection in autocommit. Raises: client errors, untranslated."""
+        """Return a psycopg connection in autocommit mode. Raises: client errors, not translated."""
         keywords: dict[str, Any] = {"replication": "database"} if replication else {}
         connection = psycopg.connect(self._conninfo(role), autocommit=True, prepare_threshold=None, **keywords)
         connection.execute(_NO_TRANSACTION_TIMEOUT)
         return connection
 
     def connect_arrow(self, role: str) -> Any:
-        """Return an ADBC connection in autocommit. Raises: client errors, untranslated."""
+        """Return an ADBC connection in autocommit mode. Raises: client errors, not translated."""
         connection = adbc.connect(self._conninfo(role), autocommit=True)
         with connection.cursor() as cursor:
             cursor.execute(_NO_TRANSACTION_TIMEOUT)
@@ -95,12 +92,12 @@ class Server:
         return connection
 
     def connect_checked(self) -> Connection:
-        """Return a connection for looking around before the start. Raises: ConfigError in one sentence."""
+        """Return a connection for checks before the start. Raises: ConfigError."""
         try:
             return self.connect("check")
         except ClientError as error:
             raise ConfigError(
-                self.mask(f"cannot connect to PostgreSQL at {self.place}: {text_of(error)}: mend the source URI")
+                self.mask(f"cannot connect to PostgreSQL at {self.place}: {text_of(error)}. Fix the source URI")
             ) from None
 
     def _conninfo(self, role: str) -> str:
@@ -113,16 +110,39 @@ class Server:
         return make_conninfo(**parameters)
 
 
+class KeptConnection:
+    """One psycopg connection for many calls: opened on first use, and again after it was lost."""
+
+    def __init__(self, server: Server, role: str, *, lock_timeout_s: float = 0.0) -> None:
+        self._server = server
+        self._role = role
+        self._lock_timeout_s = lock_timeout_s
+        self._connection: Connection | None = None
+
+    def open(self) -> Connection:
+        """Return the connection. Raises: client errors, not translated."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._server.connect(self._role)
+            if self._lock_timeout_s:
+                set_lock_timeout(self._connection, self._lock_timeout_s)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
 def set_lock_timeout(connection: Connection, seconds: float) -> None:
-    """Let statements on *connection* fail that wait longer for a lock; 0 for never."""
+    """Limit how long statements on *connection* wait for a lock; 0 is no limit."""
     connection.execute(f"SET lock_timeout = '{int(seconds * 1000)}ms'")
 
 
 def stream(cursor: Any, query: str, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """Run *query* on an ADBC cursor and yield its rows in Arrow batches of about *batch_bytes*.
 
-    Raises: client errors with their SQLSTATE. The public reader of the DBAPI layer would raise an OSError without it
-    for what goes wrong after the first byte, and for these functions that is everything.
+    Raises: client errors with their SQLSTATE. The public reader of the DBAPI layer raises an OSError without SQLSTATE
+    for errors after the first byte, and the functions that read the log report every error there.
     """
     cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(batch_bytes)})
     cursor.execute(query)
@@ -139,8 +159,8 @@ def _parse(uri: str) -> dict[str, Any]:
     try:
         return conninfo_to_dict(uri)
     except psycopg.Error:
-        # libpq's message may hold a piece of the password.
+        # libpq's message may contain a part of the password.
         raise OptionError(
-            "source URI cannot be read: write postgresql://user:password@host:port/database, with the reserved "
-            "characters of user and password percent-encoded"
+            "source URI: not a valid PostgreSQL URI. Write postgresql://user:password@host:port/database and "
+            "percent-encode reserved characters in user and password"
         ) from None

@@ -1,11 +1,11 @@
-"""Dates and timestamps one by one, for what lies outside the years that Arrow reads, and inside arrays."""
+"""Converts single dates and timestamps: those in arrays, in keys, and in years that Arrow does not read."""
 
 from __future__ import annotations
 
 import re
 from datetime import date
 
-from cdc_rangefeed_postgres.limits import OutOfRangeError
+from cdc_rangefeed_postgres.datetime_limits import OutOfRangeError
 
 __all__ = [
     "days_since_1970",
@@ -17,13 +17,13 @@ __all__ = [
     "us_since_1970",
 ]
 
-_MOMENT = re.compile(
+_DATETIME = re.compile(
     r"(?P<year>\d+)-(?P<month>\d\d)-(?P<day>\d\d)"
     r"(?: (?P<clock>(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6}))?)(?P<zone>\+00)?)?"
     r"(?P<bc> BC)?"
 )
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-"""After so many years the calendar repeats."""
+"""The calendar repeats after this many years."""
 _EPOCH = date(1970, 1, 1)
 _SECOND_US = 1_000_000
 _LAST_US = 2**63 - 1
@@ -34,12 +34,12 @@ _INFINITE_US = {_LAST_US: "infinity", -(2**63): "-infinity"}
 
 
 def days_since_1970(text: str) -> int:
-    """Return the day of a date that is not infinite, or of a timestamp."""
+    """Return the day of a finite date or timestamp."""
     return _days(_parts(text))
 
 
 def us_since_1970(text: str) -> int:
-    """Return the microsecond of a timestamp that is not infinite. Raises: OutOfRangeError."""
+    """Return the microsecond of a finite timestamp. Raises: OutOfRangeError."""
     parts = _parts(text)
     seconds = (int(parts["hour"]) * 60 + int(parts["minute"])) * 60 + int(parts["second"])
     value = (_days(parts) * 86_400 + seconds) * _SECOND_US + int((parts["fraction"] or "").ljust(6, "0"))
@@ -49,7 +49,7 @@ def us_since_1970(text: str) -> int:
 
 
 def json_date(text: str) -> str:
-    """Return the JSON string of a date: years before Christ are counted as ISO 8601 does."""
+    """Return the JSON string of a date. Years BC are written as in ISO 8601."""
     if text[-1] != "C":
         return f'"{text}"'
     parts = _parts(text)
@@ -57,7 +57,7 @@ def json_date(text: str) -> str:
 
 
 def json_timestamp(text: str) -> str:
-    """Return the JSON string of a timestamp, with `Z` when it has a time zone."""
+    """Return the JSON string of a timestamp; `Z` follows when it has a time zone."""
     if text[-1] == "y":
         return f'"{text}"'
     if text[-1] != "C":
@@ -68,9 +68,9 @@ def json_timestamp(text: str) -> str:
 
 
 def _parts(text: str) -> re.Match[str]:
-    found = _MOMENT.fullmatch(text)
+    found = _DATETIME.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is neither a date nor a timestamp of a session with DateStyle ISO in UTC")
+        raise ValueError(f"{text!r} is not a date or timestamp of a session with DateStyle ISO and TimeZone UTC")
     return found
 
 
@@ -91,7 +91,7 @@ def _year(parts: re.Match[str]) -> str:
 
 
 def sql_date(days: int) -> str:
-    """Return the SQL text of days since 1970, the greatest and least int32 being infinite."""
+    """Return the SQL text of days since 1970. The greatest and the least int32 are infinities."""
     if days in _INFINITE_DAYS:
         return _INFINITE_DAYS[days]
     cycles, day = divmod(days - _FIRST_OF_CYCLE, _CYCLE_DAYS)
@@ -108,9 +108,9 @@ def sql_time(us: int) -> str:
 
 
 def sql_timestamp(us: int, zone: str) -> str:
-    """Return the SQL text of microseconds since 1970 and *zone*, the greatest and least int64 being infinite."""
+    """Return the SQL text of microseconds since 1970 with *zone*. The greatest and the least int64 are infinities."""
     if us in _INFINITE_US:
         return _INFINITE_US[us]
     days, clock = divmod(us, 86_400 * _SECOND_US)
-    day, christ, _ = sql_date(days).partition(" BC")
-    return f"{day} {sql_time(clock)}{zone}{christ}"
+    day, era, _ = sql_date(days).partition(" BC")
+    return f"{day} {sql_time(clock)}{zone}{era}"

@@ -1,4 +1,4 @@
-"""Walks the tuples of many messages in lockstep: one step per column, not per row."""
+"""Finds the fields in the tuples of many messages, all messages at once: one step for each column, not for each row."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _PADDING = 16
 
 
 class Messages:
-    """Whole messages behind one another in one buffer: `starts[i]` to `ends[i]` is the message i.
+    """Consecutive whole messages in one buffer: message i is `starts[i]` to `ends[i]`.
 
-    The bytes of the buffer are a copy with some padding, so that a fixed number of bytes may be read at any position
-    inside a message.
+    The buffer is a copy with padding at the end, so a fixed number of bytes can be read at any position in a message.
     """
 
     def __init__(self, array: pa.Array) -> None:
@@ -55,12 +54,12 @@ class Messages:
     def numbers(self, type_: str, positions: Ints) -> npt.NDArray[np.int64]:
         """Return the big-endian integers of a type such as `>i4` at *positions*, widened to 64 bits.
 
-        Unsigned 64-bit integers come out as the signed ones with the same bits.
+        Unsigned 64-bit integers become the signed integers with the same bits.
         """
         return self.values(type_, positions).astype(np.int64)
 
     def values(self, type_: str, positions: Ints) -> npt.NDArray[np.generic]:
-        """Return the values of a fixed-width type at *positions*, which need no alignment; still in that byte order."""
+        """Return the values of a fixed-width type at *positions*, in the byte order of the type. Needs no alignment."""
         width = np.dtype(type_).itemsize
         everywhere = np.ndarray((len(self.bytes) - width + 1,), type_, self.bytes, strides=(1,))
         return everywhere[positions]
@@ -68,17 +67,17 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """One column's fields in many tuples: where the bytes of each value are, in rising order."""
+    """The fields of one column in many tuples: the bytes of each value, at rising positions."""
 
     messages: Messages
     starts: Ints
     lengths: Ints
     null: Mask | None
-    """True where the field holds no value: null, or unchanged. None when all hold one."""
+    """True for a field without a value: null, or unchanged. None when all fields have one."""
     unchanged: Mask | None
-    """True where the field is an unchanged TOAST value that the log does not repeat. None when none is."""
+    """True for an unchanged TOAST value, which the log does not repeat. None when there are none."""
     binary: bool
-    """Whether values are in binary form; text form otherwise."""
+    """Whether the values are in binary form; otherwise in text form."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -88,14 +87,14 @@ class Fields:
         return None if self.null is None else pa.array(~self.null).buffers()[1]
 
     def texts(self, *, skip: int = 0) -> pa.StringArray:
-        """Return the values as UTF-8 text, without their first *skip* bytes. Raises: pa.ArrowInvalid for other text."""
+        """Return the values as text, without their first *skip* bytes. Raises: pa.ArrowInvalid for invalid UTF-8."""
         return self.raw(skip=skip).cast(pa.string())
 
     def raw(self, *, skip: int = 0) -> pa.BinaryArray:
         """Return the bytes of the values, without their first *skip* bytes.
 
-        The fields and the gaps between them are seen as one array over the messages' buffer, of which every second
-        element is taken: Arrow copies the bytes, no index per byte is needed.
+        The fields and the gaps between them form one array over the buffer of the messages. Taking every second element
+        lets Arrow copy the bytes, without an index for each byte.
         """
         count = len(self)
         if count == 0:
@@ -107,14 +106,14 @@ class Fields:
         return every.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=self.null))
 
     def numbers(self, type_: str) -> npt.NDArray[np.generic]:
-        """Return the values of a fixed-width type; anything where there is none."""
+        """Return the values of a fixed-width type; an arbitrary number for a field without a value."""
         return self.messages.values(type_, self.starts)
 
 
 def walk(messages: Messages, positions: Ints, count: int) -> tuple[list[Fields], Ints]:
     """Return the fields of *count* columns in the tuples that start at *positions*, and where each tuple ends.
 
-    Raises: ContractError when the tuples are not of *count* columns or mix forms within a column.
+    Raises: ContractError when the tuples do not have *count* columns, or when a column has values in both forms.
     """
     data = messages.bytes
     if (messages.numbers(">i2", positions) != count).any():

@@ -1,4 +1,4 @@
-"""Keys as small integers, and the several writes of one key in one transaction."""
+"""Repeated writes of one key in one transaction, of which only the last one is a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def key_codes(columns: Sequence[pa.Array]) -> Ints:
-    """Return an integer for each key, the same for equal keys and different for different ones."""
+    """Return an integer for each key: equal keys have equal integers, different keys different ones."""
     codes = _codes(columns[0])
     for column in columns[1:]:
         more = _codes(column)
@@ -33,18 +33,18 @@ def _codes(column: pa.Array) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What is left of the rows when of several writes of a key in a transaction only the last one stays."""
+    """The rows after folding: of several writes of a key in a transaction only the last one remains."""
 
     rows: Ints
-    """Which rows stay, rising."""
+    """The rows that remain, in rising order."""
     firsts: Ints
-    """For each of them the first write of its key in its transaction: `before` is that one's."""
+    """For each of them, the first write of its key in its transaction, which has `before`."""
     ops: npt.NDArray[np.uint8]
 
 
 def fold(columns: Sequence[pa.Array], transactions: Ints, ops: npt.NDArray[np.uint8]) -> Folded | None:
-    """Fold rows with the given keys, transactions (rising) and ops; None when every row stays as it is."""
-    if len(ops) == 0 or _surely_distinct(columns, transactions):
+    """Fold rows with the given keys, transactions (rising) and ops; None when no row changes."""
+    if len(ops) == 0 or _are_distinct(columns, transactions):
         return None
     codes = key_codes(columns)
     writes = transactions * (int(codes.max()) + 1) + codes
@@ -62,8 +62,8 @@ def fold(columns: Sequence[pa.Array], transactions: Ints, ops: npt.NDArray[np.ui
     return Folded(lasts, firsts, folded)
 
 
-def _surely_distinct(columns: Sequence[pa.Array], transactions: Ints) -> bool:
-    """Return whether no key comes twice in a transaction; False only means that one may."""
+def _are_distinct(columns: Sequence[pa.Array], transactions: Ints) -> bool:
+    """Return True when no key comes twice in a transaction. False means unknown: this check must be fast."""
     if len(transactions) == transactions[-1] - transactions[0] + 1 and (np.diff(transactions) == 1).all():
         return True
     if len(columns) > 1 or not pa.types.is_integer(columns[0].type):

@@ -1,4 +1,4 @@
-"""Names: of tables as users write them, and of what a changefeed creates on the server."""
+"""Names of tables as users write them, and names of the objects that a changefeed creates on the server."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _IDENTIFIER_BYTES = 63
 
 
 def parse_tables(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Return (schema, table) for each of *texts*: `schema.table` or `table`, parts quoted as in SQL where needed.
+    """Return (schema, table) for each of *texts*: `schema.table` or `table`, with parts quoted as in SQL.
 
-    As in SQL, a part without quotes is folded to lower case; a table without a schema is in `public`.
-    Raises: ConfigError for another form, and for a table that stands there twice.
+    As in SQL, a part without quotes is folded to lower case. The default schema is `public`.
+    Raises: ConfigError for any other form, and for a table that is listed twice.
     """
     found: list[tuple[str, str]] = []
     for text in texts:
         parts = _parts(text)
         if parts is None or not 1 <= len(parts) <= 2:
             raise ConfigError(
-                f"table name {text!r} cannot be read: write schema.table, with double quotes around a part that has "
+                f"table name {text!r} is not valid. Write schema.table, with double quotes around a part that has "
                 'capitals, blanks or dots, such as "My Schema"."Orders"'
             )
         name = (parts[0], parts[1]) if len(parts) == 2 else ("public", parts[0])
         if name in found:
-            raise ConfigError(f"table {name[0]}.{name[1]} is listed twice: remove one of the two")
+            raise ConfigError(f"table {name[0]}.{name[1]} is listed twice. Remove one of the two")
         found.append(name)
     if not found:
-        raise ConfigError("no table is listed: name at least one")
+        raise ConfigError("no table is listed. List at least one")
     return found
 
 
@@ -58,22 +58,23 @@ def quoted(name: str) -> str:
 
 
 def quoted_table(schema: str, table: str) -> str:
+    """Return the table's name in SQL."""
     return f"{quoted(schema)}.{quoted(table)}"
 
 
-def object_name(changefeed: str, feed_id: str, suffix: str = "") -> str:
-    """Return the name of the slot and the publication of a changefeed: lower case, at most 63 bytes."""
-    tail = f"_{feed_id}{suffix}"
+def object_name(changefeed: str, feed_id: str) -> str:
+    """Return the name of a changefeed's slot and publication: in lower case, at most 63 bytes."""
+    tail = f"_{feed_id}"
     name = re.sub(r"[^a-z0-9]+", "_", changefeed.lower()).strip("_")
     return f"cdc_{name[: _IDENTIFIER_BYTES - 4 - len(tail)]}{tail}"
 
 
 def application_name(changefeed: str, feed_id: str, role: str) -> str:
-    """Return what pg_stat_activity shows: `cdc/<changefeed>/<feed id>/<role>`."""
+    """Return the name that pg_stat_activity shows for a connection: `cdc/<changefeed>/<feed id>/<role>`."""
     name = changefeed.encode("ascii", "replace").decode()
     return f"cdc/{name[: _IDENTIFIER_BYTES - 6 - len(feed_id) - len(role)]}/{feed_id}/{role}"
 
 
 def feed_applications(feed_id: str) -> str:
-    """Return the LIKE pattern of the application names of one changefeed's connections that belong to a run."""
+    """Return a LIKE pattern for the application names of all connections of one changefeed."""
     return f"cdc/%/{feed_id}/%"

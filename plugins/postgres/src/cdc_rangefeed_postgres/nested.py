@@ -1,8 +1,8 @@
-"""Arrays and composites: PostgreSQL's text form turned into JSON text.
+"""Converts arrays and composites from PostgreSQL's text form to JSON text.
 
-Elements look as the JSON encoder writes columns of their types: numbers and booleans bare, NaN and infinities quoted,
-timestamps with a T, everything else a string. Separators are `, ` and `: `; the fields of a composite are sorted by
-name. Lower bounds of arrays (`[0:1]={…}`) have no place in JSON and are left out.
+Elements have the form in which the JSON encoder writes columns of their types: numbers and booleans without quotes, NaN
+and infinities in quotes, timestamps with a T, everything else as a string. Separators are `, ` and `: `. The fields of
+a composite are sorted by name. Lower bounds of arrays (`[0:1]={…}`) are left out, because JSON has none.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core import Kind
-from cdc_rangefeed_postgres.moments import json_date, json_timestamp
+from cdc_rangefeed_postgres.datetimes import json_date, json_timestamp
 from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, column_type
 
 __all__ = ["ToJson", "json_texts", "to_json"]
 
 ToJson = Callable[[str], str]
-"""Turns one value's text form into JSON text."""
+"""Converts the text form of one value to JSON text."""
 
 _BOUNDS = r"^[^{]*="
 _NUMBER_ARRAY = ((",", ", "), ("{", "["), ("}", "]"), ("NULL", "null"))
@@ -40,7 +40,7 @@ _RECORD_FIELD = re.compile(r'(?P<quoted>"(?:[^"\\]|""|\\\\)*")|(?P<plain>[^,")]*
 
 
 def json_texts(texts: pa.StringArray, oid: int, catalog: TypeCatalog) -> pa.StringArray:
-    """Return the JSON texts of a column of arrays or composites. Each different value is read once."""
+    """Return the JSON texts of a column of arrays or composites. Each distinct value is converted once."""
     info, _ = catalog.base(oid)
     if info.element and column_type(PgColumn("", info.element), catalog).kind is Kind.INT:
         texts = pc.replace_substring_regex(texts, _BOUNDS, "")
@@ -54,7 +54,7 @@ def json_texts(texts: pa.StringArray, oid: int, catalog: TypeCatalog) -> pa.Stri
 
 
 def to_json(oid: int, catalog: TypeCatalog) -> ToJson:
-    """Return the function that turns the text form of values of a type into JSON text."""
+    """Return the function that converts the text form of a type to JSON text."""
     info, _ = catalog.base(oid)
     if info.element:
         return _array(to_json(info.element, catalog), info.delimiter)
@@ -123,7 +123,7 @@ def _record(text: str, count: int) -> list[str | None]:
             values.append(found["plain"] or None)
         position = found.end() + 1
     if count and position != len(text):
-        raise ValueError(f"a row of {count} fields cannot be read from {text!r}")
+        raise ValueError(f"{text!r} is not a row of {count} fields")
     return values
 
 
@@ -140,7 +140,7 @@ def _float32(text: str) -> str:
 
 
 def _javascript(shortest: str, text: str) -> str:
-    """Return a float as JavaScript writes it: with an exponent from 1e+21 on and below 1e-6."""
+    """Return a float in the form of JavaScript: with an exponent from 1e+21 on and below 1e-6."""
     digits, _, power = shortest.partition("e")
     if power:
         return f"{digits}e{int(power):+d}" if not -6 <= int(power) < 21 else f"{Decimal(shortest):f}"

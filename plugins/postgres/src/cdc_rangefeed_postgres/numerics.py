@@ -1,4 +1,4 @@
-"""The binary form of numeric, turned into PostgreSQL's text of it."""
+"""Converts numeric from PostgreSQL's binary form to its text form."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _GROUP = 4
 _DIGITS = np.frombuffer("".join(f"{n:04d}" for n in range(10_000)).encode(), np.uint8)
 _WIDTHS = np.array([len(str(n)) for n in range(10_000)])
 _AT_ONCE_BYTES = 1 << 20
-"""How much text is written in one go, since each byte of it takes about a hundred while it is worked out."""
+"""How much text is written at once: each byte of it needs about a hundred bytes of memory meanwhile."""
 
 
 def numeric_texts(fields: Fields) -> pa.StringArray:
-    """Return what numeric_out writes for each value.
+    """Return the text of each value, as numeric_out writes it.
 
-    A value is: how many digits of base 10,000, the weight of the first, the sign, how many decimals to show, and the
-    digits. Head and first digit give the length of each text; then all texts are written at once, by bytes of the
-    result: which value, which place in it, which digit stands there.
+    A value has a head and then digits of base 10,000. The head has the number of digits, the weight of the first one,
+    the sign, and the number of decimals to show. Head and first digit give the length of each text. Then the bytes of
+    all texts are computed at once: for each byte its value, its place in the value, and the digit there.
     """
     if len(fields) == 0:
         return pa.array([], pa.string())
@@ -92,7 +92,7 @@ class _Heads:
 
 
 def _digits(heads: _Heads, fields: Fields) -> npt.NDArray[np.uint8]:
-    """Return the texts of some values behind one another; anything of the right length for special values."""
+    """Return the texts of some values in sequence. Special values get arbitrary bytes of the right length."""
     rows = np.repeat(np.arange(len(heads.lengths)), heads.lengths)
     firsts = np.cumsum(heads.lengths) - heads.lengths + (heads.sign == _NEGATIVE)
     place = np.arange(len(rows)) - firsts[rows]  # 0 is the first digit, -1 the minus sign

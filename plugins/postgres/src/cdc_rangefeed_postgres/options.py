@@ -1,22 +1,22 @@
-"""What a user may set for a PostgreSQL source."""
+"""The options of a PostgreSQL source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cdc_core.options import MB, ByteSize, Duration, option
+from cdc_core import MB, ByteSize, Duration, option
 
 __all__ = ["PostgresOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresOptions:
-    """Options of the rangefeed. How to connect stands in the source URI, in libpq's own parameters."""
+    """Options of the rangefeed. The source URI has the connection parameters of libpq."""
 
     scan_round: Duration = option(
         Duration(60.0),
-        doc="How long one round of the initial scan uses one snapshot. Neither the log nor old row versions are held "
-        "much longer than this, however large the tables are.",
+        doc="How long one round of the initial scan uses one snapshot. The server keeps the log and old row versions "
+        "for not much longer than this, regardless of the size of the tables.",
     )
     scan_chunk_size: ByteSize = option(
         ByteSize(64 * MB), doc="Most bytes of a table, TOAST included, that one task of the initial scan reads."
@@ -24,18 +24,18 @@ class PostgresOptions:
     snapshot_wait: Duration = option(
         Duration(30.0),
         doc="How long to wait for open write transactions when a replication slot or a snapshot is created, before "
-        "trying anew.",
+        "another attempt.",
     )
     lock_timeout: Duration = option(
         Duration(10.0),
-        doc="How long the initial scan waits for the weakest lock on a table (ACCESS SHARE), which only statements "
-        "such as ALTER TABLE and VACUUM FULL hold up, before trying anew.",
+        doc="How long the initial scan waits for an ACCESS SHARE lock on a table, before another attempt. Only "
+        "statements such as ALTER TABLE and VACUUM FULL block this lock.",
     )
     fetch_size: ByteSize = option(
         ByteSize(2 * MB),
-        doc="About how many bytes are fetched from the server and decoded at once. A transaction of more bytes is cut"
-        " here, and rows behind each cut get a higher logical counter: change it only after a clean stop, else the"
-        " repeats after a crash could carry other timestamps than before.",
+        doc="About how many bytes are fetched from the server and decoded at once. A larger transaction is cut into "
+        "several fetches, and rows after each cut get a higher logical counter. Change this option only after a clean "
+        "stop: after a crash, rows that are repeated could get other timestamps than before.",
     )
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Partitions that come and go while a changefeed runs."""
+"""Partitions that are added and removed while a changefeed runs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cdc_rangefeed_postgres.blocks import survey
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.position import Part, Position, Scan
-from cdc_rangefeed_postgres.scan import survey
+from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan
 
 __all__ = ["with_new_partitions"]
 
 log = logging.getLogger(__name__)
 
-# All rows of a table that was created as a partition are in the log. ATTACH PARTITION, which may bring a filled table,
-# rewrites the pg_attribute row of every column: none is left that is as old as the table's type.
-_BORN_HERE = """
+# All rows of a table that was created as a partition are in the log. ATTACH PARTITION can bring a table with rows, and
+# it rewrites the pg_attribute row of every column: no column is as old as the table's type then.
+_CREATED_AS_PARTITION = """
 SELECT l.oid::bigint FROM unnest(%(leaves)s::oid[]) AS l(oid)
 WHERE (SELECT bool_and(i.xmin = t.xmin AND EXISTS (
            SELECT FROM pg_attribute c
@@ -28,39 +28,41 @@ WHERE (SELECT bool_and(i.xmin = t.xmin AND EXISTS (
 """
 
 
-def with_new_partitions(connection: Connection, catalog: Catalog, position: Position) -> Position:
-    """Return *position* with partitions known that were not before; those that may bring rows of their own get a scan.
+def with_new_partitions(connection: Connection, catalog: Catalog, token: PostgresToken) -> PostgresToken:
+    """Return *token* with the partitions of *catalog*. New partitions that may have rows of their own are scanned.
 
-    Rows that a table had before it was attached are in no log. A partition that is gone leaves its rows at the
-    consumer, as PostgreSQL logs no deletes for it: that is only said.
+    Rows that a table had before it was attached are in no log. PostgreSQL logs no deletes for a partition that was
+    removed, so its rows remain at consumers; this function only logs a warning.
     """
-    states = dict(position.tables)
+    states = dict(token.tables)
     parts: list[Part] = []
-    for name, state in position.tables.items():
+    for name, state in token.tables.items():
         table = catalog.tables[name]
         present, known = {leaf.oid for leaf in table.partitions}, set(state.leaves)
         if present == known:
             continue
         if gone := known - present:
-            log.warning("%d partitions of table %s are gone; their rows are not deleted at the sink", len(gone), name)
+            log.warning(
+                "%d partitions of table %s were removed; their rows are not deleted at the sink", len(gone), name
+            )
         new = [leaf for leaf in table.partitions if leaf.oid not in known]
-        parts += _filled(connection, table, new)
+        parts += _with_rows(connection, table, new)
         states[name] = replace(state, leaves=tuple(sorted(present)))
     if parts:
         blocks = sum(part.blocks for part in parts)
-        log.info("%d partitions with rows of their own were attached: scanning their %d blocks", len(parts), blocks)
-        scan = position.scan or Scan(parts=())
+        log.info("%d partitions with rows were attached; %d blocks to scan", len(parts), blocks)
+        scan = token.scan or Scan(parts=())
         scan = replace(scan, parts=(*scan.parts, *parts), total=scan.total + blocks)
-        return replace(position, tables=states, scan=scan)
-    return position if states == position.tables else replace(position, tables=states)
+        return replace(token, tables=states, scan=scan)
+    return token if states == token.tables else replace(token, tables=states)
 
 
-def _filled(connection: Connection, table: Table, leaves: Sequence[Leaf]) -> list[Part]:
+def _with_rows(connection: Connection, table: Table, leaves: Sequence[Leaf]) -> list[Part]:
     if not leaves:
         return []
     parameters = {"leaves": [leaf.oid for leaf in leaves], "root": table.oid}
-    born_here = {row[0] for row in connection.execute(_BORN_HERE, parameters)}
-    found = survey(connection, [leaf.oid for leaf in leaves if leaf.oid not in born_here])
+    created = {row[0] for row in connection.execute(_CREATED_AS_PARTITION, parameters)}
+    found = survey(connection, [leaf.oid for leaf in leaves if leaf.oid not in created])
     return [
         Part(table=table.name.qualified, oid=oid, filenode=filenode, blocks=blocks)
         for oid, (filenode, blocks, _) in found.items()

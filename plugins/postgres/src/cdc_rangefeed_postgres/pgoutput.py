@@ -1,34 +1,24 @@
-"""Turns pgoutput messages into row batches, column by column."""
+"""Decodes pgoutput messages into row batches, column by column."""
 
 from __future__ import annotations
 
 import logging
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_core import (
-    ContractError,
-    Op,
-    RowBatch,
-    TableName,
-    TableSchema,
-    TerminalRangefeedError,
-    Timestamp,
-)
+from cdc_core import ContractError, Op, RowBatch, TableName, TableSchema, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
 from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.keys import fold
-from cdc_rangefeed_postgres.relations import Relation, relation_columns
-from cdc_rangefeed_postgres.shapes import Shapes
+from cdc_rangefeed_postgres.relation_tracker import RelationTracker
 from cdc_rangefeed_postgres.toast import Lookup, fill_unchanged
 from cdc_rangefeed_postgres.transactions import Stamps, TransactionClock
 from cdc_rangefeed_postgres.types import TableVersion
 
-__all__ = ["LogCounters", "LogDecoder", "Lookup", "Relation", "TableVersion", "relation_columns"]
+__all__ = ["LogDecoder"]
 
 _logger = logging.getLogger(__name__)
 _ROW_KINDS = np.frombuffer(b"IUD", np.uint8)
@@ -36,33 +26,20 @@ _TRUNCATE = ord("T")
 _KNOWN_KINDS = np.frombuffer(b"IUDBCRTYOM", np.uint8)
 
 
-@dataclass(slots=True)
-class LogCounters:
-    """What a decoder has met so far."""
-
-    transactions: int = 0
-    rows: int = 0
-    """Rows given out."""
-    superseded: int = 0
-    """Writes followed by another write of their key in the same transaction, and therefore not given out."""
-    incomplete: int = 0
-    """Versions not given out because an unchanged TOAST value is in no row any more; a later delete is in the log."""
-
-
 class LogDecoder:
-    """Decodes one slice of a slot's log, in consecutive arrays of messages.
+    """Decodes one slice of a slot's log, given in consecutive arrays of messages.
 
-    Keeps the transactions with `start_lsn <= final_lsn < end_lsn` (final_lsn of their BEGIN). Their `updated` strictly
-    rises in log order: the commit time, moved to be greater than *after* and than the transaction before, and to have
-    a wall of at most `until.wall - 999`. Rows of one transaction share it, unless the transaction spans several calls
-    of `decode`: each later call's rows take the next logical value. So *until* must lie at least a microsecond after
-    *after*.
+    The slice has the transactions with `start_lsn <= final_lsn < end_lsn` (final_lsn in their BEGIN). `updated` is the
+    commit time, changed where necessary: it strictly rises in log order, is greater than *after*, and has a wall of at
+    most `until.wall - 999`. So *until* must be at least a microsecond after *after*. Rows of one transaction share
+    `updated`. When a transaction spans several calls of `decode`, the rows of each later call get the next logical
+    value.
 
-    *versions* lists, for each relation id, the versions that its rows may have in this slice, in log order. *lookup*
-    fills unchanged TOAST values that the log does not have.
+    *versions* lists, for each relation id, the versions that its rows can have in this slice, in log order. *lookup*
+    finds unchanged TOAST values that the log does not have.
 
-    Raises: RetryableRangefeedError when the log shows a version that is not listed; TerminalRangefeedError for a
-    TRUNCATE, for a value that no Arrow type of ours can hold, and when *diff* finds no old rows.
+    Raises: RetryableRangefeedError when the log has a version that is not listed. TerminalRangefeedError for a
+    TRUNCATE, for a value that has no Arrow value, and for a log without the old rows that *diff* needs.
     """
 
     def __init__(
@@ -78,9 +55,10 @@ class LogDecoder:
         lookup: Lookup | None = None,
         target_bytes: int = 2 << 20,
     ) -> None:
-        self.counters = LogCounters()
+        self.incomplete = 0
+        """How many row versions were left out, because no row has their unchanged TOAST value. Their delete follows."""
         self._clock = TransactionClock(start_lsn=start_lsn, end_lsn=end_lsn, after=after, until=until)
-        self._shapes = Shapes(versions)
+        self._tracker = RelationTracker(versions)
         self._diff = diff
         self._mvcc = mvcc
         self._lookup = lookup
@@ -89,39 +67,37 @@ class LogDecoder:
 
     @property
     def latest(self) -> Timestamp:
-        """The timestamp of the last transaction met; *after* before there is any."""
+        """The timestamp of the last transaction; *after* before the first one."""
         return self._clock.latest
 
     def decode(self, messages: pa.Array) -> list[RowBatch]:
-        """Return the rows of *messages*, a binary array of whole pgoutput messages that follow those given before.
+        """Return the rows of *messages*, a binary array of whole pgoutput messages that follow those of the last call.
 
-        Rows of one table and version come together, in batches of about `target_bytes`; rows of a key come in order.
+        The rows of one table and version come together, in batches of about `target_bytes`. The rows of a key come in
+        order.
         """
         log = Messages(messages)
         if not np.isin(log.kinds, _KNOWN_KINDS).all():
-            raise ContractError("plugin 'postgres': a message of the log is of a kind that pgoutput does not have")
+            raise ContractError("plugin 'postgres': the log has a message of an unknown kind")
         stamps = self._clock.stamp(log)
-        self.counters.transactions = self._clock.count
         kept = stamps.kept[stamps.transactions]
         self._refuse_truncate(log, np.flatnonzero(kept & (log.kinds == _TRUNCATE)))
         rows = np.flatnonzero(kept & np.isin(log.kinds, _ROW_KINDS))
         batches: list[RowBatch] = []
-        for relid, version, indices in self._shapes.groups(log, rows):
+        for version, indices in self._tracker.groups(log, rows):
             changes = read_changes(log, indices, version, diff=self._diff)
-            batches.extend(self._slices(self._batch(changes, stamps, relid)))
+            batches.extend(self._slices(self._batch(changes, stamps)))
         return batches
 
-    def _batch(self, changes: Changes, stamps: Stamps, relid: int) -> RowBatch:
+    def _batch(self, changes: Changes, stamps: Stamps) -> RowBatch:
         rows, ops, before = np.arange(len(changes.ops)), changes.ops, changes.before
         folded = fold(changes.keys, stamps.transactions[changes.messages], ops)
         if folded is not None:
-            self.counters.superseded += len(rows) - len(folded.rows)
             rows, ops, before = folded.rows, folded.ops, before[folded.firsts]
-        missing = fill_unchanged(changes, rows, relid=relid, lookup=self._lookup)
+        missing = fill_unchanged(changes, rows, lookup=self._lookup)
         if missing is not None:
             self._report_incomplete(changes.version.schema.name, int(missing.sum()))
             rows, ops, before = rows[~missing], ops[~missing], before[~missing]
-        self.counters.rows += len(rows)
 
         schema = changes.version.schema
         transactions = stamps.transactions[changes.messages[rows]]
@@ -150,26 +126,26 @@ class LogDecoder:
     def _refuse_truncate(self, log: Messages, indices: Ints) -> None:
         for index in indices.tolist():
             (count,) = struct.unpack_from(">I", message := log.message(index), 1)
-            names = ", ".join(self._shapes.name(relid) for relid in struct.unpack_from(f">{count}I", message, 6))
+            names = ", ".join(self._tracker.name(relid) for relid in struct.unpack_from(f">{count}I", message, 6))
             raise TerminalRangefeedError(
-                f"table {names} was truncated, which a changefeed cannot tell as row changes: create the changefeed"
-                " anew, with an initial scan if the rows of now are wanted"
+                f"table {names} was truncated, and a changefeed has no row changes for that. Start a changefeed under"
+                " another name, with an initial scan"
             )
 
     def _report_incomplete(self, table: TableName, count: int) -> None:
-        self.counters.incomplete += count
+        self.incomplete += count
         if table not in self._warned:
             self._warned.add(table)
             _logger.warning(
-                "left out versions of rows of table %s that are deleted by now, because the log lacks their unchanged"
-                " large values; to have every version run ALTER TABLE %s REPLICA IDENTITY FULL",
+                "table %s: left out versions of deleted rows, because the log does not have their unchanged large"
+                " values; run ALTER TABLE %s REPLICA IDENTITY FULL to get every version",
                 table,
                 table,
             )
 
 
 def _images(schema: TableSchema, tuples: Tuples, which: Ints) -> pa.StructArray:
-    """Return the rows of the tuples *which* as a column `after` or `before`, null where there is none."""
+    """Return the tuples *which* as a column `after` or `before`; null for NONE."""
     columns = [tuples.column(index) for index in range(len(schema.columns))]
     none = which == NONE
     if len(which) == len(tuples) and not none.any():

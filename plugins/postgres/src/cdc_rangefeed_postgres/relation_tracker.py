@@ -1,4 +1,4 @@
-"""Which version of which table each row of the log has."""
+"""Tracks which version of its table each row of the log has."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.relations import Relation, relation_columns, shape
 from cdc_rangefeed_postgres.types import TableVersion
 
-__all__ = ["Shapes"]
+__all__ = ["RelationTracker"]
 
 _RELATION = ord("R")
 
 
-class Shapes:
-    """Follows the Relation messages of a slice through the versions that each table may have, forward only.
+class RelationTracker:
+    """Matches the Relation messages of a slice with the listed versions of each table, forward only.
 
-    A Relation message is matched when the first row that the slice has follows it: those of transactions before the
-    slice may show versions that are not listed.
+    A Relation message is matched when a row of the slice follows it. Messages in transactions before the slice may
+    announce versions that are not listed.
     """
 
     def __init__(self, versions: Mapping[int, Sequence[TableVersion]]) -> None:
@@ -29,10 +29,10 @@ class Shapes:
         self._announced: dict[int, Relation] = {}
         self._matched: dict[int, Relation] = {}
 
-    def groups(self, messages: Messages, rows: Ints) -> Iterator[tuple[int, TableVersion, Ints]]:
-        """Yield relation id, version and messages of *rows*, grouped; a table's versions in the order of the log.
+    def groups(self, messages: Messages, rows: Ints) -> Iterator[tuple[TableVersion, Ints]]:
+        """Group *rows*: yield each version with its messages, the versions of a table in log order.
 
-        Must be exhausted before the next call. Raises: RetryableRangefeedError.
+        Exhaust the iterator before the next call. Raises: RetryableRangefeedError.
         """
         at = np.flatnonzero(messages.kinds == _RELATION)
         announced: dict[int, list[tuple[int, Relation]]] = {}
@@ -46,17 +46,17 @@ class Shapes:
             for shown, part in self._parts(relid, announced.get(relid, []), rows[relids == relid]):
                 following = self._match(relid, shown)
                 if version is not None and following is not version:
-                    yield relid, version, np.concatenate(group)
+                    yield version, np.concatenate(group)
                     group = []
                 version = following
                 group.append(part)
             if version is not None:
-                yield relid, version, np.concatenate(group)
+                yield version, np.concatenate(group)
         for relid, relations in announced.items():
             self._announced[relid] = relations[-1][1]
 
     def name(self, relid: int) -> str:
-        """Return the name of a table, for people."""
+        """Return the name of a table, for messages."""
         if relid in self._versions:
             return str(self._versions[relid][0].schema.name)
         relation = self._announced.get(relid)
@@ -65,7 +65,7 @@ class Shapes:
     def _parts(
         self, relid: int, announced: Sequence[tuple[int, Relation]], rows: Ints
     ) -> Iterator[tuple[Relation | None, Ints]]:
-        """Yield the rows of one table after each announcement, where there are any."""
+        """Yield the rows of one table that follow each announcement, if there are any."""
         relations = [self._announced.get(relid), *(relation for _, relation in announced)]
         bounds = np.searchsorted(rows, [index for index, _ in announced])
         for relation, part in zip(relations, np.split(rows, bounds), strict=True):

@@ -1,18 +1,20 @@
-"""Relation messages of pgoutput: the shape of a table as the log announces it before its rows."""
+"""Relation messages of pgoutput: the log announces the shape of a table before the first row with that shape."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
 
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.types import PgColumn
 
-__all__ = ["Relation", "relation_columns"]
+__all__ = ["Relation", "find_relations", "relation_columns", "shape"]
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A Relation message. In `columns`, `key` says that the column is part of the replica identity."""
+    """A Relation message. In `columns`, `key` means that the column is part of the replica identity."""
 
     relid: int
     namespace: str
@@ -23,17 +25,17 @@ class Relation:
 
     @property
     def shape(self) -> tuple[tuple[str, int, int], ...]:
-        """(name, oid, typmod) of each column: what tells one version of a table from another."""
+        """See `shape`."""
         return shape(self.columns)
 
 
 def shape(columns: tuple[PgColumn, ...]) -> tuple[tuple[str, int, int], ...]:
-    """Return what two versions of a table are compared by."""
+    """Return (name, oid, typmod) of each column: two versions of a table differ in it."""
     return tuple((column.name, column.oid, column.typmod) for column in columns)
 
 
 def relation_columns(message: bytes) -> Relation:
-    """Return the content of a Relation message (first byte `R`) of protocol version 1."""
+    """Decode a Relation message (first byte `R`) of protocol version 1."""
     (relid,) = struct.unpack_from(">I", message, 1)
     namespace, position = _string(message, 5)
     name, position = _string(message, position)
@@ -47,6 +49,28 @@ def relation_columns(message: bytes) -> Relation:
         position += 8
         columns.append(PgColumn(column, oid, typmod, bool(flags & 1)))
     return Relation(relid, namespace or "pg_catalog", name, identity.decode(), tuple(columns))
+
+
+def find_relations(connection: Connection, slot: Slot, *, start: int, end: int) -> list[tuple[Relation, bool]]:
+    """Return the Relation messages in the log up to *end*, each with whether it lies at or after *start*.
+
+    The server decodes all changes but sends only these messages.
+    """
+    query = f"""
+        SELECT data FROM (
+            SELECT ord, data, get_byte(data, 0) AS kind, lead(get_byte(data, 0)) OVER (ORDER BY ord) AS next
+            FROM {slot.peek(end, binary=False)} WITH ORDINALITY AS m(lsn, xid, data, ord)
+            WHERE get_byte(data, 0) IN (66, 82)
+        ) AS f WHERE kind = 82 OR next = 82 ORDER BY ord"""
+    found = []
+    inside, behind = True, False
+    for (data,) in connection.execute(query).fetchall():
+        if data[0] == ord("B"):
+            final_lsn = int.from_bytes(data[1:9], "big")
+            inside, behind = final_lsn >= start, final_lsn >= end
+        elif not behind:
+            found.append((relation_columns(data), inside))
+    return found
 
 
 def _string(message: bytes, position: int) -> tuple[str, int]:

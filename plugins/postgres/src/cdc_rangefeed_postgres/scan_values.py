@@ -1,4 +1,4 @@
-"""Rows read by SELECT through ADBC, in exactly the values that the log gives."""
+"""Reads rows by SELECT through ADBC, with exactly the values of the log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pyarrow.compute as pc
 from cdc_core import ColumnType, Kind, TerminalRangefeedError
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
-from cdc_rangefeed_postgres.limits import (
+from cdc_rangefeed_postgres.datetime_limits import (
     DATE_EPOCH_DAYS,
     FIRST_DAY,
     FIRST_TIMESTAMP_US,
     TIMESTAMP_EPOCH_US,
     OutOfRangeError,
 )
-from cdc_rangefeed_postgres.moments import sql_date, sql_time, sql_timestamp
+from cdc_rangefeed_postgres.datetimes import sql_date, sql_time, sql_timestamp
+from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["select_list", "sql_texts", "to_struct"]
@@ -38,11 +39,11 @@ _DIRECT_KINDS = {
 _DIRECT_TEXTS = {25, 1043, 1042, 19}
 """text, varchar, bpchar, name"""
 _OUTPUT_FUNCTIONS = {18: "charout", 869: "inet_out", 650: "cidr_out", 142: "xml_out"}
-"""Types that a cast to text writes differently from their output function, which the log uses."""
+"""Types whose cast to text differs from their output function, which the log uses."""
 
 
 def select_list(version: TableVersion, columns: Sequence[str] | None = None) -> str:
-    """Return the comma-separated expressions to SELECT, all columns of *version* or only *columns*, in that order.
+    """Return the select list for *columns*, in that order, by default for all columns of *version*.
 
     The session must have IntervalStyle postgres, DateStyle ISO, TimeZone UTC, bytea_output hex, extra_float_digits 1.
     """
@@ -50,7 +51,7 @@ def select_list(version: TableVersion, columns: Sequence[str] | None = None) -> 
 
 
 def to_struct(batch: pa.RecordBatch, version: TableVersion, columns: Sequence[str] | None = None) -> pa.StructArray:
-    """Return what `SELECT select_list` gave through ADBC as `version.schema.after_type` (or the part for *columns*).
+    """Return the result of a query with `select_list` as `version.schema.after_type`, or as its part for *columns*.
 
     Raises: TerminalRangefeedError for a timestamp out of range.
     """
@@ -61,14 +62,14 @@ def to_struct(batch: pa.RecordBatch, version: TableVersion, columns: Sequence[st
 
 
 def sql_texts(array: pa.Array, type_: ColumnType) -> list[str | None]:
-    """Return values of ours as texts that the type's input function takes, as in `$1::text[]::date[]`.
+    """Return *array* as texts for the input function of the type, for use in `$1::text[]::date[]`.
 
     Raises: TerminalRangefeedError for arrays and composites.
     """
     if type_.kind in (Kind.ARRAY, Kind.COMPOSITE):
         raise TerminalRangefeedError(
-            f"rows cannot be looked up by a key of type {type_.source}: run ALTER TABLE … REPLICA IDENTITY FULL on the"
-            " table, then create the changefeed anew"
+            f"rows cannot be looked up by a key of type {type_.source}. Run ALTER TABLE … REPLICA IDENTITY FULL on the"
+            " table, then start a changefeed under another name"
         )
     if type_.kind is Kind.BYTES:
         return [None if value is None else "\\x" + value.hex() for value in array.to_pylist()]
@@ -93,13 +94,13 @@ def _readers(version: TableVersion, columns: Sequence[str] | None) -> Sequence[C
 
 
 def _direct(reader: ColumnReader) -> bool:
-    """Return whether ADBC reads the type right, and at least as fast as its text."""
+    """Return whether ADBC reads the type correctly, and at least as fast as its text."""
     kind = reader.type_.kind
     return kind in _DIRECT_KINDS or (kind is Kind.STRING and reader.base_oid in _DIRECT_TEXTS)
 
 
 def _expression(reader: ColumnReader) -> str:
-    name = '"' + reader.column.name.replace('"', '""') + '"'
+    name = quoted(reader.column.name)
     base = reader.base_oid
     if _direct(reader):
         return name
@@ -107,7 +108,7 @@ def _expression(reader: ColumnReader) -> str:
         return f"pg_catalog.{_OUTPUT_FUNCTIONS[base]}({name})::text AS {name}"
     if base in BUILTIN or base in BUILTIN_ARRAYS:
         return f"{name}::text AS {name}"
-    # People may define a cast of their types to text; format uses the output function, as the log does.
+    # Users can define a cast of their types to text. Like the log, format uses the output function.
     return f"CASE pg_catalog.num_nulls({name}) WHEN 0 THEN pg_catalog.format('%s', {name}) END AS {name}"
 
 
@@ -125,10 +126,10 @@ def _values(reader: ColumnReader, array: pa.Array) -> pa.Array:
 
 
 def _unwrapped(array: pa.Array, epoch: int, first: int) -> pa.Array:
-    """Return integers since 1970 with infinities put right.
+    """Return integers since 1970 with correct infinities.
 
-    ADBC moves the epoch from 2000 to 1970 without a look at overflow. So infinity (the greatest integer), -infinity
-    (the least) and what is too late for our epoch come out below the first day that PostgreSQL knows.
+    ADBC moves the epoch from 2000 to 1970 without a check for overflow. So infinity (the greatest integer), -infinity
+    (the least) and timestamps that are too late for this epoch arrive as values below PostgreSQL's first day.
     """
     if len(array) == array.null_count or pc.min(array).as_py() >= first:
         return array

@@ -1,4 +1,4 @@
-"""The replication slot and the publication of one changefeed: created, looked after, moved on, dropped."""
+"""The replication slot and the publication of one changefeed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import psycopg
 
-from cdc_core import HistoryLostError, RetryableRangefeedError
+from cdc_core import HistoryLostError, RangefeedContext, RetryableRangefeedError
 from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.names import feed_applications, quoted
-from cdc_rangefeed_postgres.position import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.names import feed_applications, object_name, quoted
 
 __all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "oldest_writer"]
 
 log = logging.getLogger(__name__)
 
 PLUGIN = "pgoutput"
-_STANDBY_SNAPSHOT_BYTES = 4 << 20
-"""A restart point this far behind is worth a record that lets it move: each peek decodes from there."""
+_LARGE_LAG_BYTES = 4 << 20
+"""When the restart point is this far behind, ask for a log record that lets it move: each read decodes from there."""
 _TERMINATE_LIMIT_S = 10.0
 
 _STATE = """
@@ -31,7 +32,7 @@ SELECT s.plugin::text, s.database::text, s.active_pid, s.confirmed_flush_lsn::te
        to_jsonb(s) ->> 'invalidation_reason', to_jsonb(s) ->> 'conflicting'
 FROM pg_replication_slots s WHERE s.slot_name = %s
 """
-_LEFTOVERS = """
+_OLD_CONNECTIONS = """
 SELECT pid FROM pg_stat_activity
 WHERE pid <> pg_backend_pid() AND datname = current_database()
   AND (application_name LIKE %s OR pid IN (SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s))
@@ -41,7 +42,7 @@ WHERE pid <> pg_backend_pid() AND datname = current_database()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotState:
-    """What pg_replication_slots says of a slot."""
+    """A slot in pg_replication_slots."""
 
     plugin: str
     database: str
@@ -54,13 +55,18 @@ class SlotState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """The slot and the publication, which share a name. Holds no connection: each method takes one."""
+    """The slot and the publication, which have the same name. Holds no connection. Picklable."""
 
     name: str
     feed_id: str
 
+    @classmethod
+    def of(cls, context: RangefeedContext) -> Self:
+        """Return the slot of a changefeed. Connects to nothing."""
+        return cls(name=object_name(context.changefeed, context.feed_id), feed_id=context.feed_id)
+
     def state(self, connection: Connection) -> SlotState | None:
-        """Return the slot's state, None when there is no such slot."""
+        """Return the slot's state; None when the slot does not exist."""
         row = connection.execute(_STATE, [self.name]).fetchone()
         if row is None:
             return None
@@ -78,17 +84,16 @@ class Slot:
         )
 
     def create_publication(self, connection: Connection, tables: Sequence[Table]) -> None:
-        """Create the publication of *tables*, with partitions under their root's name."""
+        """Create the publication of *tables*. Changes of a partition are published under its root's name."""
         names = ", ".join(("" if table.kind == "p" else "ONLY ") + table.sql for table in tables)
         connection.execute(
             f"CREATE PUBLICATION {quoted(self.name)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
         )
 
     def create(self, connection: Connection, *, limit_s: float) -> int:
-        """Create the slot and return its consistent point.
+        """Create the slot and return its consistent point. The server first waits for all open write transactions.
 
-        It waits for the write transactions that are open. Raises: RetryableRangefeedError when that takes longer than
-        *limit_s*, and then nothing is left.
+        Raises: RetryableRangefeedError when that takes longer than *limit_s*; no slot is left then.
         """
         try:
             with cancelled_after(connection, limit_s):
@@ -97,8 +102,8 @@ class Slot:
                 ).fetchone()
         except psycopg.errors.QueryCanceled:
             raise RetryableRangefeedError(
-                f"replication slot {self.name} could not be created within {limit_s:g} s, because transactions that "
-                f"have written are still open ({oldest_writer(connection)}): end them, or wait"
+                f"replication slot {self.name}: not created within {limit_s:g} s because write transactions are still "
+                f"open ({oldest_writer(connection)}). End them, or wait"
             ) from None
         assert row is not None
         return parse_lsn(row[0])
@@ -106,42 +111,54 @@ class Slot:
     def require(self, connection: Connection, *, needed: int) -> None:
         """Return when the slot has all changes from *needed* on. Raises: HistoryLostError."""
         state = self.state(connection)
-        remedy = "start a changefeed under another name, with an initial scan, to begin anew"
+        remedy = "start a changefeed under another name, with an initial scan"
         if state is None:
             raise HistoryLostError(
-                f"replication slot {self.name} does not exist any more, so changes after {lsn_text(needed)} are lost: "
-                f"{remedy}"
+                f"replication slot {self.name} no longer exists: changes after {lsn_text(needed)} are lost. "
+                f"{remedy.capitalize()}"
             )
         row = connection.execute("SELECT current_database()::text").fetchone()
         if state.plugin != PLUGIN or row is None or state.database != row[0]:
             raise HistoryLostError(
-                f"replication slot {self.name} is not this changefeed's: it uses {state.plugin or 'no plugin'} in "
-                f"database {state.database or '(none)'}: {remedy}"
+                f"replication slot {self.name} does not belong to this changefeed: it uses "
+                f"{state.plugin or 'no plugin'} in database {state.database or '(none)'}. {remedy.capitalize()}"
             )
         if state.invalid is not None:
             raise HistoryLostError(
-                f"replication slot {self.name} was invalidated ({state.invalid}), so changes after {lsn_text(needed)} "
-                f"are lost: drop it, raise max_slot_wal_keep_size, and {remedy}"
+                f"replication slot {self.name} was invalidated ({state.invalid}): changes after {lsn_text(needed)} are "
+                f"lost. Drop the slot, raise max_slot_wal_keep_size, and {remedy}"
             )
         if state.confirmed > needed:
             raise HistoryLostError(
-                f"replication slot {self.name} was moved to {lsn_text(state.confirmed)} by something else, so changes "
-                f"after {lsn_text(needed)} are lost: {remedy}"
+                f"replication slot {self.name} was moved to {lsn_text(state.confirmed)} by another program: changes "
+                f"after {lsn_text(needed)} are lost. {remedy.capitalize()}"
             )
 
-    def advance(self, connection: Connection, lsn: int, *, last_nudge: int) -> int:
-        """Let the server forget what lies before *lsn*; return where it was last helped to move the restart point.
+    def peek(self, end: int, *, binary: bool) -> str:
+        """Return the item of an SQL FROM clause that decodes the log up to *end*.
 
-        Never moves the slot back, and makes no log of its own unless the restart point lags far behind.
+        The server stops after the first record that ends at or after *end*. The result has every transaction with
+        `final_lsn < end` and perhaps one more, which the caller must leave out.
+        """
+        return (
+            f"pg_logical_slot_peek_binary_changes('{self.name}', '{lsn_text(end)}', NULL, 'proto_version', '1', "
+            f"'publication_names', '{quoted(self.name)}', 'binary', '{'true' if binary else 'false'}')"
+        )
+
+    def release(self, connection: Connection, lsn: int, *, last_record: int) -> int:
+        """Let the server forget the log before *lsn*. Never moves the slot back.
+
+        The server decodes from the slot's restart point, which only moves at certain log records. When it is far
+        behind, ask the server to write one. Returns the LSN of the last such request, *last_record* for the next call.
         """
         state = self.state(connection)
         if state is None or state.invalid is not None:
             self.require(connection, needed=lsn)
-            return last_nudge
+            return last_record
         if state.confirmed < lsn:
             connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.name, lsn_text(lsn)])
-        if lsn - state.restart < _STANDBY_SNAPSHOT_BYTES or lsn - last_nudge < _STANDBY_SNAPSHOT_BYTES:
-            return last_nudge
+        if lsn - state.restart < _LARGE_LAG_BYTES or lsn - last_record < _LARGE_LAG_BYTES:
+            return last_record
         if connection.info.server_version >= 160000:
             connection.execute(
                 "SELECT CASE WHEN has_function_privilege('pg_log_standby_snapshot()', 'EXECUTE') "
@@ -149,44 +166,44 @@ class Slot:
             )
         return lsn
 
-    def end_leftovers(self, connection: Connection) -> None:
-        """Return when no connection of an earlier run of this changefeed is left, and nobody uses the slot.
+    def end_old_connections(self, connection: Connection) -> None:
+        """Return when this changefeed has no other connection, and nobody uses the slot.
 
-        Raises: RetryableRangefeedError when one cannot be ended within a few seconds.
+        Raises: RetryableRangefeedError when a connection does not end within a few seconds.
         """
         deadline = time.monotonic() + _TERMINATE_LIMIT_S
-        while pids := self._leftovers(connection):
-            log.info("ending %d connections of an earlier run of %s", len(pids), self.name)
+        while pids := self._old_connections(connection):
             for pid in pids:
                 try:
                     connection.execute("SELECT pg_terminate_backend(%s)", [pid])
                 except psycopg.errors.InsufficientPrivilege:
-                    log.debug("process %d is another role's", pid)
+                    log.debug("process %d belongs to another role", pid)
+            log.info("ended %d connections of an earlier attempt of %s", len(pids), self.name)
             if time.monotonic() > deadline:
                 raise RetryableRangefeedError(
-                    f"replication slot {self.name} is still used by process {pids[0]} of the server: end it with "
+                    f"replication slot {self.name} is still in use by server process {pids[0]}. End it with "
                     f"SELECT pg_terminate_backend({pids[0]})"
                 )
             time.sleep(0.05)
 
     def drop(self, connection: Connection) -> None:
-        """Remove the slot and the publication, whichever exist."""
-        self.end_leftovers(connection)
+        """Drop the slot and the publication, if they exist."""
+        self.end_old_connections(connection)
         connection.execute(
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [self.name]
         )
         connection.execute(f"DROP PUBLICATION IF EXISTS {quoted(self.name)}")
 
-    def _leftovers(self, connection: Connection) -> list[int]:
-        rows = connection.execute(_LEFTOVERS, [feed_applications(self.feed_id), self.name]).fetchall()
+    def _old_connections(self, connection: Connection) -> list[int]:
+        rows = connection.execute(_OLD_CONNECTIONS, [feed_applications(self.feed_id), self.name]).fetchall()
         return [row[0] for row in rows]
 
 
 @contextmanager
 def cancelled_after(connection: Connection, limit_s: float) -> Iterator[None]:
-    """Cancel the statement that runs on *connection* in this block when it takes longer than *limit_s*.
+    """Cancel the statement on *connection* when this block takes longer than *limit_s*.
 
-    The server's statement_timeout does not reach a slot that is being created.
+    The server's statement_timeout has no effect on the creation of a slot.
     """
     timer = threading.Timer(limit_s, connection.cancel_safe, kwargs={"timeout": 5.0})
     timer.daemon = True
@@ -199,12 +216,12 @@ def cancelled_after(connection: Connection, limit_s: float) -> Iterator[None]:
 
 
 def oldest_writer(connection: Connection) -> str:
-    """Return which open transaction has written and is the oldest, for people."""
+    """Describe the oldest open transaction that has written, for messages."""
     row = connection.execute(
         "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::int, application_name FROM pg_stat_activity "
         "WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"
     ).fetchone()
-    if row is None:
-        row = connection.execute("SELECT gid FROM pg_prepared_xacts ORDER BY prepared LIMIT 1").fetchone()
-        return "none that this role may see" if row is None else f"the oldest is prepared transaction {row[0]!r}"
-    return f"the oldest is of process {row[0]}, {row[1]} s old, application {row[2]!r}"
+    if row is not None:
+        return f"oldest: process {row[0]}, {row[1]} s old, application {row[2]!r}"
+    row = connection.execute("SELECT gid FROM pg_prepared_xacts ORDER BY prepared LIMIT 1").fetchone()
+    return "none that this role can see" if row is None else f"oldest: prepared transaction {row[0]!r}"

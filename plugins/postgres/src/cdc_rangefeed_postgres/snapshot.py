@@ -1,4 +1,4 @@
-"""Snapshots that the rounds of the initial scan read under, each exported by a temporary slot's creation."""
+"""Snapshots for the rounds of the initial scan, each exported by the creation of a temporary slot."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import psycopg
 
 from cdc_core import RetryableRangefeedError
+from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection, Server
-from cdc_rangefeed_postgres.failures import ClientError, sqlstate, text_of
-from cdc_rangefeed_postgres.position import parse_lsn
+from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.slot import PLUGIN, cancelled_after, oldest_writer
 
-__all__ = ["Exported", "SnapshotMaker"]
+__all__ = ["CLOCK_US", "ExportedSnapshot", "SnapshotMaker"]
 
 log = logging.getLogger(__name__)
 
@@ -29,26 +29,27 @@ _CANCELLED = "57014"
 
 
 @dataclass(slots=True, kw_only=True)
-class Exported:
-    """A snapshot, which lives as long as its connection and until that is used again.
+class ExportedSnapshot:
+    """A snapshot. It exists until its connection ends or runs another statement.
 
-    It sees exactly the transactions with `final_lsn < lsn`, all of which were committed by `clock_us`.
+    It sees exactly the transactions with `final_lsn < lsn`, all of which were committed before `clock_us`.
     """
 
     id: str
     lsn: int
     clock_us: int
     since: float
-    """When it was taken, by time.monotonic()."""
+    """When it was requested, by time.monotonic()."""
     connection: Connection
 
     @property
     def alive(self) -> bool:
-        """Whether the server still holds it, as far as can be known without using the connection."""
+        """Whether the server still has it, as far as this can be known without using the connection."""
         if self.connection.closed:
             return False
         connection = self.connection.pgconn
-        # What an idle server says is either that a setting changed or that the connection ends; then the end follows.
+        # An idle server sends a message only when a setting changed or when it ends the connection. After the second
+        # one, the end of the stream follows.
         while select.select([connection.socket], [], [], 0)[0]:
             try:
                 connection.consume_input()
@@ -64,7 +65,7 @@ class Exported:
 
 
 class SnapshotMaker:
-    """Takes one snapshot at a time in a thread: it waits for every write transaction that is open on the server."""
+    """Takes one snapshot at a time in a thread, because the server first waits for all open write transactions."""
 
     def __init__(self, server: Server, slot_prefix: str, *, limit_s: float) -> None:
         self._server = server
@@ -72,29 +73,29 @@ class SnapshotMaker:
         self._limit_s = limit_s
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
-        self._made: Exported | None = None
+        self._made: ExportedSnapshot | None = None
         self._failure: BaseException | None = None
         self._abandoned = False
         self.full = False
-        """Whether the last snapshot was not to be had because the server has no slot or connection to spare."""
+        """Whether the last request failed because the server had no free slot or connection."""
 
     @property
     def waiting(self) -> bool:
-        """Whether a snapshot was asked for and not fetched yet."""
+        """Whether a snapshot was requested and not fetched yet."""
         return self._thread is not None
 
     def ask(self) -> None:
-        """Begin to take a snapshot, unless that is under way already."""
+        """Start to take a snapshot, unless one is being taken."""
         if self._thread is None:
             self._made = self._failure = None
             self._abandoned = self.full = False
             self._thread = threading.Thread(target=self._make, name="cdc-snapshot", daemon=True)
             self._thread.start()
 
-    def fetch(self, wait_s: float) -> Exported | None:
-        """Return the snapshot asked for, None while it is not there; wait for it up to *wait_s*.
+    def fetch(self, wait_s: float) -> ExportedSnapshot | None:
+        """Return the requested snapshot, or None when it does not come within *wait_s*.
 
-        None too when the server had no slot to spare or open transactions took too long; then ask again.
+        Also None when the server had no free slot, or when open transactions took too long; then ask again.
         Raises: RetryableRangefeedError for any other failure.
         """
         if self._thread is None:
@@ -112,12 +113,14 @@ class SnapshotMaker:
         text = self._server.mask(text_of(failure))
         if sqlstate(failure) in _FULL:
             self.full = True
-            log.warning("no snapshot for the initial scan: %s; raise max_replication_slots and max_wal_senders", text)
+            log.warning("initial scan: no snapshot: %s; raise max_replication_slots and max_wal_senders", text)
             return None
-        raise RetryableRangefeedError(f"PostgreSQL, taking a snapshot for the initial scan: {text}") from None
+        raise RetryableRangefeedError(
+            f"PostgreSQL failed while taking a snapshot for the initial scan: {text}"
+        ) from None
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the request and release the snapshot that nobody fetched."""
         self._abandoned = True
         connection = self._connection
         if connection is not None and self._thread is not None:
@@ -139,21 +142,21 @@ class SnapshotMaker:
             since = time.monotonic()
             try:
                 with cancelled_after(connection, self._limit_s):
-                    # the form without parentheses is the one that every version takes; 14 knows no other
+                    # Every version accepts the form without parentheses; 14 knows no other.
                     row: Any = connection.execute(
                         f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL {PLUGIN} EXPORT_SNAPSHOT"
                     ).fetchone()
             except ClientError as error:
                 if sqlstate(error) == _CANCELLED and not self._abandoned:
                     log.warning(
-                        "no snapshot for the initial scan within %g s, because transactions that have written are "
-                        "still open (%s); following the log meanwhile",
+                        "initial scan: no snapshot within %g s because write transactions are still open (%s); "
+                        "following the log until then",
                         self._limit_s,
                         oldest_writer(clock),
                     )
                 raise
             moment: Any = clock.execute(CLOCK_US).fetchone()
-            self._made = Exported(
+            self._made = ExportedSnapshot(
                 id=row[2], lsn=parse_lsn(row[1]), clock_us=moment[0], since=since, connection=connection
             )
         except BaseException as error:

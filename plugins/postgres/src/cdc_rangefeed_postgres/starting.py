@@ -1,4 +1,4 @@
-"""How a run starts: a slot and a publication the first time, and a check that nothing was lost later."""
+"""The start of an attempt: a slot and a publication the first time, later a check that no history was lost."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from dataclasses import replace
 from typing import Any
 
 from cdc_core import ConfigError, RangefeedContext, Timestamp, Token
+from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
-from cdc_rangefeed_postgres.planner import load_watched
-from cdc_rangefeed_postgres.position import CREATING, Position, Scan, parse_lsn
-from cdc_rangefeed_postgres.scan import first_parts, survey
+from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
+from cdc_rangefeed_postgres.token import PostgresToken, Scan, intent
 from cdc_rangefeed_postgres.versions import first_states
+from cdc_rangefeed_postgres.watched_tables import load_watched
 
-__all__ = ["first_position", "resumed_position"]
+__all__ = ["first_token", "resumed_token"]
 
 log = logging.getLogger(__name__)
 
 
-def first_position(
+def first_token(
     connection: Connection,
     slot: Slot,
     context: RangefeedContext,
     load: Callable[[], tuple[Catalog, list[Table]]],
     save: Callable[[Token], None],
-) -> Position:
-    """Create the publication and the slot, and return the slot's consistent point.
+) -> PostgresToken:
+    """Create the publication and the slot, and return a token at the slot's consistent point.
 
-    The intent is saved first, so that what a crash leaves behind is found and removed here the next time.
+    The intent is saved first. After a crash this function finds and removes what the crashed attempt had created.
     """
     _, tables = load()
     set_lock_timeout(connection, context.options.lock_timeout)
-    save({"state": CREATING, "slot": slot.name})
+    save(intent(slot.name))
     clock: Any = connection.execute(CLOCK_US).fetchone()
     slot.drop(connection)
     slot.create_publication(connection, tables)
-    set_lock_timeout(connection, 0.0)  # waiting for transactions counts as waiting for a lock
+    set_lock_timeout(connection, 0.0)  # a wait for transactions is a wait for a lock
     lsn = slot.create(connection, limit_s=context.options.snapshot_wait)
     set_lock_timeout(connection, context.options.lock_timeout)
-    # Everything below is read after the consistent point: what was there by then is seen.
+    # Everything below is read after the consistent point, so it includes everything that existed there.
     catalog, tables = load()
     states = first_states(connection, catalog)
     scan = None
@@ -52,7 +53,7 @@ def first_position(
         scan = Scan(parts=parts, total=total) if parts else None
         log.info("initial scan: %d blocks of %d tables and partitions to read", total, len(parts))
     row: Any = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
-    return Position(
+    return PostgresToken(
         lsn=lsn,
         clock=Timestamp(clock[0] * 1000),
         tables=states,
@@ -62,17 +63,17 @@ def first_position(
     )
 
 
-def resumed_position(connection: Connection, slot: Slot, saved: Position, names: set[str]) -> Position:
-    """Return the position to go on from, when the slot has all that follows *saved* and nobody else uses it."""
+def resumed_token(connection: Connection, slot: Slot, saved: PostgresToken, names: set[str]) -> PostgresToken:
+    """Return the token to continue from, when the slot has all changes after *saved* and nobody else uses it."""
     if names != set(saved.tables):
         raise ConfigError(
-            f"the changefeed began with the tables {', '.join(sorted(saved.tables))}, and now "
-            f"{', '.join(sorted(names))} are listed: list the same tables, or start a changefeed under another name"
+            f"the changefeed started with the tables {', '.join(sorted(saved.tables))} but now lists "
+            f"{', '.join(sorted(names))}. List the same tables, or start a changefeed under another name"
         )
     slot.require(connection, needed=saved.lsn)
-    slot.end_leftovers(connection)
+    slot.end_old_connections(connection)
     load_watched(connection, slot, saved, diff=False)
     if saved.scan is None:
         return saved
-    log.info("initial scan: resuming at block %d of %d", saved.scan.done, saved.scan.total)
+    log.info("initial scan: resumed at block %d of %d", saved.scan.done, saved.scan.total)
     return replace(saved, scan=replace(saved.scan, snapshot=None))

@@ -1,7 +1,6 @@
-"""Values in PostgreSQL's text form, from the log or from `::text`, turned into columns of ours.
+"""Decodes values in PostgreSQL's text form, from the log or from `::text`.
 
-The session that wrote them had DateStyle ISO, TimeZone UTC, IntervalStyle postgres, bytea_output hex and
-extra_float_digits 1.
+The session must have DateStyle ISO, TimeZone UTC, IntervalStyle postgres, bytea_output hex and extra_float_digits 1.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core import ColumnType, Kind
-from cdc_rangefeed_postgres.moments import days_since_1970, us_since_1970
+from cdc_rangefeed_postgres.datetimes import days_since_1970, us_since_1970
 
 __all__ = ["decode_text"]
 
@@ -26,7 +25,7 @@ _LONGEST_TIME = len("12:34:56.123456")
 
 
 def decode_text(texts: pa.StringArray, type_: ColumnType) -> pa.Array:
-    """Return the values of a column of any kind but array and composite, as `type_.arrow`.
+    """Return the values of a column as `type_.arrow`. The kind is neither array nor composite.
 
     Raises: OutOfRangeError for a timestamp.
     """
@@ -47,11 +46,11 @@ def _bytes(texts: pa.StringArray, _: ColumnType) -> pa.Array:
     lengths = np.diff(offsets)
     valid = _valid(texts)
     ends = np.cumsum(np.where(valid, lengths // 2 - 1, 0))
-    # Two digits a byte; the byte that comes from the mark `\x` in front of each value is left out.
+    # Two digits make a byte. The byte made of the prefix `\x` of each value is left out.
     octets = _HEX_VALUES[characters[0::2]] << 4 | _HEX_VALUES[characters[1::2]]
-    marks = (offsets[:-1][valid] - offsets[0]) // 2
+    prefixes = (offsets[:-1][valid] - offsets[0]) // 2
     kept = np.ones(len(octets), np.bool_)
-    kept[marks] = False
+    kept[prefixes] = False
     bounds = np.zeros(len(texts) + 1, np.int32)
     bounds[1:] = ends
     return pa.Array.from_buffers(
@@ -70,15 +69,15 @@ def _time(texts: pa.StringArray, type_: ColumnType) -> pa.Array:
 
 
 def _dates(texts: pa.StringArray, type_: ColumnType) -> pa.Array:
-    return _moments(texts, type_.arrow, regular=len("2020-01-31"), limits=np.iinfo(np.int32), parse=days_since_1970)
+    return _datetimes(texts, type_.arrow, regular=len("2020-01-31"), limits=np.iinfo(np.int32), parse=days_since_1970)
 
 
 def _timestamps(texts: pa.StringArray, type_: ColumnType) -> pa.Array:
     regular = len("2020-01-31 01:02:03.123456+00")
-    return _moments(texts, type_.arrow, regular=regular, limits=np.iinfo(np.int64), parse=us_since_1970)
+    return _datetimes(texts, type_.arrow, regular=regular, limits=np.iinfo(np.int64), parse=us_since_1970)
 
 
-def _moments(
+def _datetimes(
     texts: pa.StringArray,
     type_: pa.DataType,
     *,
@@ -86,28 +85,28 @@ def _moments(
     limits: np.iinfo,
     parse: Callable[[str], int],
 ) -> pa.Array:
-    """Let Arrow read years of four digits after Christ, and read the others and infinities one by one."""
+    """Decode dates or timestamps: years AD of four digits with Arrow, all others and infinities one by one."""
     offsets, characters = _characters(texts)
     lengths = np.diff(offsets)
-    strange = lengths > regular
+    unusual = lengths > regular
     some = lengths > 4
     at = offsets[:-1][some] - offsets[0]
-    strange[some] |= (characters[at + 4] != ord("-")) | (characters[at] == ord("i"))
-    strange[some] |= characters[offsets[1:][some] - offsets[0] - 1] == ord("C")
+    unusual[some] |= (characters[at + 4] != ord("-")) | (characters[at] == ord("i"))
+    unusual[some] |= characters[offsets[1:][some] - offsets[0] - 1] == ord("C")
     if texts.null_count:
-        strange &= _valid(texts)
-    if not strange.any():
+        unusual &= _valid(texts)
+    if not unusual.any():
         return texts.cast(type_)
-    plain = pc.if_else(pa.array(strange), None, texts).cast(type_)
+    plain = pc.if_else(pa.array(unusual), None, texts).cast(type_)
     values = np.zeros(len(texts), np.int64)
-    for row in np.flatnonzero(strange):
+    for row in np.flatnonzero(unusual):
         text = texts[row].as_py()
         if text.endswith("infinity"):
             values[row] = limits.min if text[0] == "-" else limits.max
         else:
             values[row] = parse(text)
     width = pa.int32() if limits.bits == 32 else pa.int64()
-    return pc.if_else(pa.array(strange), pa.array(values).cast(width).view(type_), plain)
+    return pc.if_else(pa.array(unusual), pa.array(values).cast(width).view(type_), plain)
 
 
 def _characters(texts: pa.StringArray) -> tuple[_Ints, npt.NDArray[np.uint8]]:
@@ -129,7 +128,7 @@ def _validity(texts: pa.StringArray) -> pa.Buffer | None:
 
 
 def _spread(values: _Ints, texts: pa.StringArray) -> pa.Array:
-    """Return *values*, one for each of *texts* that is not null, with the nulls in between."""
+    """Return *values*, one for each of *texts* that is not null, with nulls for the others."""
     if texts.null_count == 0:
         return pa.array(values)
     valid = _valid(texts)

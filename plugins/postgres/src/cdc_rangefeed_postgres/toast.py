@@ -1,4 +1,4 @@
-"""Unchanged TOAST values, which an update leaves out of the log."""
+"""Unchanged TOAST values. An update that does not change such a value leaves it out of the log."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["Lookup", "fill_unchanged"]
 
-Lookup = Callable[[int, TableVersion, pa.StructArray, tuple[str, ...]], tuple[npt.NDArray[np.bool_], pa.StructArray]]
-"""`(relid, version, keys, columns)`: read the present values of *columns* in the rows with these *keys*, each once.
+Lookup = Callable[[TableVersion, pa.StructArray, tuple[str, ...]], tuple[npt.NDArray[np.bool_], pa.StructArray]]
+"""`(version, keys, columns)`: reads the present values of *columns* in the rows with these distinct *keys*.
 
-*keys* has `version.schema.key_type`. Returns, aligned with *keys*, whether each row exists, and a struct of the columns
-in `version.schema`'s types (anything where the row does not exist). A column that the table no longer has counts as a
-row that does not exist.
+*keys* has `version.schema.key_type`. The result is aligned with *keys*: whether each row exists, and a struct of the
+columns in the types of `version.schema`. A row does not exist when the table no longer has the column.
 """
 
 
-def fill_unchanged(changes: Changes, rows: Ints, *, relid: int, lookup: Lookup | None) -> Mask | None:
-    """Fill the unchanged values of *rows*; return which rows could not be, None when all could.
+def fill_unchanged(changes: Changes, rows: Ints, *, lookup: Lookup | None) -> Mask | None:
+    """Fill the unchanged values of *rows*. Return which rows remain without theirs, or None when there are none.
 
-    What old tuples had is filled already. Then comes what earlier rows of the same key carried, unless the key was
-    deleted in between; then *lookup*, whose value may be newer than the row: the row that brought it follows.
+    Values of old tuples are filled already. This function takes values from earlier rows of the same key, if the key
+    was not deleted in between, and then from *lookup*. A value from *lookup* may be newer than the row. The row that
+    brought it follows.
     """
     if not changes.new.unchanged:
         return None
@@ -38,7 +38,7 @@ def fill_unchanged(changes: Changes, rows: Ints, *, relid: int, lookup: Lookup |
         _fill_from_earlier(changes, index, codes)
     missing = _missing(changes, rows)
     if missing.any() and lookup is not None:
-        _fill_from_table(changes, rows[missing], codes, relid=relid, lookup=lookup)
+        _fill_from_table(changes, rows[missing], codes, lookup=lookup)
         missing = _missing(changes, rows)
     return missing if missing.any() else None
 
@@ -64,12 +64,12 @@ def _fill_from_earlier(changes: Changes, index: int, codes: Ints) -> None:
         changes.new.fill(index, values, into=after[wanted])
 
 
-def _fill_from_table(changes: Changes, rows: Ints, codes: Ints, *, relid: int, lookup: Lookup) -> None:
+def _fill_from_table(changes: Changes, rows: Ints, codes: Ints, *, lookup: Lookup) -> None:
     _, firsts, inverse = np.unique(codes[rows], return_index=True, return_inverse=True)
     schema = changes.version.schema
     columns = sorted(changes.new.unchanged)
     keys = RowBatch.struct(schema.key_type, [column.take(pa.array(rows[firsts])) for column in changes.keys])
-    found, values = lookup(relid, changes.version, keys, tuple(schema.columns[index].name for index in columns))
+    found, values = lookup(changes.version, keys, tuple(schema.columns[index].name for index in columns))
     after = changes.after[rows]
     for field, index in enumerate(columns):
         wanted = changes.new.unchanged[index][after] & found[inverse]

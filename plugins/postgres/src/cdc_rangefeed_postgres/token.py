@@ -1,36 +1,32 @@
-"""Positions: where a step ends in PostgreSQL's history, and the JSON tokens that they are saved as."""
+"""Tokens of PostgreSQL: where a step ends in the log and in the initial scan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from cdc_core import Timestamp, Token
+from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 
-__all__ = ["CREATING", "Part", "Position", "Scan", "Snapshot", "TableState", "is_intent", "lsn_text", "parse_lsn"]
+__all__ = ["Part", "PostgresToken", "Scan", "Snapshot", "TableState", "intent", "is_intent"]
 
-CREATING = "creating"
-
-
-def parse_lsn(text: str) -> int:
-    """Return the position that PostgreSQL writes as `16/B374D848`."""
-    high, _, low = text.partition("/")
-    return (int(high, 16) << 32) | int(low, 16)
+_CREATING = "creating"
 
 
-def lsn_text(lsn: int) -> str:
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+def intent(slot: str) -> Token:
+    """Return the token that is saved before a slot is created."""
+    return {"state": _CREATING, "slot": slot}
 
 
 def is_intent(token: Token) -> bool:
-    """Return whether *token* only says that the slot was about to be created."""
-    return token.get("state") == CREATING
+    """Return whether *token* was saved before a slot was created, and no other token followed."""
+    return token.get("state") == _CREATING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The snapshot of a round: it sees exactly the transactions with `final_lsn < lsn`, and its rows carry `at`."""
+    """The snapshot of a round. It sees exactly the transactions with `final_lsn < lsn`; its rows carry `at`."""
 
     id: str
     at: Timestamp
@@ -39,7 +35,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A table, or a partition of one, whose first `blocks` blocks are to be scanned while `filenode` is its file."""
+    """A table or a partition to scan: its first `blocks` blocks, as long as its file is `filenode`."""
 
     table: str
     oid: int
@@ -49,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """The initial scan: what is left of it. `parts[0]` is done up to `block`."""
+    """The rest of an initial scan. The blocks of `parts[0]` before `block` are done."""
 
     parts: tuple[Part, ...]
     block: int = 0
@@ -58,8 +54,8 @@ class Scan:
     round: int = 0
     snapshot: Snapshot | None = None
 
-    def taken(self, parts: int, block: int) -> Scan | None:
-        """Return the scan without its first *parts* parts, and *block* blocks of the next; None when none is left."""
+    def without(self, parts: int, block: int) -> Scan | None:
+        """Return the scan without its first *parts* parts and *block* blocks of the next part; None when it is done."""
         left = sum(part.blocks for part in self.parts[parts:]) - block
         if left == 0:
             return None
@@ -68,41 +64,40 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """What is remembered of a watched table: its identity, its key, and the version of its shape reached so far."""
+    """What a token says about a watched table: its identity, its key, and the newest version of its shape."""
 
     oid: int
     key: tuple[str, ...]
     version: int
     shape: str
     leaves: tuple[int, ...] = ()
-    """The partitions whose rows are in the log or were scanned, of a partitioned table."""
+    """Of a partitioned table: the partitions that were scanned or are read from the log."""
 
     def to_json(self) -> dict[str, Any]:
         value = {"oid": self.oid, "key": list(self.key), "version": self.version, "shape": self.shape}
         return {**value, "leaves": list(self.leaves)} if self.leaves else value
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(**{**value, "key": tuple(value["key"]), "leaves": tuple(value.get("leaves", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """A place in the history: all transactions with `final_lsn < lsn` lie behind it.
-
-    `clock` is the source's clock when the step ended at the end of the flushed log, else None. `catalog` is the
-    fingerprint of the watched tables' catalog rows last seen. Before `settled` the log may hold shapes of tables other
-    than the catalog's.
-    """
+class PostgresToken:
+    """A token, decoded: all transactions with `final_lsn < lsn` come before it."""
 
     lsn: int
     clock: Timestamp | None = None
+    """The source's clock when the step ended at the end of the flushed log, otherwise None."""
     tables: Mapping[str, TableState]
+    """By `schema.table`."""
     catalog: str
+    """Fingerprint of the catalog rows of the watched tables, as last seen."""
     settled: int
-    scan: Scan | None = field(default=None)
+    """Before this LSN, tables in the log may have shapes other than the catalog's."""
+    scan: Scan | None = None
 
-    def to_token(self) -> Token:
+    def to_json(self) -> Token:
         return {
             "lsn": lsn_text(self.lsn),
             "clock": None if self.clock is None else str(self.clock),
@@ -113,15 +108,15 @@ class Position:
         }
 
     @classmethod
-    def from_token(cls, token: Token) -> Self:
+    def from_json(cls, token: Token) -> Self:
         tables = {name: TableState.from_json(state) for name, state in token["tables"].items()}
         return cls(
             lsn=parse_lsn(token["lsn"]),
             clock=None if token["clock"] is None else Timestamp.parse(token["clock"]),
-            scan=None if token["scan"] is None else _scan_from_json(token["scan"], list(tables)),
             tables=tables,
             catalog=token["catalog"],
             settled=parse_lsn(token["settled"]),
+            scan=None if token["scan"] is None else _scan_from_json(token["scan"], list(tables)),
         )
 
 
@@ -138,7 +133,7 @@ def _scan_to_json(scan: Scan, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _scan_from_json(value: dict[str, Any], names: list[str]) -> Scan:
+def _scan_from_json(value: Mapping[str, Any], names: list[str]) -> Scan:
     at = value["snapshot"]
     return Scan(
         round=value["round"],

@@ -1,10 +1,9 @@
-"""PostgreSQL's types in the framework's terms, from nothing but what the catalog says of them."""
+"""PostgreSQL's types and tables, and the column types of cdc_core for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from cdc_core import ColumnType, Kind, TableSchema
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS, with_modifier
@@ -31,7 +30,7 @@ _BINARY_TEXTS = {25, 1043, 1042, 19, 26}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeInfo:
-    """What pg_type, pg_enum and pg_attribute say of one type."""
+    """One type in pg_type, pg_enum and pg_attribute."""
 
     oid: int
     name: str
@@ -41,9 +40,9 @@ class TypeInfo:
     base: int = 0
     """Domains: pg_type.typbasetype."""
     typmod: int = -1
-    """Domains: pg_type.typtypmod, the modifiers that the domain gives its base type."""
+    """Domains: pg_type.typtypmod, the modifiers of the base type."""
     element: int = 0
-    """Arrays: pg_type.typelem, but only where `typoutput = 'array_out'::regproc` (int2vector and the like are none)."""
+    """Arrays: pg_type.typelem where `typoutput = 'array_out'::regproc`. So int2vector is not an array."""
     delimiter: str = ","
     """pg_type.typdelim."""
     labels: tuple[str, ...] = ()
@@ -52,7 +51,7 @@ class TypeInfo:
     """Composites: (name, oid, typmod) of each attribute that is not dropped, in their order."""
 
     def references(self) -> Iterator[int]:
-        """Yield the types that this one is made of."""
+        """Yield the types that this one consists of."""
         if self.base:
             yield self.base
         if self.element:
@@ -63,7 +62,7 @@ class TypeInfo:
 
 @dataclass(frozen=True, slots=True)
 class PgColumn:
-    """A published column of a table, as pg_attribute has it. `key` says whether it belongs to the changefeed's key."""
+    """A published column of a table in pg_attribute. `key`: whether it belongs to the changefeed's key."""
 
     name: str
     oid: int
@@ -73,14 +72,14 @@ class PgColumn:
 
 @dataclass(frozen=True)
 class TypeCatalog:
-    """The types that PostgreSQL does not bring itself, by oid. Built-in types are known without being listed."""
+    """Types by oid. Built-in types need not be listed."""
 
     types: Mapping[int, TypeInfo] = field(default_factory=dict)
 
     def unknown(self, oids: Iterable[int]) -> set[int]:
-        """Return the oids to look up in pg_type: those of *oids*, and of what listed types refer to, not known yet.
+        """Return the types that are missing: of *oids*, and of all types that listed types consist of.
 
-        Look them up, build a catalog with them added, and ask again until the set is empty.
+        Look them up in pg_type, add them to the catalog, and repeat this until no type is missing.
         """
         wanted = {*oids, *(oid for info in self.types.values() for oid in info.references())}
         return {oid for oid in wanted if oid not in self}
@@ -89,7 +88,7 @@ class TypeCatalog:
         return oid in self.types or oid in BUILTIN or oid in BUILTIN_ARRAYS
 
     def __getitem__(self, oid: int) -> TypeInfo:
-        """Return what is known of a type. Raises: KeyError."""
+        """Return a type. Raises: KeyError when it is missing."""
         if oid in BUILTIN_ARRAYS:
             element = BUILTIN_ARRAYS[oid]
             name, _, _ = BUILTIN[element]
@@ -109,24 +108,12 @@ class TypeCatalog:
             info = self[oid]
         return info, typmod
 
-    def to_json(self) -> list[dict[str, Any]]:
-        return [asdict(info) for info in self.types.values()]
-
-    @classmethod
-    def from_json(cls, value: Iterable[Mapping[str, Any]]) -> TypeCatalog:
-        infos = (
-            TypeInfo(**{**info, "labels": tuple(info["labels"]), "fields": tuple(tuple(f) for f in info["fields"])})
-            for info in value
-        )
-        return cls({info.oid: info for info in infos})
-
 
 @dataclass(frozen=True)
 class TableVersion:
-    """One version of a table as the log shows it: the schema that rows get, and how PostgreSQL writes its columns.
+    """One version of a table in the log: the schema of its rows, and the columns as PostgreSQL writes them.
 
-    `columns` are the published ones (no generated columns unless they are published), one for each of
-    `schema.columns`, in the same order.
+    `columns` has one published column for each of `schema.columns`, in the same order.
     """
 
     schema: TableSchema
@@ -137,26 +124,11 @@ class TableVersion:
         if [column.name for column in self.columns] != [column.name for column in self.schema.columns]:
             raise ValueError(f"columns of {self.schema.name} do not match its schema")
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": self.schema.to_json(),
-            "columns": [[column.name, column.oid, column.typmod, column.key] for column in self.columns],
-            "types": self.types.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> TableVersion:
-        return cls(
-            schema=TableSchema.from_json(value["schema"]),
-            columns=tuple(PgColumn(*column) for column in value["columns"]),
-            types=TypeCatalog.from_json(value["types"]),
-        )
-
 
 def column_type(column: PgColumn, catalog: TypeCatalog) -> ColumnType:
-    """Return the framework's type of *column*. A type of which nothing better is known is a string: its text form.
+    """Return the column type for *column*. A type without a better match is a string with PostgreSQL's text form.
 
-    Raises: KeyError when *catalog* lacks the type or one that it is made of.
+    Raises: KeyError when *catalog* lacks the type or one that it consists of.
     """
     return _resolve(column.oid, column.typmod, catalog)
 
@@ -183,7 +155,7 @@ def _resolve(oid: int, typmod: int, catalog: TypeCatalog) -> ColumnType:
 
 
 def binary_safe(columns: Iterable[PgColumn], catalog: TypeCatalog) -> bool:
-    """Return whether the log may be asked for the binary form: every column's is decoded here, to the same value."""
+    """Return whether the log can be read in binary form: every column then has the same values as in text form."""
 
     def safe(column: PgColumn) -> bool:
         info, _ = catalog.base(column.oid)

@@ -1,4 +1,4 @@
-"""Which versions of the watched tables a step's rows may have, and how version numbers rise."""
+"""The versions of the watched tables that the rows of a step can have."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from cdc_core import TableSchema, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_types, make_version, shape_of
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.position import TableState
 from cdc_rangefeed_postgres.relations import Relation
+from cdc_rangefeed_postgres.token import TableState
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
 
 __all__ = ["Versions", "first_states", "schemas_of"]
@@ -17,14 +17,14 @@ __all__ = ["Versions", "first_states", "schemas_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """The versions that the rows of a step may have, by table, in log order; and what to remember of them."""
+    """`lists` has the versions of each table in log order. `states` is for the token at the end of the step."""
 
     lists: Mapping[str, tuple[TableVersion, ...]]
     states: Mapping[str, TableState]
 
     @classmethod
     def of_catalog(cls, connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> Versions:
-        """Return the versions when the log can hold no other shapes than the catalog's."""
+        """Return the versions for a log whose tables have the same shapes as the catalog."""
         lists, after = {}, {}
         shown = {name: _published(catalog.tables[name]) for name in states}
         types = _types(connection, [column for columns in shown.values() for column in columns])
@@ -41,11 +41,11 @@ class Versions:
         states: Mapping[str, TableState],
         relations: Sequence[tuple[Relation, bool]],
     ) -> Versions:
-        """Return the versions that a step's log announces by its Relation *relations*.
+        """Return the versions that *relations* announce in a step's log.
 
-        A flag says whether each lies inside the step. Of those before it only the last of each table still counts:
-        transactions inside may rely on it. Tables that the log does not announce are as the catalog has them, so that
-        this is what `of_catalog` returns when nothing else is announced.
+        The flag of each says whether it lies inside the step. Of the messages before the step, only the last one of
+        each table counts: transactions inside may rely on it. A table that no message announces has the catalog's
+        shape, so without messages the result is that of `of_catalog`.
         """
         lists: dict[str, list[TableVersion]] = {name: [] for name in states}
         after = dict(states)
@@ -69,7 +69,7 @@ class Versions:
 
 
 def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableState]:
-    """Return what to remember of each table when a changefeed begins."""
+    """Return the states of all tables at the start of a changefeed."""
     states = {}
     for name, table in catalog.tables.items():
         columns = _published(table)
@@ -87,13 +87,13 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
 def _next(
     table: Table, columns: Sequence[PgColumn], state: TableState, types: TypeCatalog
 ) -> tuple[TableVersion, TableState]:
-    """Return the version that *columns* are: the one that *state* remembers, or a new one."""
+    """Return the version with *columns*: that of *state* when the shape is the same, otherwise a new one."""
     names = {column.name for column in columns}
     if not names.issuperset(state.key):
         missing = ", ".join(name for name in state.key if name not in names)
         raise TerminalRangefeedError(
-            f"column {missing} of the key of table {table.name} was dropped or renamed, so its rows can no longer be "
-            "told apart: start a changefeed under another name, with an initial scan"
+            f"table {table.name}: key column {missing} was dropped or renamed, so rows can no longer be identified. "
+            "Start a changefeed under another name, with an initial scan"
         )
     version = make_version(table, columns, key=state.key, version=state.version, types=types)
     shape = shape_of(version)
@@ -112,6 +112,6 @@ def _types(connection: Connection, columns: Sequence[PgColumn]) -> TypeCatalog:
 
 
 def schemas_of(connection: Connection, catalog: Catalog, states: Mapping[str, TableState] | None) -> list[TableSchema]:
-    """Return the present schemas of all tables, with the version numbers that follow from *states*."""
+    """Return the present schemas of all tables, with version numbers that continue those of *states*."""
     known = states if states is not None else first_states(connection, catalog)
     return [found[0].schema for found in Versions.of_catalog(connection, catalog, known).lists.values()]

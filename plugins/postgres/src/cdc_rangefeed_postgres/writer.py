@@ -1,4 +1,4 @@
-"""Changes tables that a changefeed reads, for the conformance kit."""
+"""Writes to tables that a changefeed reads, for the conformance kit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cdc_rangefeed_postgres.names import parse_tables
 __all__ = ["PostgresWriter"]
 
 _LOCK_TIMEOUT = "10s"
-"""Two transactions of one thread that wait for each other would otherwise do so for ever."""
+"""Two transactions of one thread could otherwise wait for each other for ever."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class PostgresWriter(SourceWriter):
-    """See `cdc_core.SourceWriter`. Each open transaction has a connection of its own, used again when it has ended."""
+    """See `cdc_core.SourceWriter`. Each open transaction has its own connection, which is used again afterwards."""
 
     def __init__(self, context: SourceWriterContext) -> None:
         super().__init__(context)
@@ -65,10 +65,10 @@ class PostgresWriter(SourceWriter):
         self._idle.clear()
 
     def take(self) -> Connection:
-        """Return a connection that is in no transaction, for one user at a time."""
+        """Return a connection without a transaction, for one user at a time."""
         while self._idle:
             connection = self._idle.pop()
-            with suppress(psycopg.OperationalError):  # the server may have ended it meanwhile
+            with suppress(psycopg.OperationalError):  # the server may have ended it
                 connection.execute("SELECT 1")
                 connection.rollback()
                 return connection
@@ -79,7 +79,7 @@ class PostgresWriter(SourceWriter):
         return connection
 
     def give(self, connection: Connection) -> None:
-        """Take a connection back that is in no transaction."""
+        """Take back a connection without a transaction."""
         self._idle.append(connection)
 
     def _execute(self, statement: str, *names: sql.Identifier) -> None:

@@ -1,0 +1,54 @@
+"""The coordinator's part of PostgreSQL: releases the log, and measures how much the server retains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cdc_core import RangefeedContext, SourceHistory, Token
+from cdc_rangefeed_postgres.connection import KeptConnection, Server
+from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.slot import Slot
+
+__all__ = ["PostgresHistory"]
+
+_METRICS = """
+SELECT (pg_wal_lsn_diff(l.lsn, s.restart_lsn))::float8, (pg_wal_lsn_diff(l.lsn, s.confirmed_flush_lsn))::float8,
+       (SELECT extract(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_stat_activity a
+        WHERE a.application_name LIKE %s)
+FROM pg_replication_slots s,
+     (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END AS lsn) l
+WHERE s.slot_name = %s
+"""
+
+
+class PostgresHistory(SourceHistory):
+    """See `cdc_core.SourceHistory`. Opens one connection."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self._server = Server(context)
+        self._slot = Slot.of(context)
+        self._connection = KeptConnection(self._server, "coordinator")
+        self._last_record = 0
+
+    def release(self, token: Token) -> None:
+        with self._server.translated("releasing the log"):
+            connection = self._connection.open()
+            self._last_record = self._slot.release(connection, parse_lsn(token["lsn"]), last_record=self._last_record)
+
+    def metrics(self) -> Mapping[str, float]:
+        with self._server.translated("reading metrics"):
+            pattern = f"cdc/%/{self.context.feed_id}/snapshot"
+            row: Any = self._connection.open().execute(_METRICS, [pattern, self._slot.name]).fetchone()
+        if row is None:
+            return {}
+        retained, unconfirmed, snapshot_age = row
+        return {
+            "retained_bytes": retained or 0.0,
+            "unconfirmed_bytes": unconfirmed or 0.0,
+            "snapshot_age_s": snapshot_age or 0.0,
+        }
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,44 @@
+"""The plan of a step along the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_core import Slice, Timestamp
+from cdc_rangefeed_postgres.catalog import Catalog
+from cdc_rangefeed_postgres.log_slice import LogSlice
+from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.token import PostgresToken
+from cdc_rangefeed_postgres.types import binary_safe
+from cdc_rangefeed_postgres.versions import Versions
+
+__all__ = ["LogPlan"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPlan:
+    """A step that has one slice: a slot serves one reader at a time."""
+
+    slot: Slot
+    start: PostgresToken
+    end: PostgresToken
+    catalog: Catalog
+    versions: Versions
+    until: Timestamp | None
+    mark: Timestamp | None
+
+    def slices(self, *, after: Timestamp) -> list[Slice]:
+        versions = {self.catalog.tables[name].oid: found for name, found in self.versions.lists.items() if found}
+        payload = LogSlice(
+            slot=self.slot,
+            start=self.start.lsn,
+            end=self.end.lsn,
+            after=after,
+            until=self.until,
+            mark=self.mark,
+            resolved=self.start.scan is None,
+            binary=all(binary_safe(version.columns, version.types) for found in versions.values() for version in found),
+            versions=versions,
+            tables=tuple(table.name.full for table in self.catalog.tables.values()),
+        )
+        return [Slice(lower=after.next(), payload=payload)]

@@ -1,0 +1,65 @@
+"""The executors' part of PostgreSQL: reads slices of the log and of the initial scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark
+from cdc_rangefeed_postgres.client_errors import ClientError
+from cdc_rangefeed_postgres.connection import Server
+from cdc_rangefeed_postgres.log_slice import LogSlice, read_log
+from cdc_rangefeed_postgres.lookup import table_lookup
+from cdc_rangefeed_postgres.scan_slice import ScanSlice, read_scan
+
+__all__ = ["PostgresReader"]
+
+
+class PostgresReader(SliceReader):
+    """See `cdc_core.SliceReader`. Opens one connection for the log and one for the initial scan, and keeps both.
+
+    Looks up unchanged large values on a further connection.
+    """
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self._server = Server(context)
+        self._connections: dict[str, Any] = {}
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+        role = "log" if isinstance(slice_.payload, LogSlice) else "scan"
+        connection = self._connect(role)
+        finished = False
+        try:
+            yield from self._read(slice_.payload, connection)
+            finished = True
+        finally:
+            if not finished:
+                self._abandon(role)
+
+    def close(self) -> None:
+        for role in list(self._connections):
+            self._abandon(role)
+
+    def _read(self, payload: LogSlice | ScanSlice, connection: Any) -> Iterator[RowBatch | SpanMark]:
+        options, diff, mvcc = self.context.options, self.context.diff, self.context.mvcc
+        if isinstance(payload, ScanSlice):
+            return read_scan(self._server, connection, payload, options, mvcc=mvcc)
+        lookup = table_lookup(self._server)
+        return read_log(self._server, connection, payload, options, diff=diff, mvcc=mvcc, lookup=lookup)
+
+    def _connect(self, role: str) -> Any:
+        if role not in self._connections:
+            with self._server.translated("connecting"):
+                self._connections[role] = self._server.connect_arrow(role)
+        return self._connections[role]
+
+    def _abandon(self, role: str) -> None:
+        """Close a connection, even in the middle of a query."""
+        connection = self._connections.pop(role, None)
+        if connection is not None:
+            with suppress(*ClientError):
+                connection.adbc_connection.cancel()
+            with suppress(*ClientError):
+                connection.close()

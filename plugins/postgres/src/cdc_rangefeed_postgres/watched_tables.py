@@ -1,0 +1,43 @@
+"""The tables that a changefeed watches, checked against its token."""
+
+from __future__ import annotations
+
+from cdc_core import ConfigError, TerminalRangefeedError
+from cdc_rangefeed_postgres.catalog import Catalog, load_tables
+from cdc_rangefeed_postgres.checks import check_key
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.token import PostgresToken
+
+__all__ = ["load_watched"]
+
+
+def load_watched(connection: Connection, slot: Slot, token: PostgresToken, *, diff: bool) -> Catalog:
+    """Return the present catalog of the tables in *token*.
+
+    Raises: TerminalRangefeedError when one of them can no longer be followed.
+    """
+    states = token.tables
+    catalog = load_tables(connection, publication=slot.name, oids=[state.oid for state in states.values()])
+    anew = "start a changefeed under another name, with an initial scan"
+    for name, state in states.items():
+        table = catalog.by_oid.get(state.oid)
+        if table is None:
+            raise TerminalRangefeedError(f"table {name} was dropped. {anew.capitalize()}")
+        if table.name.qualified != name:
+            raise TerminalRangefeedError(f"table {name} was renamed to {table.name}. Rename it back, or {anew}")
+        if not table.published:
+            raise TerminalRangefeedError(
+                f"table {name} is no longer in publication {slot.name}, so changes to it may be lost. "
+                f"{anew.capitalize()}"
+            )
+        if table.key != state.key:
+            raise TerminalRangefeedError(
+                f"table {name}: the key changed from ({', '.join(state.key)}) to ({', '.join(table.key)}), so old and "
+                f"new changes of a row have different keys. Change it back, or {anew}"
+            )
+        try:
+            check_key(table, diff=diff)
+        except ConfigError as error:
+            raise TerminalRangefeedError(str(error)) from None
+    return catalog
