@@ -1,7 +1,7 @@
-"""Correct histories made by chance: what a source committed, and what a consumer of its changefeed may see of it.
+"""Random correct histories: the commits of a source, and the events that a consumer of its changefeed may see.
 
-Every commit moves money between two accounts, of topic t (ids 1 to 6) or u (ids 11 to 14), so that the sum stays. `n`
-counts the versions of an account, also over deletes.
+Every commit moves money between two accounts, of topic t (ids 1 to 6) or u (ids 11 to 14), so the sum is constant. `n`
+counts the versions of an account, and continues after a delete.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ TOPICS = {"t": range(1, 7), "u": range(11, 15)}
 
 @dataclass
 class Step:
-    """The rows of each endpoint between two resolved marks, and the mark that all of them get."""
+    """The rows of each endpoint between two resolved marks, and the second mark."""
 
     rows: dict[Endpoint, list[SeenRow]]
     resolved: Timestamp
 
     def events(self) -> list[Event]:
-        """Return the rows of one endpoint after the other's, and then the marks."""
+        """Return the rows of one endpoint after the other, and then the marks."""
         marks = [SeenMark(topic=topic, partition=number, resolved=self.resolved) for topic, number in self.rows]
         return [*(row for rows in self.rows.values() for row in rows), *marks]
 
 
 @dataclass
 class History:
-    """What *seed* made: with *files* all topics have one order, otherwise two partitions each.
+    """The history of *seed*. With *files* all topics have one order, otherwise each has two partitions.
 
-    `commits` has the time of each commit; the first `started` were there when the scan began.
+    `commits` holds the time of each commit. The first `started` commits were made before the scan.
     """
 
     seed: int
@@ -87,11 +87,11 @@ class History:
         return state
 
     def events(self, steps: Sequence[Step] | None = None) -> list[Event]:
-        """Return all that arrives, in a plain order without repeats."""
+        """Return all events in a simple order, without repeats."""
         return [event for step in (self.steps if steps is None else steps) for event in step.events()]
 
-    def troubled(self) -> list[Event]:
-        """Return all that arrives, endpoints interleaved, when the changefeed is killed again and again."""
+    def with_restarts(self) -> list[Event]:
+        """Return all events, endpoints interleaved, of a changefeed that is killed several times."""
         arrivals: dict[Endpoint, list[Event]] = {endpoint: [] for endpoint in self.endpoints}
         for number, step in enumerate(self.steps):
             while self.chance.random() < 0.4:
@@ -108,7 +108,7 @@ class History:
         return self.interleaved(arrivals)
 
     def interleaved(self, arrivals: Mapping[Endpoint, Sequence[Event]]) -> list[Event]:
-        """Return the events of all endpoints in a random order that keeps each one's own."""
+        """Return the events of all endpoints in a random order that keeps the order of each endpoint."""
         turns = [endpoint for endpoint, events in arrivals.items() for _ in events]
         self.chance.shuffle(turns)
         rest = {endpoint: iter(events) for endpoint, events in arrivals.items()}
@@ -118,7 +118,7 @@ class History:
         return (None, None) if self.files else (topic, key[0] % 2)
 
     def row(self, topic: str, key: Key, when: Timestamp, *, scanned: bool = False) -> SeenRow:
-        """Return what arrives for the version that the source held at *when*."""
+        """Return the event for the version that the source had at *when*."""
         return SeenRow(
             topic=topic,
             partition=self.endpoint_of(topic, key)[1],
@@ -132,7 +132,7 @@ class History:
         )
 
     def rows(self, first: int) -> dict[Endpoint, list[SeenRow]]:
-        """Return what arrives of the commits from number *first* on, at each endpoint."""
+        """Return the rows of the commits from number *first* on, by endpoint."""
         found: dict[Endpoint, list[SeenRow]] = {endpoint: [] for endpoint in self.endpoints}
         for when, commit in self.commits[first:]:
             for topic, key, _ in commit:
@@ -140,7 +140,7 @@ class History:
         return found
 
     def _scan(self) -> None:
-        """Scan in two rounds: the log up to the second one's snapshot stands between them."""
+        """Scan in two rounds, with the log up to the second snapshot between them."""
         even = {endpoint: [row for row in rows if row.key[0] % 4 < 2] for endpoint, rows in self._scanned().items()}
         first = len(self.commits)
         for _ in range(self.chance.randint(0, 3)):
@@ -163,7 +163,7 @@ class History:
         self.steps.append(Step(rows, self.chance.choice([last, self._tick()])))
 
     def _transfer(self) -> None:
-        """Move money between two accounts; one of them may be opened or closed by that."""
+        """Move money between two accounts. This may open the one and close the other."""
         state = self.state_at(Timestamp(self._wall, 9))
         ids = [(topic, id_) for topic, ids in TOPICS.items() for id_ in ids]
         giver = self.chance.choice([(topic, id_) for topic, id_ in ids if (id_,) in state[topic]])

@@ -1,9 +1,9 @@
-"""Nobody passes by overriding a promise: what a subclass of a suite may do, and what is refused while collecting."""
+"""What a test class that inherits from a suite may override, and what is refused at collection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import pytest
 from cdc_conformance.guard import complaint
@@ -18,7 +18,10 @@ import pytest
 from cdc_conformance import Conformance
 from cdc_core import SinkRegistration
 
-SHELF = SinkRegistration(name="shelf", target="s:S", options="s:O", summary="", schemes=("shelf",), output="files")
+SHELF = SinkRegistration(
+    name="shelf", sink="s:S", resolved_sink="s:R", destination="s:D", options="s:O", summary="", schemes=("shelf",),
+    output="files",
+)
 
 class Delivery:
     @pytest.fixture
@@ -36,7 +39,16 @@ class PaperConformance(Delivery, Conformance):
 """
 
 
-SHELF = SinkRegistration(name="shelf", target="s:S", options="s:O", summary="", schemes=("shelf",), output="files")
+SHELF = SinkRegistration(
+    name="shelf",
+    sink="s:S",
+    resolved_sink="s:R",
+    destination="s:D",
+    options="s:O",
+    summary="",
+    schemes=("shelf",),
+    output="files",
+)
 
 
 def collected(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResult:
@@ -71,13 +83,15 @@ class Delivery:
 
 class PaperConformance(Delivery, Conformance):
     kind = "sink"
+    reserved = frozenset({"rig"})
+    known_capabilities: ClassVar[Mapping[str, str]] = {"stall": "it can be stopped"}
 
 
 class Lenient:
     def test_flush_is_a_barrier(self, place: str) -> None: ...
 
 
-REMEDY = "super().test_flush_is_a_barrier() and say why it may fail: @pytest.mark.xfail(reason='…')"
+REMEDY = "call super().test_flush_is_a_barrier() and give a reason: @pytest.mark.xfail(reason='…')"
 
 
 def a_test(*marks: Any) -> Callable[..., None]:
@@ -94,14 +108,13 @@ def a_test(*marks: Any) -> Callable[..., None]:
         (
             (),
             {"test_flush_is_a_barrier": a_test()},
-            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or let it call "
-            + REMEDY,
+            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY,
         ),
         (
             (),
             {"test_flush_is_a_barrier": None},
-            "TestShelf.test_flush_is_a_barrier = None takes a promise of PaperConformance away; delete the line, or "
-            "write a test in its place: let it call " + REMEDY,
+            "TestShelf.test_flush_is_a_barrier = None removes a promise of PaperConformance; delete the line, or write "
+            "a test instead: " + REMEDY,
         ),
         (
             (),
@@ -118,8 +131,7 @@ def a_test(*marks: Any) -> Callable[..., None]:
         (
             (),
             {"test_flush_is_a_barrier": a_test(pytest.mark.parametrize("n", [1]))},
-            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or let it call "
-            + REMEDY,
+            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY,
         ),
         (
             (),
@@ -129,28 +141,35 @@ def a_test(*marks: Any) -> Callable[..., None]:
         (
             (Lenient,),
             {},
-            "Lenient.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or let it call "
-            + REMEDY,
+            "Lenient.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY,
         ),
         ((), {"sink": 7}, "TestShelf.sink is 7, which is neither the name of an installed sink nor a SinkRegistration"),
         (
             (),
             {"kind": "sink", "test_flush_is_a_barrier": a_test()},
-            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or let it call "
-            + REMEDY,
+            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY,
         ),
         (
             (),
-            {"_only_what_is_declared": pytest.fixture(lambda _: None)},
-            "TestShelf._only_what_is_declared stands in the place of that by which PaperConformance builds what it "
-            "proves; give it another name",
+            {"rig": pytest.fixture(lambda _: None)},
+            "TestShelf.rig overrides a reserved fixture of PaperConformance; give it another name",
         ),
         (
             (),
-            {"ours": pytest.fixture(name="_only_what_is_declared")(lambda _: None)},
-            "TestShelf._only_what_is_declared stands in the place of that by which PaperConformance builds what it "
-            "proves; give it another name",
+            {"ours": pytest.fixture(name="rig")(lambda _: None)},
+            "TestShelf.rig overrides a reserved fixture of PaperConformance; give it another name",
         ),
+        (
+            (),
+            {"capabilities": {"stal"}},
+            "TestShelf declares the capability 'stal', which no sink has; did you mean 'stall'?",
+        ),
+        (
+            (),
+            {"capabilities": pytest.fixture(lambda _: {"stall"})},
+            "TestShelf.capabilities is a fixture; make it a class attribute: capabilities = {'…'}",
+        ),
+        ((), {"capabilities": {"stall"}}, None),
         ((), {"place": None, "test_of_its_own": a_test(pytest.mark.skip)}, None),
         ((), {"test_flush_is_a_barrier": a_test(pytest.mark.xfail(reason="they bend"))}, None),
         ((), {"test_flush_is_a_barrier": a_test(pytest.mark.skip("they bend"))}, None),
@@ -158,26 +177,22 @@ def a_test(*marks: Any) -> Callable[..., None]:
     ],
     ids=[
         *("overridden", "deleted", "no-reason", "empty-reason", "unfit-mark", "class-without-a-reason", "by-a-base"),
-        *("a-suite-of-its-own", "reserved", "reserved-by-name"),
-        *("no-name", "fixtures-and-own-tests", "xfail", "skip", "class-with-a-reason"),
+        *("not-a-name", "a-suite-of-its-own", "reserved", "reserved-by-name", "unknown-capability"),
+        *("capabilities-as-a-fixture", "capability", "fixtures-and-own-tests", "xfail", "skip", "class-with-a-reason"),
     ],
 )
-def test_a_promise_may_be_given_up_with_a_reason_and_not_otherwise(
-    bases: tuple[type, ...], members: dict[str, Any], said: str | None
-) -> None:
+def test_the_rules_of_test_classes(bases: tuple[type, ...], members: dict[str, Any], said: str | None) -> None:
     cls = type("TestShelf", (*bases, PaperConformance), {"sink": SHELF, **members})
     assert complaint(cls) == said
 
 
-def test_it_is_an_error_of_the_collection(pytester: pytest.Pytester) -> None:
+def test_a_broken_rule_is_a_collection_error(pytester: pytest.Pytester) -> None:
     result = collected(pytester, "class TestShelf(PaperConformance):\n    test_flush_is_a_barrier = None\n")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["TestShelf.test_flush_is_a_barrier = None takes a promise of PaperConformance away; *"]
-    )
+    result.stdout.fnmatch_lines(["TestShelf.test_flush_is_a_barrier = None removes a promise of PaperConformance; *"])
 
 
-def test_a_module_that_skips_all_says_why(pytester: pytest.Pytester) -> None:
+def test_a_module_that_skips_everything_needs_a_reason(pytester: pytest.Pytester) -> None:
     result = collected(
         pytester, "pytestmark = pytest.mark.skip\nclass TestShelf(PaperConformance):\n    sink = SHELF\n"
     )
@@ -211,11 +226,11 @@ class TestShelf(PaperConformance):
     ],
     ids=["none", "unknown"],
 )
-def test_a_suite_says_which_component_it_proves(sink: str, said: str) -> None:
+def test_a_test_class_must_name_its_component(sink: str, said: str) -> None:
     assert (complaint(type("TestShelf", (PaperConformance,), {"sink": sink})) or "").startswith(said)
 
 
-def test_other_classes_of_the_module_are_left_alone(pytester: pytest.Pytester) -> None:
+def test_other_classes_of_the_module_are_collected(pytester: pytest.Pytester) -> None:
     result = collected(
         pytester,
         """

@@ -1,4 +1,4 @@
-"""A promise that needs a capability runs where it is declared, and is skipped with its reason elsewhere."""
+"""Promises are collected where their capability is declared and where they apply to the registration."""
 
 from __future__ import annotations
 
@@ -9,24 +9,55 @@ pytest_plugins = ["pytester"]
 
 SUITE = """
 import pytest
-from cdc_conformance import Conformance, requires
+from cdc_conformance import Condition, Conformance, applies_if, requires
 from cdc_core import SinkRegistration
 
-class PaperConformance(Conformance):
+HAS_READER = Condition(lambda cls: bool(cls.sink.reader), "the sink registers no reader")
+HAS_HISTORY = Condition(lambda cls: bool(cls.sink.history), "the sink registers no history")
+
+@applies_if(HAS_HISTORY)
+class History:
+    def test_history(self): pass
+    def test_gaps(self): pass
+
+class Delivery:
+    @requires("stall", "the test must stop the destination")
+    def test_memory_is_bounded(self): pass
+
+    @applies_if(HAS_READER)
+    def test_reading(self): pass
+
+    def test_nulls(self, readable): pass
+
+    def test_rows(self, way): pass
+
+    def test_always(self): pass
+
+class PaperConformance(History, Delivery, Conformance):
     kind = "sink"
-    known_capabilities = {{"stall": "somebody can stop it for a while"}}
-
-    @requires("stall", "somebody must stop it")
-    def test_a_promise(self):
-        pass
-
-class TestIt(PaperConformance):
-    sink = SinkRegistration(name="p", target="p:P", options="p:O", summary="", schemes=("p",), output="files")
+    known_capabilities = {"stall": "the test can stop it", "refusal": "it can refuse rows"}
+    fixture_conditions = {"readable": HAS_READER}
 
     @pytest.fixture
-    def capabilities(self):
-        return {declared}
+    def readable(self): pass
+
+    @pytest.fixture(params=["all", pytest.param("bad", marks=requires("refusal", "the destination must refuse rows"))])
+    def way(self, request): pass
+
+PAPER = SinkRegistration(
+    name="p", sink="p:S", resolved_sink="p:R", destination="p:D", options="p:O", summary="", schemes=("p",),
+    output="files", PARTS
+)
+
+class TestIt(PaperConformance):
+    sink = PAPER
+    capabilities = CAPABILITIES
+
+class TestOther:
+    def test_of_no_suite(self): pass
 """
+
+ALWAYS = ["test_rows[all]", "test_always"]
 
 
 class Lifecycle:
@@ -44,23 +75,33 @@ class OfPaper(PaperConformance):
 
 
 @pytest.mark.parametrize(
-    ("declared", "outcome"), [("frozenset({'stall'})", {"passed": 1}), ("frozenset()", {"skipped": 1})]
+    ("capabilities", "parts", "collected"),
+    [
+        ("()", "", ALWAYS),
+        ("{'stall'}", "", ["test_memory_is_bounded", *ALWAYS]),
+        ("{'refusal'}", "", ["test_rows[bad]", *ALWAYS]),
+        ("()", "reader='p:Reader'", ["test_reading", "test_nulls", *ALWAYS]),
+        ("()", "history='p:History'", ["test_history", "test_gaps", *ALWAYS]),
+    ],
+    ids=["nothing", "capability", "capability-of-a-parameter", "reader", "history"],
 )
-def test_a_promise_is_asked_for_where_its_capability_is_declared(
-    pytester: pytest.Pytester, declared: str, outcome: dict[str, int]
+def test_only_promises_that_are_declared_are_collected(
+    pytester: pytest.Pytester, capabilities: str, parts: str, collected: list[str]
 ) -> None:
-    pytester.makepyfile(SUITE.format(declared=declared))
-    result = pytester.runpytest_inprocess("-rs")
-    result.assert_outcomes(**outcome)
-    if "skipped" in outcome:
-        result.stdout.fnmatch_lines(["*needs the capability 'stall', which is not declared: somebody must stop it*"])
+    pytester.makepyfile(SUITE.replace("CAPABILITIES", capabilities).replace("PARTS", parts))
+    result = pytester.runpytest_inprocess("-ra", "-p", "no:cacheprovider", "--collect-only", "-q")
+    found = [line.rpartition("::")[2] for line in result.outlines if "TestIt::" in line]
+    assert sorted(found) == sorted(collected)
 
 
-def test_a_capability_that_nobody_knows_is_an_error(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(SUITE.format(declared="{'stal'}"))
-    result = pytester.runpytest_inprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*TestIt declares the capability 'stal', which no sink has; did you mean 'stall'?*"])
+def test_a_run_prints_nothing_about_other_promises(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SUITE.replace("CAPABILITIES", "()").replace("PARTS", ""))
+    result = pytester.runpytest_inprocess("-ra", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=3)
+    assert "capability" not in result.stdout.str()
+    assert "registers no" not in result.stdout.str()
+    assert result.outlines[-1].startswith("=")
+    assert "3 passed in" in result.outlines[-1]
 
 
 def test_the_promises_of_a_suite_are_the_tests_of_all_its_bases() -> None:

@@ -1,4 +1,4 @@
-"""The simulated database keeps every promise of a rangefeed, so that saboteurs can be made of it."""
+"""The simulated database keeps every promise of a rangefeed, so it can serve as the reference component."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_transaction_whose_block_raises_is_rolled_back(db: SimulatedDatabase) 
     assert not db.cluster.transactions
 
 
-def test_nothing_is_written_at_or_below_what_was_read_by_a_node_whose_clock_is_slow(db: SimulatedDatabase) -> None:
+def test_a_node_with_a_slow_clock_writes_nothing_at_or_below_a_read(db: SimulatedDatabase) -> None:
     txn = db.begin(node=1)
     txn.put("t", id=1, n=1)
     read = db.as_of(db.put("t", id=2, n=2, node=3))
@@ -81,7 +81,7 @@ def test_a_row_that_an_open_transaction_wrote_cannot_be_written_by_another(db: S
         txn.commit()
 
 
-def test_a_pushed_transaction_commits_later_than_what_pushed_it(db: SimulatedDatabase) -> None:
+def test_a_pushed_transaction_commits_later_than_the_reader(db: SimulatedDatabase) -> None:
     txn = db.begin()
     txn.put("t", id=1, n=1)
     read = db.as_of(db.now)
@@ -90,7 +90,7 @@ def test_a_pushed_transaction_commits_later_than_what_pushed_it(db: SimulatedDat
     assert read.rows("t") == {}
 
 
-def test_what_is_open_holds_back_what_is_resolved_and_writes_come_above_it(db: SimulatedDatabase) -> None:
+def test_open_transactions_hold_back_the_resolved_timestamp_and_commit_above_it(db: SimulatedDatabase) -> None:
     txn = db.begin(node=1)
     txn.put("t", id=1, n=1)
     db.tick(times=20)
@@ -103,7 +103,7 @@ def test_what_is_open_holds_back_what_is_resolved_and_writes_come_above_it(db: S
     assert db.put("t", id=2, n=1, node=1) > resolved(db, 2)
 
 
-def test_intents_that_are_resolved_later_hold_back_their_range_although_readers_see_the_rows(
+def test_unresolved_intents_hold_back_their_range_although_readers_see_the_rows(
     db: SimulatedDatabase,
 ) -> None:
     db.split("t", at=10)
@@ -121,13 +121,13 @@ def test_intents_that_are_resolved_later_hold_back_their_range_although_readers_
     assert not db.cluster.transactions
 
 
-def test_a_lease_moves_when_its_node_has_been_dead_for_long_enough(db: SimulatedDatabase) -> None:
+def test_the_lease_of_a_dead_node_moves_after_a_while(db: SimulatedDatabase) -> None:
     holder = leaseholder(db, 1)
     db.crash(holder)
     before = resolved(db, 1)
     db.tick()
     assert leaseholder(db, 1) == holder
-    assert resolved(db, 1) == before, "nobody closes timestamps meanwhile"
+    assert resolved(db, 1) == before, "no node closes timestamps meanwhile"
     db.tick(times=10)
     assert leaseholder(db, 1) != holder
     assert resolved(db, 1) > before
@@ -142,7 +142,7 @@ def test_a_writer_waits_until_another_node_has_the_lease(db: SimulatedDatabase) 
     assert db.cluster.now - before > 400_000_000
 
 
-def test_a_range_without_most_of_its_replicas_takes_no_writes(db: SimulatedDatabase) -> None:
+def test_a_range_without_a_quorum_refuses_writes(db: SimulatedDatabase) -> None:
     db.crash(1)
     db.crash(2)
     with pytest.raises(UnavailableError, match="lost most of its replicas"):
@@ -152,7 +152,7 @@ def test_a_range_without_most_of_its_replicas_takes_no_writes(db: SimulatedDatab
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_what_a_dead_coordinator_left_open_is_cleaned_up(db: SimulatedDatabase, comes_back: bool) -> None:
+def test_open_transactions_of_a_dead_coordinator_are_cleaned_up(db: SimulatedDatabase, comes_back: bool) -> None:
     txn = db.begin(node=3)
     txn.put("t", id=1, n=1)
     db.crash(3)
@@ -197,7 +197,7 @@ def moved(db: SimulatedDatabase) -> None:
 
 
 @pytest.mark.parametrize("change", [merged, split, moved, slow_clock])
-def test_nothing_is_written_below_what_was_closed_whatever_becomes_of_the_range(
+def test_range_changes_never_allow_writes_below_a_closed_timestamp(
     db: SimulatedDatabase, change: Callable[[SimulatedDatabase], None]
 ) -> None:
     db.split("t", at=5)
@@ -235,7 +235,7 @@ def test_the_future_cannot_be_read(db: SimulatedDatabase) -> None:
         db.as_of(Timestamp(db.now.wall + 10**12))
 
 
-def test_a_column_of_the_name_of_a_dropped_one_begins_empty(db: SimulatedDatabase) -> None:
+def test_a_column_with_the_name_of_a_dropped_one_starts_empty(db: SimulatedDatabase) -> None:
     before = db.put("t", id=1, n=1, note="old")
     db.drop_column("t", "note")
     assert db.rows("t") == {1: {"id": 1, "n": 1}}
@@ -254,7 +254,7 @@ def test_a_column_of_the_name_of_a_dropped_one_begins_empty(db: SimulatedDatabas
         ({"id": 1, "n": 2**63}, "column 'n' cannot hold"),
     ],
 )
-def test_a_row_that_does_not_fit_is_refused(db: SimulatedDatabase, row: dict[str, int], message: str) -> None:
+def test_an_invalid_row_is_refused(db: SimulatedDatabase, row: dict[str, int], message: str) -> None:
     with pytest.raises(StatementError, match=message):
         db.put("t", **row)
     assert db.rows("t") == {}
@@ -268,15 +268,15 @@ def test_tables_may_have_other_columns(db: SimulatedDatabase) -> None:
         db.rows("u")
 
 
-def test_settle_says_what_holds_it_back(db: SimulatedDatabase) -> None:
+def test_settle_names_the_transaction_that_holds_it_back(db: SimulatedDatabase) -> None:
     txn = db.begin("slow")
     txn.put("t", id=1, n=1)
     db.put("t", id=2, n=1)
-    with pytest.raises(StatementError, match="held back by: slow"):
+    with pytest.raises(StatementError, match="held back by slow"):
         db.settle()
 
 
-def test_a_line_that_its_writer_did_not_finish_never_happened(db: SimulatedDatabase) -> None:
+def test_an_unfinished_line_is_ignored(db: SimulatedDatabase) -> None:
     db.put("t", id=1, n=1)
     with (db.directory / "events.jsonl").open("a") as file:
         file.write('{"op": "put", "table": "t", "id": 2, "s')
@@ -295,14 +295,14 @@ for id_ in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
 """
 
 
-def test_several_processes_may_write_at_once(db: SimulatedDatabase) -> None:
+def test_several_processes_may_write_at_the_same_time(db: SimulatedDatabase) -> None:
     commands = [[sys.executable, "-c", WRITER, str(db.directory), str(first)] for first in (0, 100, 200)]
     writers = [subprocess.Popen(command) for command in commands]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     assert set(db.rows("t")) == {first + id_ for first in (0, 100, 200) for id_ in range(20)}
 
 
-def test_no_database_is_made_by_looking_for_one(tmp_path: Path) -> None:
+def test_opening_a_missing_database_creates_nothing(tmp_path: Path) -> None:
     db = SimulatedDatabase(tmp_path / "nothing")
     with pytest.raises(StatementError, match="no simulated database in"):
         db.put("t", id=1, n=1)

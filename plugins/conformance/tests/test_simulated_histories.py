@@ -1,4 +1,4 @@
-"""Random scripts: what a changefeed is given is what the database held, at every moment that was resolved."""
+"""Random scripts: at every resolved timestamp, the rows that a changefeed read are those of the database."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def begun(name: str, node: int | None, table: str, id_: int, n: int) -> Items:
 
 
 def whole(name: str, node: int, rows: list[tuple[str, int]], ticks: int, end: Step) -> Items:
-    """A transaction that stays open for a while."""
+    """Return a transaction that stays open for a while."""
     writes = [Write(name, table, id_, n=ticks) for table, id_ in rows]
     return [Begin(name, node), writes[0], Tick(ticks), PAUSE, *writes[1:], Tick(ticks), PAUSE, end, PAUSE]
 
@@ -129,27 +129,27 @@ def database(seed: int) -> Iterator[SimulatedDatabase]:
 
 
 class Consumer:
-    """Judges what a follower is given by what the database says that it held."""
+    """Compares the rows that a follower reads with the state of the database."""
 
     def __init__(self, db: SimulatedDatabase, limit: StepLimit) -> None:
         self.db = db
         self.limit = limit
         self.feed = self._follow(None)
-        self._judged = 0
+        self._compared = 0
         self._versions: dict[tuple[str, int], list[tuple[Timestamp, dict[str, Any] | None]]] = {}
 
     def step(self) -> None:
         for _ in range(4):
             self.feed.step()
-            self.judge()
+            self.compare()
         self.feed.release()
 
     def restart(self) -> None:
-        self.feed, self._judged = self._follow(self.feed), 0
+        self.feed, self._compared = self._follow(self.feed), 0
 
-    def judge(self) -> None:
-        """Take the new arrivals, and compare each span with the database as of when it is resolved."""
-        for row in self.feed.arrivals[self._judged :]:
+    def compare(self) -> None:
+        """Take the new arrivals, and compare each span with the database as of the span's resolved timestamp."""
+        for row in self.feed.arrivals[self._compared :]:
             versions = self._versions.setdefault((row.table, row.key), [])
             assert all(updated < row.updated for updated, _ in versions), f"{row} after {versions[-1]}"
             previous = versions[-1][1] if versions else None
@@ -158,13 +158,13 @@ class Consumer:
             assert row.mvcc is not None
             assert row.mvcc <= row.updated
             versions.append((row.updated, row.after))
-        self._judged = len(self.feed.arrivals)
+        self._compared = len(self.feed.arrivals)
         for span, reached in self.feed.frontier:
             if reached and reached >= self.db.cluster.gc_threshold:
                 assert self._held(span, reached) == self._holds(span, reached)
 
     def _held(self, span: Span, at: Timestamp) -> dict[int, dict[str, Any]]:
-        """Return what the arrivals make of the span as of then, in the shape that its table has then."""
+        """Return the rows of the span as of *at* according to the arrivals, in the shape that the table has then."""
         columns = self.db.cluster.tables[span.table].shape_at(at).schema.columns
         rows = {}
         for (table, id_), versions in self._versions.items():
@@ -196,7 +196,7 @@ def in_span(id_: int, span: Span) -> bool:
 
 @RANDOM
 @given(script=SCRIPTS, seed=st.integers(0, 9), rows=LIMITS)
-def test_what_arrives_is_what_the_database_held_as_of_every_resolved_timestamp(
+def test_arrivals_match_the_database_as_of_every_resolved_timestamp(
     script: list[Step | Marker], seed: int, rows: int
 ) -> None:
     with database(seed) as db:
@@ -212,7 +212,7 @@ def test_what_arrives_is_what_the_database_held_as_of_every_resolved_timestamp(
 
 
 def end(db: SimulatedDatabase) -> None:
-    """Let every node run, and every transaction end."""
+    """Restart every node and end every transaction."""
     for number, node in db.cluster.nodes.items():
         if not node.alive:
             db.restart(number)
@@ -223,12 +223,12 @@ def end(db: SimulatedDatabase) -> None:
 
 @RANDOM
 @given(script=SCRIPTS, seed=st.integers(0, 9))
-def test_nothing_is_ever_written_at_or_below_what_was_resolved(script: list[Step | Marker], seed: int) -> None:
+def test_nothing_is_written_at_or_below_a_resolved_timestamp(script: list[Step | Marker], seed: int) -> None:
     with database(seed) as db:
         resolved = {name: Frontier.from_json(db.cluster.resolved(name).to_json()) for name in db.cluster.tables}
         known = {name: set(versions(db, name)) for name in db.cluster.tables}
 
-        def judge() -> None:
+        def compare() -> None:
             for name, frontier in resolved.items():
                 added = set(versions(db, name)) - known[name]
                 for timestamp, id_ in added:
@@ -239,18 +239,18 @@ def test_nothing_is_ever_written_at_or_below_what_was_resolved(script: list[Step
                     assert now.of(span) >= before, f"{span} was resolved at {before}, now {now}"
                 resolved[name] = Frontier.from_json(now.to_json())
 
-        play(db, interspersed(script), {PAUSE: judge}, skip_refused=True)
+        play(db, interspersed(script), {PAUSE: compare}, skip_refused=True)
 
 
 def interspersed(script: Items) -> Items:
-    """Return the steps of *script* with PAUSE after each, without what changes history."""
+    """Return the steps of *script* with PAUSE after each, without garbage collections."""
     steps = [item for item in script if not isinstance(item, Marker | CollectGarbage)]
     return [item for step in steps for item in (step, PAUSE)]
 
 
 @RANDOM
 @given(script=SCRIPTS, seed=st.integers(0, 9))
-def test_what_was_read_as_of_a_timestamp_never_changes(script: list[Step | Marker], seed: int) -> None:
+def test_snapshots_never_change(script: list[Step | Marker], seed: int) -> None:
     with database(seed) as db:
         read: list[tuple[Snapshot, dict[str, dict[int, dict[str, Any]]]]] = []
 
@@ -288,7 +288,7 @@ def test_a_process_that_replays_the_events_has_the_same_state(script: list[Step 
 
 
 def dump(session: Session) -> str:
-    """Return all that a session knows, as text."""
+    """Return the whole state of a session as text."""
     cluster = session.cluster
     state = {name: value for name, value in vars(cluster).items() if name != "tables"}
     tables = {name: vars(table) for name, table in cluster.tables.items()}

@@ -6,6 +6,7 @@ import pytest
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.follower import Follower
 from cdc_conformance.simulated.options import SimulatedOptions
+from cdc_conformance.simulated.planner import SimulatedPlanner
 from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
 
 from cdc_core import ConfigError, HistoryLostError, Op, RangefeedContext, StepLimit, TerminalRangefeedError
@@ -18,7 +19,7 @@ def db(tmp_path: Path) -> SimulatedDatabase:
     return db
 
 
-def test_a_scan_gives_what_was_committed_and_the_log_what_comes_after(db: SimulatedDatabase) -> None:
+def test_the_scan_yields_earlier_commits_and_the_log_later_ones(db: SimulatedDatabase) -> None:
     for id_ in range(5):
         db.put("t", id=id_, n=id_)
     feed = Follower(db, options={"scan_chunk_rows": 2})
@@ -29,7 +30,7 @@ def test_a_scan_gives_what_was_committed_and_the_log_what_comes_after(db: Simula
     assert found == [*[(Op.SCAN, id_, id_) for id_ in range(5)], (Op.UPDATE, 1, 10), (Op.DELETE, 2, None)]
 
 
-def test_nothing_of_an_open_transaction_is_seen_and_all_of_it_once_it_commits(db: SimulatedDatabase) -> None:
+def test_the_rows_of_a_transaction_arrive_after_its_commit(db: SimulatedDatabase) -> None:
     feed = Follower(db)
     txn = db.begin()
     txn.put("t", id=1, n=1)
@@ -68,7 +69,7 @@ def test_ranges_lag_differently_and_hold_back_only_their_own_rows(db: SimulatedD
     assert [row.key for row in feed.arrivals] == [1, 100]
 
 
-def test_a_step_holds_no_more_than_the_limit_and_cuts_no_transaction(db: SimulatedDatabase) -> None:
+def test_a_step_obeys_the_limit_and_splits_no_transaction(db: SimulatedDatabase) -> None:
     feed = Follower(db, limit=StepLimit(rows=3, bytes=10**9))
     for round_ in range(5):
         with db.transaction() as txn:
@@ -83,7 +84,7 @@ def test_a_step_holds_no_more_than_the_limit_and_cuts_no_transaction(db: Simulat
     assert [size for size in sizes if size] == [2, 2, 2, 2, 2]
 
 
-def test_a_change_of_the_shape_ends_a_step_and_later_rows_have_the_new_version(db: SimulatedDatabase) -> None:
+def test_a_schema_change_ends_a_step_and_later_rows_have_the_new_version(db: SimulatedDatabase) -> None:
     feed = Follower(db, diff=True)
     db.put("t", id=1, n=1)
     db.add_column("t", "extra")
@@ -96,7 +97,7 @@ def test_a_change_of_the_shape_ends_a_step_and_later_rows_have_the_new_version(d
     assert feed.arrivals[2].after == {"id": 1, "n": 3, "extra": "x"}
 
 
-def test_any_saved_token_continues_where_it_ends(db: SimulatedDatabase) -> None:
+def test_a_follower_continues_from_any_saved_token(db: SimulatedDatabase) -> None:
     for id_ in range(7):
         db.put("t", id=id_, n=0)
     feed = Follower(db, options={"scan_chunk_rows": 2})
@@ -118,7 +119,8 @@ def test_any_saved_token_continues_where_it_ends(db: SimulatedDatabase) -> None:
 def test_the_intent_is_saved_before_anything_is_protected(db: SimulatedDatabase) -> None:
     feed = Follower(db)
     assert feed.intents == [{"state": "starting"}]
-    assert feed.open().start(feed.intents[0], feed.intents.append)["scan"] is not None
+    again = SimulatedRangefeed(feed.context)
+    assert again.start(feed.intents[0], feed.intents.append)["scan"] is not None
 
 
 def test_history_is_kept_until_it_is_released(db: SimulatedDatabase) -> None:
@@ -129,13 +131,13 @@ def test_history_is_kept_until_it_is_released(db: SimulatedDatabase) -> None:
     kept = db.collect_garbage()
     assert kept == db.protected()["f" * 12]
     feed.until(db.now)
-    feed.planner.release(feed.token)
+    feed.release()
     assert db.collect_garbage() > kept
-    feed.planner.drop(feed.token)
+    feed.rangefeed.drop(feed.token)
     assert db.protected() == {}
 
 
-def test_garbage_collected_by_force_is_lost_history(db: SimulatedDatabase) -> None:
+def test_forced_garbage_collection_loses_history(db: SimulatedDatabase) -> None:
     feed = Follower(db, initial_scan=False)
     db.put("t", id=1, n=1)
     db.put("t", id=1, n=2)
@@ -144,7 +146,7 @@ def test_garbage_collected_by_force_is_lost_history(db: SimulatedDatabase) -> No
     with pytest.raises(HistoryLostError, match="collected garbage"):
         feed.step()
     with pytest.raises(HistoryLostError, match="another name"):
-        feed.open().start(feed.token, feed.intents.append)
+        SimulatedRangefeed(feed.context).start(feed.token, feed.intents.append)
 
 
 def test_a_dropped_table_ends_the_changefeed(db: SimulatedDatabase) -> None:
@@ -155,11 +157,11 @@ def test_a_dropped_table_ends_the_changefeed(db: SimulatedDatabase) -> None:
         feed.step()
 
 
-def test_the_clock_is_never_behind_the_marks_of_an_idle_database(db: SimulatedDatabase) -> None:
+def test_the_clock_is_never_behind_the_marks(db: SimulatedDatabase) -> None:
     feed = Follower(db)
     for _ in range(20):
         feed.step()
-    assert db.now < feed.frontier.latest <= feed.open().now()
+    assert db.now < feed.frontier.latest <= SimulatedPlanner(feed.context).now()
 
 
 @pytest.mark.parametrize(

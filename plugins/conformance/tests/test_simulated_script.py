@@ -16,7 +16,7 @@ def db(tmp_path: Path) -> SimulatedDatabase:
     return db
 
 
-def test_example_of_a_script_in_which_a_changefeed_is_killed_while_a_transaction_is_open(
+def test_a_script_can_kill_a_changefeed_while_a_transaction_is_open(
     db: SimulatedDatabase,
 ) -> None:
     feeds = [Follower(db)]
@@ -59,13 +59,13 @@ def test_example_of_a_script_in_which_a_changefeed_is_killed_while_a_transaction
     }
 
 
-def test_outcomes_are_those_of_the_items(db: SimulatedDatabase) -> None:
+def test_play_returns_the_outcome_of_each_item(db: SimulatedDatabase) -> None:
     committed, nothing, said = play(db, [Put("t", 1, n=1), Tick(), PAUSE], {PAUSE: lambda: "said"})
     assert committed == db.now
     assert (nothing, said) == (None, "said")
 
 
-def test_a_marker_that_stands_for_nothing_is_refused_before_anything_happens(db: SimulatedDatabase) -> None:
+def test_an_unknown_marker_is_refused_before_anything_is_executed(db: SimulatedDatabase) -> None:
     events = db.cluster.events
     with pytest.raises(ValueError, match="CRASH, PAUSE"):
         play(db, [Put("t", 1, n=1), PAUSE, CRASH, SPLIT], on={SPLIT: lambda: None})
@@ -81,7 +81,7 @@ def test_refused_statements_of_random_scripts_have_no_effect(db: SimulatedDataba
         Write("a", "t", 2, other=1),
         Put("nowhere", 2, n=1),
     ]
-    with pytest.raises(StatementError, match="'a' is there already"):
+    with pytest.raises(StatementError, match="'a' exists already"):
         play(db, [Begin("a"), Begin("a")])
     db.execute("write", txn="a", table="t", id=1, set={"n": 1})
     before = db.cluster.events
@@ -92,6 +92,6 @@ def test_refused_statements_of_random_scripts_have_no_effect(db: SimulatedDataba
     assert db.rows("t") == {}
 
 
-def test_steps_show_themselves_as_they_are_written() -> None:
+def test_the_repr_of_a_step_is_its_source() -> None:
     script = [Put("t", 1, n=2), Put("t", 1, n=2, node=3), Write("a", "t", 1, note="x"), PAUSE]
     assert repr(script) == "[Put('t', 1, n=2), Put('t', 1, n=2, node=3), Write('a', 't', 1, note='x'), PAUSE]"

@@ -1,4 +1,4 @@
-"""What arrived is counted, and too little of it is found."""
+"""`CountValidator` counts events, and fails if there are too few."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def test_a_mark_covers_the_rows_of_its_own_partition() -> None:
     assert (count.resolved_rows, count.marks_with_rows) == (1, 1)
 
 
-def test_too_little_is_a_failure() -> None:
+def test_too_few_events_are_a_failure() -> None:
     assert feed(CountValidator(least_rows=2, least_marks=1), row("a", 1)) == [
         "1 rows arrived, expected at least 2",
         "0 resolved marks arrived, expected at least 1",
     ]
 
 
-def test_the_failures_of_several_validators_are_all_of_theirs() -> None:
+def test_the_failures_of_several_validators_are_combined() -> None:
     both = All([CountValidator(least_marks=2), OrderValidator()])
     assert feed(both, row("a", 1), mark(1), row("b", 1)) == [
         "1 resolved marks arrived, expected at least 2",

@@ -1,4 +1,4 @@
-"""What a reader read reaches the validators as it came: by endpoint, in order, and nothing is passed over."""
+"""`validate` feeds all messages of a reader to the validators, in order and by endpoint."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def failures(*messages: StoredMessage) -> list[str]:
     return [failure for validator in validators[:2] for failure in validator.failures()]
 
 
-def test_a_whole_history_has_no_failure_however_partitions_are_interleaved() -> None:
+def test_a_correct_history_has_no_failure_in_any_interleaving() -> None:
     first = [row(0, 1, 1, 4), mark(0, 1), row(0, 1, 2, 5), row(0, 1, 2, 5), mark(0, 2), mark(0, 3)]
     second = [row(1, 2, 1, 6), mark(1, 1), row(1, 2, 2, None), row(1, 3, 2, 5), mark(1, 2), mark(1, 3)]
     for messages in (
@@ -65,7 +65,7 @@ def test_rows_and_marks_are_counted_by_endpoint() -> None:
     assert (arrived.rows, arrived.marks) == ({("t", 0): 2, ("t", 1): 1}, {("t", 1): 1})
 
 
-def test_a_file_is_all_its_rows_and_a_mark_of_no_topic_is_for_all() -> None:
+def test_files_yield_all_their_rows_and_marks_cover_all_topics() -> None:
     body = b"".join((row(0, key, 1, key, also={"key": [key]}).value or b"") + b"\n" for key in (1, 2))
     messages = [StoredMessage(topic="t", value=body), mark(None, 1, topic=None), mark(None, 2, topic="t")]
     order = OrderValidator()
@@ -84,7 +84,7 @@ def test_a_key_in_two_partitions_is_found() -> None:
     assert failures(row(0, 1, 1, 10), row(1, 1, 2, 10)) == ["topic t key [1]: received on two partitions: 0 and 1"]
 
 
-def test_a_key_in_other_words_is_the_same_key() -> None:
+def test_equal_keys_with_other_spellings_are_one_key() -> None:
     same = StoredMessage(topic="x_t", partition=1, key=b"[ 1 ]", value=row(1, 1, 2, 1).value)
     assert failures(row(0, 1, 1, 10), same) == ["topic t key [1]: received on two partitions: 0 and 1"]
 
@@ -95,11 +95,11 @@ def test_half_a_transaction_below_all_marks_is_found() -> None:
     ]
 
 
-def test_a_partition_that_nobody_named_is_found() -> None:
-    assert failures(mark(2, 1)) == ["topic t partition 2: not among the endpoints to be cut"]
+def test_an_unknown_partition_is_found() -> None:
+    assert failures(mark(2, 1)) == ["topic t partition 2: not among the endpoints"]
 
 
-def test_all_that_a_message_says_arrives() -> None:
+def test_all_fields_of_a_message_arrive() -> None:
     said = {"before": {"v": 3}, "mvcc_timestamp": str(Timestamp(4)), "key": [1], "topic": "x_t"}
     (seen,) = events([row(0, 1, 5, 4, also=said)], json_decoder(), SCHEMAS, prefix="x_")
     assert seen == SeenRow(
@@ -129,13 +129,13 @@ def test_a_topic_in_the_value_without_the_prefix_is_found() -> None:
     ("message", "wrong"),
     [
         (StoredMessage(topic="x_t", partition=0, key=b"[1]", value=None), "has no 'updated'"),
-        (StoredMessage(topic="x_t", partition=0, value=b'{"after": null, "updated": "1.0000000000"}'), "its key"),
+        (StoredMessage(topic="x_t", partition=0, value=b'{"after": null, "updated": "1.0000000000"}'), "has no key"),
         (
             StoredMessage(topic=None, value=b'{"after": null}'),
             "all topics: .* must be a resolved mark",
         ),
         (row(0, 1, 1, 1, topic="y_t"), "topic y_t partition 0: does not begin with the prefix x_"),
-        (row(0, 1, 1, 1, topic="x_u"), r"topic x_u partition 0: no table .* has this topic; there are \['t'\]"),
+        (row(0, 1, 1, 1, topic="x_u"), r"topic x_u partition 0: no table .* has this topic; the topics are \['t'\]"),
     ],
     ids=["tombstone", "no key", "no topic", "other prefix", "other topic"],
 )

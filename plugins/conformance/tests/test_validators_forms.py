@@ -1,4 +1,4 @@
-"""The other forms of the validators: without an oracle, with a known start, for cut-short runs."""
+"""Other modes of the validators: without an oracle, with a known start, after killed attempts."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_without_diff_there_is_no_before() -> None:
     ]
 
 
-def test_a_row_is_scanned_only_before_the_first_mark() -> None:
+def test_before_may_be_missing_only_before_the_first_mark() -> None:
     known = BeforeAfterValidator(lambda _topic, _key, _when: {"v": 1})
     assert feed(known, row("a", 5, {"v": 1}), mark(5), row("b", 6, {"v": 1})) == [
         'topic t key ["b"] updated 6.0000000000: before is no row, expected {"v": 1}'
     ]
 
 
-def test_a_scanned_row_may_be_one_that_the_log_brought() -> None:
+def test_the_scan_may_repeat_a_row_of_the_log() -> None:
     log = [row("a", 1, {"v": 1}), row("a", 2, {"v": 2}, before={"v": 1})]
     assert feed(BeforeAfterValidator(), *log, row("a", 3, {"v": 2}), row("a", 3, {"v": 2})) == []
     assert feed(BeforeAfterValidator(), *log, row("a", 3, {"v": 3})) == [
@@ -61,21 +61,23 @@ def test_a_scanned_row_may_be_one_that_the_log_brought() -> None:
     ],
     ids=["scanned again", "logged again", "other before", "delete"],
 )
-def test_a_repeat_says_the_same_unless_it_is_scanned(first: SeenRow, again: SeenRow, found: str | None) -> None:
-    failures = [] if found is None else [f'topic t key ["a"] updated 1.0000000000: came again with before {found}']
+def test_a_repeat_must_equal_the_first_arrival_unless_it_is_scanned(
+    first: SeenRow, again: SeenRow, found: str | None
+) -> None:
+    failures = [] if found is None else [f'topic t key ["a"] updated 1.0000000000: arrived again with before {found}']
     assert feed(BeforeAfterValidator(), first, again) == failures
     assert feed(BeforeAfterValidator(), first, mark(1), first) == []
     assert len(feed(BeforeAfterValidator(), first, mark(1), again)) == 1
 
 
-def test_a_nan_is_the_same_as_another_and_a_missing_column_is_null() -> None:
+def test_nan_equals_nan_and_a_missing_column_equals_null() -> None:
     first = row("a", 1, {"v": float("nan"), "new": None})
     assert feed(BeforeAfterValidator(), first, row("a", 2, {"v": 1}, before={"v": math.nan})) == []
     assert key_of((float("nan"),)) == key_of((float("nan"),))
     assert {key_of((float("nan"),)), key_of((float("nan"),))} == {(math.nan,)}
 
 
-def test_an_oracle_is_asked_again_while_its_database_is_down() -> None:
+def test_an_oracle_is_retried_while_its_database_is_down() -> None:
     answers: list[object] = [ConnectionError("down"), ConnectionError("down"), {"v": 1}, None]
 
     def as_of(topic: str, key: object, when: Timestamp) -> dict[str, int] | None:
@@ -89,7 +91,7 @@ def test_an_oracle_is_asked_again_while_its_database_is_down() -> None:
     assert answers == [None], "before is not asked for where the row may be scanned"
 
 
-def test_what_an_oracle_raises_is_no_answer() -> None:
+def test_an_error_of_an_oracle_is_raised() -> None:
     def as_of(topic: str, key: object, when: Timestamp) -> None:
         raise ConnectionError("down")
 
@@ -102,7 +104,7 @@ def test_what_an_oracle_raises_is_no_answer() -> None:
         assert validator.failures() == []
 
 
-def test_a_fingerprint_finds_the_update_that_was_lost_between_two_timestamps() -> None:
+def test_a_fingerprint_finds_an_update_lost_between_two_timestamps() -> None:
     versions = {1: 10, 2: 20, 3: 30}
 
     def state_at(when: Timestamp) -> State:
@@ -130,16 +132,16 @@ def test_a_row_that_differs_is_reported_until_it_differs_in_another_way() -> Non
 A, B = [("t", ("a",), {"v": 1}), ("t", ("b",), {"v": 1})], [("t", ("a",), {"v": 2}), ("t", ("b",), None)]
 
 
-def test_a_transaction_with_two_timestamps_is_whole_at_the_marks() -> None:
+def test_without_every_timestamp_a_transaction_may_have_two_timestamps() -> None:
     events = [row("a", 1, {"v": 1}), row("b", 1, {"v": 1}), mark(1), row("a", 2, {"v": 2}), row("b", 3), mark(3)]
     assert feed(PrefixValidator([A, B], every_timestamp=False, whole=True), *events) == []
     assert feed(PrefixValidator([A, B]), *events) == [
-        "at 2.0000000000: no commit left the tables so; after 2 of 2 commits"
+        "at 2.0000000000: the tables match no commit; after 2 of 2 commits"
         ' topic t key ["b"] was no row, but is {"v": 1}'
     ]
 
 
-def test_a_last_cut_that_lacks_commits_is_found_where_the_whole_is_asked_for() -> None:
+def test_with_whole_a_last_cut_that_lacks_commits_is_found() -> None:
     events = [row("a", 1, {"v": 1}), row("b", 1, {"v": 1}), mark(1)]
     assert feed(PrefixValidator([A, B]), *events) == []
     assert feed(PrefixValidator([A, B], whole=True), *events) == [
@@ -148,7 +150,7 @@ def test_a_last_cut_that_lacks_commits_is_found_where_the_whole_is_asked_for() -
     ]
 
 
-def test_marks_of_a_killed_run_need_not_be_everywhere_but_the_greatest() -> None:
+def test_without_each_only_the_greatest_mark_must_be_everywhere() -> None:
     marks = [mark(1, at=0), mark(2, at=0), mark(2, at=1)]
     assert feed(ResolvedValidator(PLACES, each=False), *marks) == []
     assert feed(ResolvedValidator(PLACES), *marks) == [
@@ -160,7 +162,7 @@ def test_marks_of_a_killed_run_need_not_be_everywhere_but_the_greatest() -> None
     assert feed(ResolvedValidator(), mark(3), mark(3)) == []
 
 
-def test_a_scanned_row_may_be_as_old_as_it_likes_where_that_is_said() -> None:
+def test_without_a_limit_rows_may_have_any_age() -> None:
     old = row("a", 10**18, {}, mvcc=Timestamp(1))
     assert feed(MvccValidator(within_s=None), old) == []
     assert feed(MvccValidator(within_s=5), old) == [
@@ -168,14 +170,14 @@ def test_a_scanned_row_may_be_as_old_as_it_likes_where_that_is_said() -> None:
     ]
 
 
-def test_the_key_is_that_of_the_key_columns() -> None:
+def test_the_key_must_match_the_key_columns() -> None:
     seen = SeenRow(topic="t", key=(1,), after={"id": 2}, updated=Timestamp(3), key_in_value=(1,))
     assert feed(KeyInValueValidator({"t": ["id"]}), seen) == [
         "topic t key [1] updated 3.0000000000: its columns id are [2]"
     ]
 
 
-def test_topics_that_nobody_expects_are_found() -> None:
+def test_unknown_topics_are_found() -> None:
     events = [row("a", 1), row("a", 1, topic="u"), mark(1, topic="u"), mark(1, at=0), mark(1)]
     assert feed(TopicValidator(["t"]), *events) == [
         'topic u key ["a"] updated 1.0000000000: the topics are t',
@@ -183,7 +185,7 @@ def test_topics_that_nobody_expects_are_found() -> None:
     ]
 
 
-def test_of_what_was_there_at_the_start_only_the_last_version_arrives_or_a_later_one() -> None:
+def test_the_scan_brings_only_the_last_version_of_earlier_commits() -> None:
     commits = [[("t", ("a",), {"n": number})] for number in (1, 2, 3)]
     for arrived in ([2, 3], [3], [1, 2, 3]):
         rows = [row("a", number, {"n": number}) for number in arrived]
@@ -199,7 +201,7 @@ def test_of_what_was_there_at_the_start_only_the_last_version_arrives_or_a_later
     ]
 
 
-def test_versions_in_another_order_of_time_are_found() -> None:
+def test_versions_whose_timestamps_are_not_in_commit_order_are_found() -> None:
     commits = [[("t", ("a",), {"n": number})] for number in (1, 2, 1, 3)]
     rows = [row("a", number, {"n": n}) for number, n in enumerate((1, 2, 3))]
     assert feed(CompletenessValidator(commits, column="n"), *rows) == [
@@ -211,11 +213,11 @@ def test_versions_in_another_order_of_time_are_found() -> None:
     ]
 
 
-def test_a_version_is_the_same_with_a_column_that_is_null() -> None:
+def test_a_version_equals_one_with_an_additional_null() -> None:
     assert feed(CompletenessValidator([[("t", ("a",), {"n": 1})]]), row("a", 1, {"n": 1, "new": None})) == []
 
 
-def test_the_end_is_compared_whole_where_versions_are_counted() -> None:
+def test_the_last_version_is_compared_completely() -> None:
     commits = [[("t", ("a",), {"n": 1, "v": 1})]]
     assert feed(CompletenessValidator(commits, column="n"), row("a", 1, {"n": 1, "v": 2})) == [
         'topic t key ["a"]: is {"n": 1, "v": 2} at the end, expected {"n": 1, "v": 1}'

@@ -1,4 +1,4 @@
-"""The validator of order finds exactly what it is for."""
+"""What `OrderValidator` finds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_new_row_at_a_resolved_mark_is_found() -> None:
     assert feed(OrderValidator(strict=False), *events) == []
 
 
-def test_a_mark_is_for_its_own_partition_only() -> None:
+def test_a_mark_covers_only_its_own_partition() -> None:
     events = [row("a", 1, at=0), mark(5, at=0), row("b", 3, at=1), mark(5, at=1), row("a", 6, at=0)]
     assert feed(OrderValidator(), *events) == []
 
@@ -48,7 +48,7 @@ def test_a_new_version_after_a_later_one_in_a_partition_is_found() -> None:
     ]
 
 
-def test_a_smaller_mark_takes_nothing_back() -> None:
+def test_a_smaller_mark_changes_nothing() -> None:
     assert feed(OrderValidator(), mark(5, at=0), mark(3, at=0), row("a", 4, at=0)) == [
         'topic t partition 0 key ["a"]: saw new row timestamp 4.0000000000 after 5.0000000000 was resolved'
     ]
@@ -59,7 +59,7 @@ def test_a_key_in_two_partitions_is_found_even_when_it_is_a_repeat() -> None:
     assert feed(OrderValidator(), *events) == ['topic t key ["a"]: received on two partitions: 0 and 1'] * 2
 
 
-def test_keys_that_may_move_are_in_order_in_each_partition() -> None:
+def test_moving_keys_are_in_order_in_each_partition() -> None:
     events = [row("a", 1, at=0), row("a", 3, at=0), row("a", 4, at=1), mark(4, at=1), row("a", 2, at=1)]
     assert feed(OrderValidator(moving_keys=True), *events) == [
         'topic t partition 1 key ["a"]: saw new row timestamp 2.0000000000 after 4.0000000000 was seen',
@@ -67,5 +67,5 @@ def test_keys_that_may_move_are_in_order_in_each_partition() -> None:
     ]
 
 
-def test_topics_are_told_apart() -> None:
+def test_topics_are_distinguished() -> None:
     assert feed(OrderValidator(), mark(5, at=0), row("a", 1, topic="u", at=0), row("a", 6, at=1)) == []

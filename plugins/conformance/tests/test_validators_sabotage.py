@@ -1,4 +1,4 @@
-"""Each way to spoil a correct history is found by the validators that are for it, in so many words, and by no other."""
+"""Each way to spoil a correct history is found by the right validators, with the right words, and by no other."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import cdc_testing.spoiled_marks
 import cdc_testing.spoiled_rows
 import pytest
 from cdc_testing.histories import Event, History
-from cdc_testing.judges import judges
 from cdc_testing.seen import feed
 from cdc_testing.spoiling import SABOTAGES, Expected, Sabotage
 from cdc_testing.spots import Spot, spots
+from cdc_testing.strict_validators import strict_validators
 
 assert cdc_testing.spoiled_rows
 assert cdc_testing.spoiled_marks
@@ -23,12 +23,12 @@ def _spoiled(spoil: Sabotage, seed: int) -> tuple[Spot, tuple[list[Event], Expec
 
 @pytest.mark.parametrize("spoil", SABOTAGES.values(), ids=SABOTAGES)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_spoiled_history_is_found_in_so_many_words_and_by_no_other_validator(spoil: Sabotage, seed: int) -> None:
+def test_a_spoiled_history_has_exactly_the_expected_failures(spoil: Sabotage, seed: int) -> None:
     spot, (events, expected) = _spoiled(spoil, seed)
-    found = {name: feed(validator, *events) for name, validator in judges(spot.history).items()}
+    found = {name: feed(validator, *events) for name, validator in strict_validators(spot.history).items()}
     assert {name: failures for name, failures in found.items() if failures} == expected
 
 
 def test_every_validator_finds_something() -> None:
     finders = {name for spoil in SABOTAGES.values() for name in _spoiled(spoil, 1)[1][1]}
-    assert judges(History(1)).keys() - finders - {"versions of t", "versions of u"} == {"count"}
+    assert strict_validators(History(1)).keys() - finders - {"versions of t", "versions of u"} == {"count"}

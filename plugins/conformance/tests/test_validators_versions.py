@@ -1,4 +1,4 @@
-"""The validator of counted versions finds exactly what it is for."""
+"""What `VersionValidator` finds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ def test_a_version_that_never_arrived_is_found() -> None:
     assert feed(VersionValidator("t", "v"), *rows) == ['topic t key ["a"]: versions [7] never arrived']
 
 
-def test_repeats_and_deletes_are_as_they_should() -> None:
+def test_repeats_and_deletes_are_accepted() -> None:
     rows = [row("a", 1, {"v": 1}), row("a", 2, {"v": 2}), row("a", 1, {"v": 1}), row("a", 3)]
     assert feed(VersionValidator("t", "v"), *rows) == []
 
 
-def test_versions_count_over_partitions() -> None:
+def test_versions_are_counted_across_partitions() -> None:
     rows = [row("a", 1, {"v": 1}, at=0), row("a", 3, {"v": 3}, at=1)]
     assert feed(VersionValidator("t", "v"), *rows) == ['topic t key ["a"]: versions [2] never arrived']
 
 
-def test_other_topics_are_not_looked_at() -> None:
+def test_other_topics_are_ignored() -> None:
     rows = [row("a", 1, {"v": 1}), row("a", 3, {"v": 3}, topic="u"), row("a", 3, {}, topic="u")]
     assert feed(VersionValidator("t", "v"), *rows) == []

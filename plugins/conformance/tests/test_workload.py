@@ -1,4 +1,4 @@
-"""The workload writes what it says that it wrote."""
+"""The workload's history matches its writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = dict[tuple[str, int], dict[str, Any]]
 
 
 class Memory(SourceWriter):
-    """Two tables in memory; a transaction's rows are put in their place when it commits."""
+    """Tables in memory. A transaction writes its rows when it commits."""
 
     def __init__(self) -> None:
         super().__init__(SourceWriterContext(uri="memory://", options=None))
@@ -70,7 +70,7 @@ def memory() -> Memory:
     return Memory()
 
 
-def test_the_history_replays_to_what_the_tables_hold(memory: Memory) -> None:
+def test_the_history_replays_to_the_contents_of_the_tables(memory: Memory) -> None:
     workload = Workload(memory, ("a", "b"), seed=1)
     for commits in (10, 100):
         workload.run(commits)
@@ -91,7 +91,7 @@ def test_every_version_of_a_key_is_one_above_the_one_before(memory: Memory) -> N
         assert not any(one is two is None for one, two in itertools.pairwise(versions))
 
 
-def test_each_write_has_the_row_that_was_there_before_its_transaction(memory: Memory) -> None:
+def test_each_write_has_the_row_before_its_transaction(memory: Memory) -> None:
     workload = Workload(memory, ("a",), seed=3)
     workload.run(100)
     rows: dict[Any, Any] = {}
@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_events() -> None:
     assert one.events == two.events != other.events
 
 
-def test_a_row_of_an_open_transaction_is_nobody_elses(memory: Memory) -> None:
+def test_only_one_open_transaction_writes_a_row(memory: Memory) -> None:
     workload = Workload(memory, ("a",), seed=7, keys=2)
     held = workload.begin()
     held.put("a", 1, note="held")
@@ -135,7 +135,7 @@ def test_a_row_of_an_open_transaction_is_nobody_elses(memory: Memory) -> None:
     assert [write.key for write in workload.history.commits[-1]] == [("a", 1)]
 
 
-def test_what_is_left_open_is_committed_or_rolled_back(memory: Memory) -> None:
+def test_open_transactions_can_be_committed_or_rolled_back(memory: Memory) -> None:
     workload = Workload(memory, ("a",), seed=8)
     while "2 open" not in repr(workload):
         workload.step()
@@ -148,14 +148,14 @@ def test_what_is_left_open_is_committed_or_rolled_back(memory: Memory) -> None:
     assert len(workload.history) == commits
 
 
-def test_a_transaction_that_leaves_everything_as_it_was_is_no_commit(memory: Memory) -> None:
+def test_a_transaction_without_changes_is_not_in_the_history(memory: Memory) -> None:
     workload = Workload(memory, ("a",), seed=9)
     workload.delete("a", 1)
     workload.begin().commit()
     assert len(workload.history) == 0
 
 
-def test_columns_come_and_go_with_their_values(memory: Memory) -> None:
+def test_columns_can_be_added_and_dropped(memory: Memory) -> None:
     workload = Workload(memory, ("a",), seed=10)
     workload.put("a", 1)
     workload.add_column("a", "extra")

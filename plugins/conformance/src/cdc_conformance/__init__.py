@@ -1,7 +1,7 @@
-"""Proves that plugins for `cdc_core` keep their promises.
+"""Tests that plugins for `cdc_core` keep their promises.
 
-Inherit from the suite of your plugin's kind in a test module; pytest finds the rest. Public is what this module
-exports. The names are loaded when they are used: `cdc` and the plugin host look into this package without pytest.
+Inherit from the suite of your plugin's kind in a test module. Only what this module exports is public. Names are loaded
+on first use, because `cdc` and the plugin host import this package without pytest.
 """
 
 from __future__ import annotations
@@ -11,20 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdc_conformance.encoders import EncoderConformance
-    from cdc_conformance.promises import Conformance, requires
+    from cdc_conformance.promises import Condition, Conformance, applies_if, requires
     from cdc_conformance.rangefeeds import RangefeedConformance
     from cdc_conformance.sinks import SinkConformance
 
-__all__ = ["Conformance", "EncoderConformance", "RangefeedConformance", "SinkConformance", "requires"]
+__all__ = [
+    "Condition",
+    "Conformance",
+    "EncoderConformance",
+    "RangefeedConformance",
+    "SinkConformance",
+    "applies_if",
+    "requires",
+]
 
 _HOMES = {
+    "Condition": "cdc_conformance.promises",
     "Conformance": "cdc_conformance.promises",
     "EncoderConformance": "cdc_conformance.encoders",
     "RangefeedConformance": "cdc_conformance.rangefeeds",
     "SinkConformance": "cdc_conformance.sinks",
+    "applies_if": "cdc_conformance.promises",
     "requires": "cdc_conformance.promises",
 }
-"""Module of each public name."""
+"""The module of each public name."""
 
 
 def __getattr__(name: str) -> Any:

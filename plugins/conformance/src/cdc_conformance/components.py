@@ -1,4 +1,4 @@
-"""Which component a suite proves, and where it comes from."""
+"""The component that a suite tests, and the distribution that it comes from."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SUITES = {
     "encoder": "cdc_conformance.encoders:EncoderConformance",
     "rangefeed": "cdc_conformance.rangefeeds:RangefeedConformance",
 }
-"""By kind, the class of its suite; loaded when it is used."""
+"""The suite of each kind, loaded on first use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The distribution that registers a component; both None for a registration that a test brings itself."""
+    """The distribution that registers a component; both fields are None for a registration of the test itself."""
 
     distribution: str | None = None
     version: str | None = None
@@ -42,9 +42,9 @@ def suite_for(kind: str) -> type[Any]:
 
 
 def registration_of(cls: type, kind: str) -> Registration:
-    """Return the registration of what *cls* names in the attribute *kind*, an installed name or a registration.
+    """Return the registration of the component that *cls* names in the attribute *kind*.
 
-    Raises: ConfigError that names *cls* and says what to write, or why the plugin cannot be used.
+    The attribute is the name of an installed component, or a registration. Raises: ConfigError, which names *cls*.
     """
     component = getattr(cls, kind, None)
     if isinstance(component, KINDS[kind]):
@@ -71,12 +71,12 @@ def registration_of(cls: type, kind: str) -> Registration:
 
 @functools.cache
 def _installed(_path: tuple[str, ...]) -> PluginHost:
-    """Return the installed plugins; every test asks, and what is installed depends on the path alone."""
+    """Return the installed plugins. They depend only on the path, and every test needs them."""
     return PluginHost.load()
 
 
 def origin_of(kind: str, registration: Registration, host: PluginHost) -> Origin:
-    """Return which distribution registers *registration* with *host* under its name."""
+    """Return the distribution that registers *registration*, if any."""
     try:
         if host.component(kind, registration.name) != registration:
             return Origin()

@@ -1,4 +1,4 @@
-"""What the command line says of the component to prove, checked as far as that goes without connecting to anything."""
+"""The component to test, as the command line describes it. Checked without any connection."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cdc_core.registrations import RangefeedRegistration, Registration, SinkRegi
 __all__ = ["UNIQUE", "Given", "Place", "one_given"]
 
 UNIQUE = "{unique}"
-"""Stands in a URI or option for a word that is new for each promise."""
+"""A place holder in a URI or option. Each promise replaces it by a new word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one promise is proved: the URI and the options with a word that nothing else has."""
+    """The URI and the options for one promise, with `UNIQUE` replaced."""
 
     uri: str = field(repr=False)
     options: Mapping[str, str] = field(repr=False)
@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """The component that was named, with everything that was said of it. Holds secrets; `repr` does not."""
+    """A component with its URI, options and capabilities. Holds secrets; `repr` does not show them."""
 
     kind: str
     name: str
@@ -51,14 +51,14 @@ class Given:
         format_: str | None = None,
         capabilities: Iterable[str] = (),
     ) -> Given:
-        """Return what was given; *options* are `name=value` each. Raises: ConfigError for an option without a value."""
+        """Return the component. Each of *options* is `name=value`. Raises: OptionError for any other form."""
         found: dict[str, str] = {}
         for text in options:
             option, equals, value = text.partition("=")
             if not equals or not option:
-                raise OptionError(f"'{option}' is no option with a value; write it as name=value")
+                raise OptionError(f"option '{option}' has no value; write it as name=value")
             if option in found:
-                raise OptionError(f"option '{option}' is given twice; keep one of them")
+                raise OptionError(f"option '{option}' is given twice; remove one")
             found[option] = value
         return cls(
             kind=kind,
@@ -78,7 +78,7 @@ class Given:
         )
 
     def registration(self, host: PluginHost) -> Registration:
-        """Return what is registered under the name. Raises: as `PluginHost.component`."""
+        """Return the registration of the component. Raises: as `PluginHost.component`."""
         return host.component(self.kind, self.name)
 
     def check(
@@ -89,10 +89,10 @@ class Given:
         fixtures: Mapping[str, str] | None = None,
         flag: str = "--",
     ) -> None:
-        """Return when a suite can begin with this; connects to nothing. *flag* is how options of the command begin.
+        """Return when a suite can run with this. Connects to nothing.
 
-        Capabilities are checked where *known_capabilities* is given; *fixtures* are what some of them need. Raises:
-        ConfigError that says what to write.
+        *known_capabilities* are those of the suite, and *fixtures* the fixtures that some of them need. *flag* is the
+        prefix of the command's options, for messages. Raises: ConfigError.
         """
         registration = self.registration(host)
         self._check_uri(registration, flag)
@@ -103,7 +103,7 @@ class Given:
                 raise OptionError(f"{self.kind} '{self.name}' does not know option '{name}'{did_you_mean(name, known)}")
         if self.kind == "sink" and UNIQUE not in self.uri and not any(UNIQUE in text for text in self.options.values()):
             raise ConfigError(
-                f"each promise needs a place of its own: put {UNIQUE} into the URI or into an option, such as "
+                f"each promise needs a separate place: put {UNIQUE} into the URI or into an option, such as "
                 f"{self._example(registration, known, flag)}"
             )
         known_capabilities = dict.fromkeys(self.capabilities, "") if known_capabilities is None else known_capabilities
@@ -111,17 +111,17 @@ class Given:
             raise ConfigError(f"no {self.kind} has the capability '{name}'{did_you_mean(name, known_capabilities)}")
         for name in sorted(self.capabilities & (fixtures or {}).keys()):
             raise ConfigError(
-                f"the capability '{name}' needs the fixture {(fixtures or {})[name]}, which only a test class can have:"
-                f" leave {flag}capability {name} out, or write one (docs/conformance.md)"
+                f"the capability '{name}' needs the fixture {(fixtures or {})[name]}, which only a test class can have;"
+                f" omit {flag}capability {name}, or write a test class (docs/conformance.md)"
             )
 
     def plain_secrets(self) -> frozenset[str]:
-        """Return what looks secret before anything is known of the component, in every form."""
+        """Return the secrets that can be recognized without the component, in every form."""
         found = set(uri_secrets(self.uri)) | set(secret_texts(self.options))
         return secret_forms(found.union(*map(uri_secrets, self.options.values())))
 
     def secrets(self, host: PluginHost) -> frozenset[str]:
-        """Return every secret that was given, in every form that it may take in a text. Raises: as `registration`."""
+        """Return all secrets of the URI and the options, in every form. Raises: as `registration`."""
         values = {**_parameters(self.uri), **self.options}
         declared = self._option_classes(host, self.registration(host))
         secret = {row.name for cls in declared for row in describe(cls) if row.secret}
@@ -131,17 +131,17 @@ class Given:
     def _check_uri(self, registration: Registration, flag: str) -> None:
         if not isinstance(registration, SinkRegistration | RangefeedRegistration):
             if self.uri:
-                raise ConfigError(f"an {self.kind} has no URI; leave {flag}uri out")
+                raise ConfigError(f"an {self.kind} has no URI; omit {flag}uri")
             return
         schemes = registration.schemes
         if not self.uri:
             place = f"/{UNIQUE}" if self.kind == "sink" else ""
-            raise ConfigError(f"say where: {flag}uri '{schemes[0]}://…{place}'")
+            raise ConfigError(f"{self.kind} '{self.name}' needs a URI: {flag}uri '{schemes[0]}://…{place}'")
         scheme, separator, _ = self.uri.partition("://")
         if not separator or scheme.lower() not in schemes:
             taken = " or ".join(f"'{scheme}://'" for scheme in schemes)
             raise ConfigError(
-                f"{self.kind} '{self.name}' takes URIs that begin with {taken}, not '{masked_uri(self.uri)}'"
+                f"the URI of {self.kind} '{self.name}' must begin with {taken}, not '{masked_uri(self.uri)}'"
             )
         if has_unencoded_password(self.uri):
             raise ConfigError("the password in the URI must be percent-encoded: / is %2F, ? is %3F, # is %23, @ is %40")
@@ -169,8 +169,8 @@ def _parameters(uri: str) -> dict[str, str]:
 
 
 def one_given(asked: Mapping[str, str | None], *, flag: str) -> tuple[str, str] | None:
-    """Return kind and name of the one component that was named, None when none was. Raises: ConfigError for several."""
+    """Return kind and name of the component that was named, if any. Raises: ConfigError for several."""
     named = [(kind, name) for kind, name in asked.items() if name]
     if len(named) > 1:
-        raise ConfigError(f"{' and '.join(f'{flag}{kind}' for kind, _ in named)} do not go together; keep one of them")
+        raise ConfigError(f"{' and '.join(f'{flag}{kind}' for kind, _ in named)} cannot be combined; keep one of them")
     return named[0] if named else None

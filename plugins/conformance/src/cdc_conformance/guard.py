@@ -1,8 +1,7 @@
-"""Nobody passes by overriding a promise: what a subclass of a suite may not do.
+"""What a test class that inherits from a suite may not do.
 
-Fixtures may be overridden freely, but for those by which a suite builds what it proves. A promise may be overridden
-only by a test that says why, with `@pytest.mark.xfail(reason=…)` or a skip mark with a reason, and is then never
-reported as kept.
+It may override any fixture, except those that build and observe the component. It may override a promise only with a
+reason, `@pytest.mark.xfail(reason=…)` or a skip mark; the report never counts such a promise as kept.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import pytest
 
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import Conformance, promises_of, suite_of
-from cdc_core.errors import ConfigError
+from cdc_core import ConfigError, did_you_mean
 
 __all__ = ["complaint", "waiver"]
 
@@ -23,7 +22,7 @@ _WAIVERS = ("xfail", "skip", "skipif")
 
 
 def complaint(cls: type, *, module_marks: Iterable[Any] = ()) -> str | None:
-    """Return what is wrong with a test class that inherits from a suite, None when nothing is.
+    """Return what is wrong with a test class that inherits from a suite; None if nothing is.
 
     *module_marks* is the `pytestmark` of its module.
     """
@@ -37,10 +36,10 @@ def complaint(cls: type, *, module_marks: Iterable[Any] = ()) -> str | None:
     for base in cls.__mro__:
         taken = [] if base in suite.__mro__ else sorted(suite.reserved & _names(base))
         if taken:
-            return (
-                f"{base.__name__}.{taken[0]} stands in the place of that by which {suite.__name__} builds what it "
-                "proves; give it another name"
-            )
+            return f"{base.__name__}.{taken[0]} overrides a reserved fixture of {suite.__name__}; give it another name"
+    wrong = _capabilities(cls, suite)
+    if wrong:
+        return wrong
     of_classes = [mark for base in cls.__mro__ if base not in suite.__mro__ for mark in _marks(base)]
     for mark in [*of_classes, *_listed(module_marks)]:
         if mark.name in _WAIVERS and not _reason(mark):
@@ -53,7 +52,7 @@ def complaint(cls: type, *, module_marks: Iterable[Any] = ()) -> str | None:
 
 
 def waiver(cls: type, test: str) -> str | None:
-    """Return the reason with which *cls* overrides the promise *test*, None when it does not override it."""
+    """Return the reason why *cls* overrides the promise *test*; None if it does not override it."""
     suite = suite_of(cls)
     if suite is None or test not in promises_of(suite):
         return None
@@ -64,9 +63,24 @@ def waiver(cls: type, test: str) -> str | None:
 
 
 def _names(cls: type) -> set[str]:
-    """Return the names that a class itself defines, and those that its fixtures have besides."""
-    fixtures = [value for value in vars(cls).values() if type(value).__module__ == pytest.fixture.__module__]
-    return {*vars(cls), *(getattr(value, "name", "") for value in fixtures)}
+    """Return the names that a class itself defines, and the names of its fixtures."""
+    return {*vars(cls), *(getattr(value, "name", "") for value in vars(cls).values() if _is_fixture(value))}
+
+
+def _is_fixture(value: object) -> bool:
+    return type(value).__module__ == pytest.fixture.__module__
+
+
+def _capabilities(cls: type[Conformance], suite: type[Conformance]) -> str | None:
+    declared = cls.capabilities
+    if _is_fixture(declared):
+        return f"{cls.__name__}.capabilities is a fixture; make it a class attribute: capabilities = {{'…'}}"
+    for name in sorted(set(declared) - suite.known_capabilities.keys()):
+        return (
+            f"{cls.__name__} declares the capability '{name}', which no {suite.kind} has"
+            f"{did_you_mean(name, suite.known_capabilities)}"
+        )
+    return None
 
 
 def _overridden(cls: type, suite: type[Conformance], name: str) -> str | None:
@@ -74,11 +88,11 @@ def _overridden(cls: type, suite: type[Conformance], name: str) -> str | None:
     if member is inspect.getattr_static(suite, name):
         return None
     owner = next(base for base in cls.__mro__ if name in vars(base)).__name__
-    remedy = f"let it call super().{name}() and say why it may fail: @pytest.mark.xfail(reason='…')"
+    remedy = f"call super().{name}() and give a reason: @pytest.mark.xfail(reason='…')"
     if not inspect.isfunction(member):
         return (
-            f"{owner}.{name} = {member!r} takes a promise of {suite.__name__} away; delete the line, or write a test "
-            f"in its place: {remedy}"
+            f"{owner}.{name} = {member!r} removes a promise of {suite.__name__}; delete the line, or write a test "
+            f"instead: {remedy}"
         )
     marks = [mark for mark in _marks(member) if mark.name in _WAIVERS]
     if not marks:
@@ -92,7 +106,7 @@ def _overridden(cls: type, suite: type[Conformance], name: str) -> str | None:
 
 
 def _marks(owner: Any) -> list[pytest.Mark]:
-    """Return the marks that stand on a class or function itself."""
+    """Return the marks of a class or function itself, without inherited ones."""
     return _listed(vars(owner).get("pytestmark", ()))
 
 

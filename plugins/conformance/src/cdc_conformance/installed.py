@@ -1,4 +1,4 @@
-"""The suite of the component that the command line names: what `pytest --pyargs cdc_conformance` collects."""
+"""The suite of the component on the command line, which `pytest --pyargs cdc_conformance` collects."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cdc_conformance.given import Given, Place
 __all__ = ["FILE", "GIVEN", "SuiteModule", "module_of", "suite_class"]
 
 FILE = Path(__file__)
-"""The file that stands for the suites which are made while pytest runs."""
+"""pytest collects this file and gets suites that are made at run time."""
 
 
 GIVEN = pytest.StashKey[Given]()
-"""Where a run's configuration holds what the command line named."""
+"""Where a run's configuration keeps the component on the command line."""
 
 
 class SuiteModule(pytest.Module):
-    """A test module that is made, not read from a file: its classes are those of `suites`."""
+    """A test module that is not read from a file: its classes are those of `suites`."""
 
     suites: ModuleType
 
@@ -38,7 +38,7 @@ class SuiteModule(pytest.Module):
 
 
 def module_of(*classes: type) -> ModuleType:
-    """Return a module that holds *classes* under their names."""
+    """Return a module with *classes*."""
     module = ModuleType("cdc_conformance.installed")
     for cls in classes:
         setattr(module, cls.__name__, cls)
@@ -46,7 +46,7 @@ def module_of(*classes: type) -> ModuleType:
 
 
 def suite_class(given: Given) -> type[Any]:
-    """Return the suite of *given*'s kind for this component, its fixtures overridden with what was given."""
+    """Return a test class for *given*: the suite of its kind, with URI, options and capabilities overridden."""
     words = [word.capitalize() for word in re.split(r"[^a-z0-9]+", given.name)]
     members: dict[str, Any] = {given.kind: given.name, "__module__": "cdc_conformance.installed"}
     if given.uri:
@@ -56,12 +56,12 @@ def suite_class(given: Given) -> type[Any]:
     if given.format:
         members["sink_format"] = _Fixtures.format
     if given.capabilities:
-        members["capabilities"] = _Fixtures.capabilities
+        members["capabilities"] = given.capabilities
     return type(f"Test{''.join(words)}", (suite_for(given.kind),), members)
 
 
 class _Fixtures:
-    """What the command line gives, in the form of a suite's fixtures."""
+    """The command line's values as fixtures of a suite."""
 
     @pytest.fixture
     def uri(self, cdc_place: Place) -> str:
@@ -74,7 +74,3 @@ class _Fixtures:
     @pytest.fixture
     def format(self, cdc_given: Given) -> str:
         return cdc_given.format
-
-    @pytest.fixture
-    def capabilities(self, cdc_given: Given) -> frozenset[str]:
-        return cdc_given.capabilities

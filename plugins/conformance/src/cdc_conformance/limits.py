@@ -1,4 +1,4 @@
-"""A limit on the time that a promise may take, so that a plugin that hangs is a plugin that fails."""
+"""Limits the time of a promise: a plugin that hangs fails."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["TookTooLong", "time_limit"]
 
 
 class TookTooLong(BaseException):
-    """Raised where the main thread hangs."""
+    """Raised in the main thread, at the place where it hangs."""
 
 
 @contextmanager
 def time_limit(limit_s: float, *, what: str) -> Iterator[None]:
-    """Raise `TookTooLong` in the block when it takes longer than *limit_s*; *what* is the subject of the message.
+    """Raise `TookTooLong` in the block if it takes longer than *limit_s*. *what* is the subject of the message.
 
-    Only the main thread of a process on a system with alarm signals can be interrupted, and only where it runs Python
-    or waits in it; elsewhere there is no limit.
+    This needs a system with alarm signals and the main thread, and cannot interrupt code outside of Python. Elsewhere
+    there is no limit.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield

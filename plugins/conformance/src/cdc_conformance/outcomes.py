@@ -1,4 +1,4 @@
-"""What became of one promise: from pytest's report of a test to a value that people and programs can read."""
+"""The outcome of one promise, as a value for people and programs."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _INTERNALS = (
     *(str(Path(module.__file__ or "").parent) for module in (_pytest, pluggy, pytest)),
     *(str(Path(__file__).with_name(name)) for name in ("verification.py", "limits.py", "sabotage")),
 )
-"""How the paths of files begin whose frames mean nothing to the author of a plugin."""
+"""Path prefixes of files whose frames do not help the author of a plugin."""
 _SHOWN_FRAMES = 8
-_BADNESS = ("passed", "skipped", "xfailed", "error", "failed")
+_BADNESS = ("not_declared", "passed", "skipped", "xfailed", "error", "failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """Which component a suite proves; the same for all its promises."""
+    """The component that a suite tests."""
 
     suite: str
-    """Node ID of the test class."""
+    """The node ID of the test class."""
     kind: str
     name: str
     origin: Origin
     capabilities: tuple[str, ...] = ()
     undeclared: tuple[str, ...] = ()
-    """Capabilities that the kind knows and the component does not declare."""
+    """The capabilities that the kind has and the component does not declare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One promise: passed, failed, error (it could not be asked), skipped or xfailed (given up with a reason)."""
+    """One promise; `cdc_conformance.report` says what the outcomes mean."""
 
     name: str
     topic: str
@@ -63,7 +63,7 @@ class Outcome:
         return cls(**{**value, "proof": Proof(**proof)})
 
     def then(self, later: Outcome) -> Outcome:
-        """Return what two phases of one test together say: the worse of the two, the earlier where both are as bad."""
+        """Return the outcome of two phases of one test: the worse one, or the earlier one if both are equal."""
         worse = later if _BADNESS.index(later.outcome) > _BADNESS.index(self.outcome) else self
         return replace(worse, seconds=self.seconds + later.seconds, proof=later.proof)
 
@@ -71,7 +71,7 @@ class Outcome:
 def outcome_of(
     report: pytest.TestReport, call: pytest.CallInfo[None], *, waived: str | None, blank: Outcome
 ) -> Outcome:
-    """Return what *report* says of the promise of *blank*, which *waived* says was overridden and why."""
+    """Return *blank* with the outcome of *report*. *waived* is the reason why the promise is overridden, if it is."""
     outcome, reason = "passed", ""
     if report.failed:
         outcome = "error" if report.when == "setup" else "failed"
@@ -86,7 +86,7 @@ def outcome_of(
 
 
 def failure_sentence(call: pytest.CallInfo[None]) -> str:
-    """Return why a test failed, in the words of the kit or of the plugin, without pytest's own frames and values."""
+    """Return why a test failed: the message of its assertion, or the error with frames of the plugin."""
     if call.excinfo is None:
         return ""
     error = call.excinfo.value
@@ -100,7 +100,7 @@ def failure_sentence(call: pytest.CallInfo[None]) -> str:
 
 
 def topic_of(cls: type, test: str) -> str:
-    """Return what a promise is about: the name of the class of the suite that has it, in words."""
+    """Return the topic of a promise: the name of the suite's class that defines it, in words."""
     suite = suite_of(cls) or cls
     owner = next((base for base in suite.__mro__ if test in vars(base)), cls)
     letters = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in owner.__name__.lstrip("_"))
@@ -113,7 +113,7 @@ def contract_of(function: object) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return an assertion's message without the values that pytest's rewriting adds below it."""
+    """Return the message of an assertion without the values that pytest adds."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         if number and line.startswith("assert "):

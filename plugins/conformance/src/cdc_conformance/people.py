@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from cdc_conformance.outcomes import Outcome, Proof
@@ -16,18 +17,18 @@ _WIDTH = 100
 
 
 def outcome_line(outcome: Outcome) -> str:
-    """Return one line that says what became of a promise; a reason is left to `failure_lines` where it is broken."""
+    """Return a promise and its outcome in one line. `failure_lines` gives the reasons of failures."""
     line = f"{LABELS[outcome.outcome]:<5}  {words(outcome.name)}"
     return f"{line}: {' '.join(outcome.reason.split())}" if outcome.outcome in ("skipped", "xfailed") else line
 
 
 def failure_lines(outcome: Outcome, *, again: str = "") -> Iterator[str]:
-    """Yield what a promise says and what was seen instead; *again* is the command that asks for it once more."""
+    """Yield the contract of a promise and what was seen instead. *again* is the command that tests it again."""
     yield f"{LABELS[outcome.outcome]}  {words(outcome.name)}  ({outcome.name})"
     if outcome.contract:
         yield "  the promise:"
         yield from textwrap.indent(outcome.contract, "    ").splitlines()
-    yield "  what was seen:" if outcome.outcome == "failed" else "  it could not be asked for:"
+    yield "  what was seen:" if outcome.outcome == "failed" else "  it was not tested because of an error:"
     for line in outcome.reason.splitlines():
         yield from _wrapped(line)
     if again:
@@ -35,7 +36,7 @@ def failure_lines(outcome: Outcome, *, again: str = "") -> Iterator[str]:
 
 
 def alike(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
-    """Return the broken promises, each by itself, and those that one fault kept from being asked for together."""
+    """Return each broken promise in a list of its own, and promises that failed with one error in one list."""
     found: dict[object, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.outcome in ("failed", "error"):
@@ -45,17 +46,19 @@ def alike(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
 
 
 def summary_lines(report: Report) -> Iterator[str]:
-    """Yield what the run came to: counts, capabilities and versions."""
+    """Yield the result of the run: counts, capabilities and versions."""
     for proof in report.proofs():
         yield f"{proof.kind} '{proof.name}' of {proof.origin}: {_counted(report, proof)}"
         yield f"  capabilities: {', '.join(proof.capabilities) or 'none'}{_undeclared(proof)}"
+        for reason, count in _missing(report, proof).items():
+            yield f"  {reason}: {count} promises do not apply"
     yield ", ".join(f"{name} {version}" for name, version in versions().items())
     if report.deselected:
-        yield f"{report.deselected} promises were not chosen to run; this proves only the others"
+        yield f"{report.deselected} promises were deselected"
 
 
 def _wrapped(line: str) -> list[str]:
-    """Return *line* in lines that a terminal holds; those of a traceback stay as they are."""
+    """Return *line* in lines that fit a terminal. Lines of a traceback stay unchanged."""
     if line.startswith(" ") or not line:
         return [f"    {line}".rstrip()]
     return textwrap.wrap(
@@ -73,11 +76,21 @@ def _counted(report: Report, proof: Proof) -> str:
     parts = [
         (outcomes.count("passed"), "kept"),
         (outcomes.count("failed"), "broken"),
-        (outcomes.count("error"), "could not be asked for"),
-        (outcomes.count("xfailed"), "given up with a reason"),
-        (outcomes.count("skipped"), "not asked for"),
+        (outcomes.count("error"), "not tested because of an error"),
+        (outcomes.count("xfailed"), "overridden with a reason"),
+        (outcomes.count("skipped"), "skipped"),
+        (outcomes.count("not_declared"), "not declared"),
     ]
     return ", ".join(f"{count} {word}" for count, word in parts if count or word == "kept")
+
+
+def _missing(report: Report, proof: Proof) -> Counter[str]:
+    """Return how many promises do not apply to the registration of a component, by reason."""
+    return Counter(
+        outcome.reason
+        for outcome in report.of(proof)
+        if outcome.outcome == "not_declared" and not outcome.reason.startswith("needs the capability ")
+    )
 
 
 def _undeclared(proof: Proof) -> str:

@@ -4,14 +4,20 @@ from collections.abc import Iterator
 
 from cdc_core import RangefeedRegistration, hookimpl
 
+SIMULATED = RangefeedRegistration(
+    name="simulated",
+    rangefeed="cdc_conformance.simulated.rangefeed:SimulatedRangefeed",
+    planner="cdc_conformance.simulated.planner:SimulatedPlanner",
+    reader="cdc_conformance.simulated.reader:SimulatedReader",
+    history="cdc_conformance.simulated.history:SimulatedHistory",
+    options="cdc_conformance.simulated.options:SimulatedOptions",
+    repeats_steps=True,
+    schemes=("simulated",),
+    summary="A simulated database for tests, in a file",
+    writer="cdc_conformance.simulated.writer:SimulatedWriter",
+)
+
 
 @hookimpl
 def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
-    yield RangefeedRegistration(
-        name="simulated",
-        target="cdc_conformance.simulated.rangefeed:SimulatedRangefeed",
-        options="cdc_conformance.simulated.options:SimulatedOptions",
-        schemes=("simulated",),
-        summary="A simulated database for tests, in a file",
-        writer="cdc_conformance.simulated.writer:SimulatedWriter",
-    )
+    yield SIMULATED

@@ -1,12 +1,13 @@
-"""Whether a suite can begin at all: one sentence in place of as many failures as there are promises."""
+"""Checks a component before its suite runs: one error instead of a failure of every promise."""
 
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from typing import cast
 
 from cdc_conformance.given import Given
-from cdc_conformance.rangefeeds.jobs import job_of
+from cdc_conformance.rangefeeds.changefeeds import resolved_changefeed
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import ORDERS
 from cdc_core.config.changefeed import ChangefeedOptions
@@ -21,9 +22,9 @@ __all__ = ["try_out"]
 
 
 def try_out(given: Given, host: PluginHost) -> None:
-    """Return when the component says itself that it can work with what was given. Creates nothing that stays.
+    """Return when the component accepts its URI and options. Leaves nothing behind.
 
-    Raises: ConfigError with what the component says.
+    Raises: ConfigError with the component's own message.
     """
     registration = given.registration(host)
     try:
@@ -37,7 +38,7 @@ def try_out(given: Given, host: PluginHost) -> None:
         raise
     except CdcError as error:
         raise ConfigError(f"{given.kind} '{given.name}' cannot be used there: {error}") from error
-    except Exception:  # a fault of the component, which the promises that it breaks show in full
+    except Exception:  # a fault of the component: the promises that it breaks report it in full
         return
 
 
@@ -46,33 +47,30 @@ def _sink(given: Given, registration: SinkRegistration) -> None:
     rig = SinkRig(
         registration, uri=place.uri, format=given.format or "json", options=dict(place.options), read_back=None
     )
-    with rig.opened() as sink:
-        sink.check()
-    rig.job().open_encoder().check([(ORDERS, ORDERS.name.table)])
+    changefeed = rig.feed()
+    with closing(changefeed.open_destination()) as destination:
+        destination.check()
+    changefeed.open_encoder().check([(ORDERS, ORDERS.name.table)])
 
 
 def _rangefeed(given: Given, registration: RangefeedRegistration) -> None:
     place, table = given.place(), f"cdc_try_{secrets.token_hex(4)}"
-    job = job_of(registration, uri=place.uri, tables=(table,), options=place.options)
+    changefeed = resolved_changefeed(registration, uri=place.uri, tables=(table,), options=place.options)
     if not registration.writer:
-        return  # the suite says that
-    owner = f"writer of {job.rangefeed.owner}"
-    cls = load_class(registration.writer, owner=owner, base=SourceWriter, install_hint=registration.install_hint)
-    writer: SourceWriter = cls(SourceWriterContext(uri=place.uri, options=job.rangefeed.parsed()))
-    try:
+        return  # the suite reports that
+    component = changefeed.rangefeed
+    context = SourceWriterContext(uri=place.uri, options=component.parsed())
+    with closing(component.load("writer", SourceWriter)(context)) as writer:
         try:
             writer.create_table(table)
-        except Exception as error:  # a writer may raise what its client raises
+        except Exception as error:  # writers raise the errors of their clients
             said = " ".join(str(error).split()) or type(error).__name__
-            raise ConfigError(f"no table can be created at the URI of {job.rangefeed.owner}: {said}") from error
-        rangefeed = job.open_rangefeed()
+            raise ConfigError(f"no table can be created at the URI of {component.owner}: {said}") from error
         try:
-            rangefeed.check()
+            with closing(changefeed.open_rangefeed()) as rangefeed:
+                rangefeed.check()
         finally:
-            rangefeed.close()
             writer.drop_table(table)
-    finally:
-        writer.close()
 
 
 def _parse_options(given: Given, registration: Registration) -> None:

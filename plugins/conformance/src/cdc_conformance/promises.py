@@ -1,60 +1,77 @@
-"""What the suites share: a promise is a test method, its name the promise and its docstring the contract."""
+"""What all suites share: a promise is a test method. Its name is the promise, its docstring the contract."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import ClassVar
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from cdc_core.options import did_you_mean
+__all__ = [
+    "APPLIES",
+    "REQUIRES",
+    "Condition",
+    "Conformance",
+    "applies_if",
+    "conditions_of",
+    "promises_of",
+    "requires",
+    "suite_of",
+    "why_not_declared",
+    "words",
+]
 
-__all__ = ["MARK", "Conformance", "missing_capability", "promises_of", "requires", "suite_of", "words"]
-
-MARK = "cdc_requires"
+REQUIRES = "cdc_requires"
 """Name of the marker that `requires` puts on a test."""
+APPLIES = "cdc_applies"
+"""Name of the marker that `applies_if` puts on a test."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a component must have registered for a promise to apply."""
+
+    holds: Callable[[type[Any]], bool]
+    """Takes the test class, which names the component."""
+    otherwise: str
+    """Why the promise does not apply, such as "the sink registers no history"."""
 
 
 class Conformance:
     """Base of every suite: `class SinkConformance(Lifecycle, Delivery, Conformance): kind = "sink"`.
 
-    A class that sets `kind` is a suite, and all its `test_` methods are promises. Whoever inherits from it sets the
-    class attribute that is called like the kind, and may override fixtures, but no promise without a reason.
+    A class that sets `kind` is a suite, and its `test_` methods are promises. A test class that inherits from a suite
+    names its component in the class attribute that `kind` names. It may override fixtures, but promises only with a
+    reason.
+
+    Promises of a capability that the test class does not declare are not collected, and neither are promises that do
+    not apply to the component's registration. The report lists them as not declared.
     """
 
     kind: ClassVar[str] = ""
-    """"sink", "encoder" or "rangefeed"; also the name of the class attribute that says which component it is."""
+    """"sink", "encoder" or "rangefeed"; also the name of the class attribute that names the component."""
+    capabilities: ClassVar[Collection[str]] = frozenset()
+    """What the component can do beyond what every component must do; names from `known_capabilities`."""
     known_capabilities: ClassVar[Mapping[str, str]] = {}
-    """What may be declared in `capabilities`: name -> what a component that declares it can do."""
+    """What `capabilities` may name, and what each of them means."""
     capability_fixtures: ClassVar[Mapping[str, str]] = {}
-    """Capabilities that nobody can prove without a fixture of their own: name -> fixture."""
+    """The fixture that a test class must override to declare a capability, if there is one."""
+    fixture_conditions: ClassVar[Mapping[str, Condition]] = {}
+    """Conditions of all promises that use a fixture, by the fixture's name."""
     summaries: ClassVar[frozenset[str]] = frozenset()
-    """Promises that sum up others: whoever breaks one of those may break them too."""
-    reserved: ClassVar[frozenset[str]] = frozenset({"_only_what_is_declared"})
-    """Fixtures by which a suite builds and watches the component itself: nobody overrides them."""
-
-    @pytest.fixture
-    def capabilities(self) -> Collection[str]:
-        """What the component declares beyond what every one must do; names of `known_capabilities`."""
-        return frozenset()
-
-    @pytest.fixture(autouse=True)
-    def _only_what_is_declared(self, request: pytest.FixtureRequest, capabilities: Collection[str]) -> None:
-        known = self.known_capabilities
-        for name in sorted(set(capabilities) - known.keys()):
-            pytest.fail(
-                f"{type(self).__name__} declares the capability '{name}', which no {self.kind} has"
-                f"{did_you_mean(name, known)}"
-            )
-        why = missing_capability(request.node, capabilities)
-        if why is not None:
-            pytest.skip(why)
+    """Promises that summarize others: a component that breaks one of those may break these too."""
+    reserved: ClassVar[frozenset[str]] = frozenset()
+    """Fixtures that build and observe the component. Test classes may not override them."""
 
 
 def suite_of(cls: type) -> type[Conformance] | None:
-    """Return the suite that *cls* is or inherits from: the first of its ancestors that says a kind.
+    """Return the suite that *cls* is or inherits from: the most basic class that sets `kind`.
 
-    A test class that says its kind once more is no suite of its own.
+    A test class that sets `kind` again is not a suite of its own.
     """
     for base in reversed(cls.__mro__):
         if issubclass(base, Conformance) and base.__dict__.get("kind"):
@@ -77,18 +94,42 @@ def words(test: str) -> str:
 
 
 def requires(capability: str, reason: str) -> pytest.MarkDecorator:
-    """Run the test only for plugins that declare *capability*; *reason* says what the test needs it for.
-
-    Without it the test is reported as skipped, with the capability and the reason.
-    """
-    mark: pytest.MarkDecorator = getattr(pytest.mark, MARK)
+    """Collect the test only for components that declare *capability*. *reason* says what the test needs it for."""
+    mark: pytest.MarkDecorator = getattr(pytest.mark, REQUIRES)
     return mark(capability, reason)
 
 
-def missing_capability(item: pytest.Item, declared: Collection[str]) -> str | None:
-    """Return why *item* cannot run with the *declared* capabilities, None when it can."""
-    for mark in item.iter_markers(MARK):
+def applies_if(condition: Condition) -> Callable[[T], T]:
+    """Collect the test, or all tests that a class itself defines, only for components that meet *condition*."""
+    mark: pytest.MarkDecorator = getattr(pytest.mark, APPLIES)
+
+    def decorate(target: T) -> T:
+        tests = [target]
+        if inspect.isclass(target):
+            tests = [member for name, member in vars(target).items() if name.startswith("test_")]
+        for test in tests:
+            mark.with_args(condition)(test)
+        return target
+
+    return decorate
+
+
+def conditions_of(cls: type, test: str) -> list[Condition]:
+    """Return the conditions that `applies_if` puts on a test of *cls*."""
+    marks = getattr(getattr(cls, test), "pytestmark", [])
+    return [mark.args[0] for mark in marks if mark.name == APPLIES]
+
+
+def why_not_declared(item: pytest.Function) -> str | None:
+    """Return why the promise of *item* is not declared by its test class; None if it is, or if there is no suite."""
+    cls = item.cls
+    suite = None if cls is None else suite_of(cls)
+    if suite is None or cls is None:
+        return None
+    for mark in item.iter_markers(REQUIRES):
         capability, reason = mark.args
-        if capability not in declared:
-            return f"needs the capability '{capability}', which is not declared: {reason}"
-    return None
+        if capability not in cls.capabilities:
+            return f"needs the capability '{capability}': {reason}"
+    conditions = [mark.args[0] for mark in item.iter_markers(APPLIES)]
+    conditions += [suite.fixture_conditions[name] for name in item.fixturenames if name in suite.fixture_conditions]
+    return next((condition.otherwise for condition in conditions if not condition.holds(cls)), None)

@@ -1,9 +1,9 @@
-"""The pytest plugin: its options, the suite of the component that they name, and the guard over every suite."""
+"""The pytest plugin: its options, the suite of the component that they name, and which promises are collected."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import pytest
@@ -16,15 +16,18 @@ from cdc_conformance.components import suite_for  # noqa: E402
 from cdc_conformance.given import Given, Place, one_given  # noqa: E402
 from cdc_conformance.guard import complaint  # noqa: E402
 from cdc_conformance.installed import FILE, GIVEN, SuiteModule, module_of, suite_class  # noqa: E402
-from cdc_conformance.promises import MARK, suite_of  # noqa: E402
-from cdc_conformance.reporting import Reporting  # noqa: E402
+from cdc_conformance.promises import APPLIES, REQUIRES, suite_of, why_not_declared  # noqa: E402
+from cdc_conformance.reporting import NOT_DECLARED, Reporting  # noqa: E402
 from cdc_core.errors import ConfigError  # noqa: E402
 from cdc_core.plugins.host import PluginHost  # noqa: E402
 
 __all__ = ["REPORTING"]
 
 REPORTING = "cdc-reporting"
-"""Name under which a run's `Reporting` is registered with pytest."""
+"""The name under which a run's `Reporting` is registered with pytest."""
+
+Made = pytest.Item | pytest.Collector | list[pytest.Item | pytest.Collector] | None
+"""What pytest makes of a name in a module or class."""
 
 _FLAG = "--cdc-"
 _PACKAGE = "cdc_conformance"
@@ -36,37 +39,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(
             f"{_FLAG}{kind}",
             metavar="NAME",
-            help=f"prove the installed {kind} NAME; together with --pyargs {_PACKAGE}",
+            help=f"test the installed {kind} NAME; use it with --pyargs {_PACKAGE}",
         )
     group.addoption(
         f"{_FLAG}uri",
         metavar="URI",
-        help="where: every promise of a sink gets a place of its own, named by the word that replaces {unique} in URI; "
-        "a rangefeed's tables are created there and dropped",
+        help="URI of the destination or source. For a sink, {unique} is replaced by a new word for each promise. For a "
+        "rangefeed, tables are created there and dropped",
     )
     group.addoption(
         f"{_FLAG}option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="an option of the component, of the sink's encoder or of the changefeed; may hold {unique}; repeatable",
+        help="option of the component, of the sink's encoder or of the changefeed; may contain {unique}; repeatable",
     )
-    group.addoption(f"{_FLAG}format", metavar="ENCODER", help="the encoder that a sink is proved with (json)")
+    group.addoption(f"{_FLAG}format", metavar="ENCODER", help="encoder to test a sink with (default: json)")
     group.addoption(
         f"{_FLAG}capability",
         metavar="NAME",
         action="append",
         default=[],
-        help="what the component can do beyond what every one must: its promises are asked for too; repeatable",
+        help="declare a capability of the component, to test its promises too; repeatable",
     )
-
     group.addoption(
-        f"{_FLAG}report", metavar="FILE", type=Path, help="write what became of each promise of all suites as JSON"
+        f"{_FLAG}report", metavar="FILE", type=Path, help="write the outcome of every promise of all suites as JSON"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{MARK}(capability, reason): the promise only holds where it is declared")
+    config.addinivalue_line("markers", f"{REQUIRES}(capability, reason): a promise of components that declare it")
+    config.addinivalue_line("markers", f"{APPLIES}(condition): a promise of components that meet the condition")
+    config.stash[NOT_DECLARED] = []
     asked = {kind: config.getoption(f"cdc_{kind}") for kind in ("sink", "encoder", "rangefeed")}
     try:
         named = one_given(asked, flag=_FLAG)
@@ -83,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Reporting(config, path=report, secrets=secrets, shown=shown), REPORTING)
     if named is None and config.option.pyargs and _PACKAGE in config.args:
         raise pytest.UsageError(
-            f"say what is to be proved, such as {_FLAG}sink NAME {_FLAG}uri URI; also {_FLAG}encoder, {_FLAG}rangefeed"
+            f"--pyargs {_PACKAGE} needs {_FLAG}sink NAME, {_FLAG}encoder NAME or {_FLAG}rangefeed NAME"
         )
 
 
@@ -107,7 +111,7 @@ def _given(config: pytest.Config, kind: str, name: str) -> Given:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path != FILE or parent.session.isinitpath(file_path):  # else pytest itself asks for the module
+    if file_path != FILE or parent.session.isinitpath(file_path):  # pytest collects it as a module
         return None
     return pytest_pycollect_makemodule(file_path, parent)
 
@@ -119,18 +123,27 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return SuiteModule.of(parent, module_of() if given is None else module_of(suite_class(given)))
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
-) -> pytest.Collector | None:
-    if not inspect.isclass(obj) or suite_of(obj) is None or not collector.classnamefilter(name):
-        return None
-    wrong = complaint(obj, module_marks=getattr(collector.obj, "pytestmark", ()))
-    return None if wrong is None else Refused.of(collector, name, wrong)
+) -> Generator[None, Made, Made]:
+    """Refuse test classes that break a rule of their suite, and leave out promises that are not declared."""
+    made = yield
+    if isinstance(made, pytest.Class) and inspect.isclass(obj) and suite_of(obj) is not None:
+        wrong = complaint(obj, module_marks=getattr(collector.obj, "pytestmark", ()))
+        return made if wrong is None else Refused.of(collector, name, wrong)
+    return [item for item in made if _is_declared(item)] if isinstance(made, list) else made
+
+
+def _is_declared(item: pytest.Item | pytest.Collector) -> bool:
+    reason = why_not_declared(item) if isinstance(item, pytest.Function) else None
+    if reason is not None and isinstance(item, pytest.Function):
+        item.config.stash[NOT_DECLARED].append((item, reason))
+    return reason is None
 
 
 class Refused(pytest.Class):
-    """A test class that cannot be collected, with what is wrong with it."""
+    """A test class that is not collected because something is wrong with it."""
 
     wrong: str
 
@@ -152,5 +165,5 @@ def cdc_given(pytestconfig: pytest.Config) -> Given:
 
 @pytest.fixture
 def cdc_place(cdc_given: Given) -> Place:
-    """The URI and the options that the command line gives, for one promise."""
+    """The URI and the options of the command line, for one promise."""
     return cdc_given.place()

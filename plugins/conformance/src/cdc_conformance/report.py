@@ -2,16 +2,24 @@
 
     {"schema": 1,
      "versions": {"cdc-core": "0.1.0", "cdc-conformance": "0.1.0", "pytest": "9.0.0", "python": "3.12.1"},
-     "counts": {"passed": 40, "failed": 1, "error": 0, "skipped": 3, "xfailed": 0, "deselected": 0},
+     "counts": {"passed": 40, "failed": 1, "error": 0, "skipped": 0, "xfailed": 0, "not_declared": 3, "deselected": 0},
      "suites": [{"suite": "tests/test_sink.py::TestShelf", "kind": "sink", "name": "shelf",
                  "distribution": {"name": "acme-shelf", "version": "1.2"},
                  "capabilities": ["idempotent"], "undeclared": ["stall"], "counts": {…},
                  "promises": [{"name": "test_flush_is_a_barrier", "topic": "Delivery", "outcome": "passed",
                                "reason": "", "seconds": 0.012, "contract": "…"}, …]}]}
 
-`outcome` is one of the words of `counts`: *failed* broke the promise, *error* could not be asked for it, *skipped* was
-not asked (its `reason` says why), *xfailed* was given up by the test class with a `reason`. *deselected* were left out
-by whoever ran the tests. New keys may be added; a key that is removed or means something else gives a new `schema`.
+`outcome` is one of the words in `counts`:
+
+    passed         the component keeps the promise
+    failed         it breaks the promise
+    error          a fixture failed, so the promise was not tested
+    skipped        the test skipped itself
+    xfailed        the test class overrides the promise
+    not_declared   the component does not declare the capability, or its registration lacks what the promise is about
+
+`reason` explains all but the first. `deselected` counts promises that the command line excluded. New keys may be added;
+`schema` increases when a key is removed or changes its meaning.
 """
 
 from __future__ import annotations
@@ -28,18 +36,18 @@ from cdc_conformance.outcomes import Outcome, Proof
 __all__ = ["OUTCOMES", "Report", "versions"]
 
 SCHEMA = 1
-OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed")
+OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "not_declared")
 
 
 class Report:
-    """Collects the outcomes of a run in the order in which they come."""
+    """Collects the outcomes of a run in the order in which they arrive."""
 
     def __init__(self) -> None:
         self.deselected = 0
         self._outcomes: dict[tuple[str, str], Outcome] = {}
 
     def add(self, outcome: Outcome) -> Outcome:
-        """Take note of a phase of a promise; return what is known of the promise now."""
+        """Add the outcome of a phase of a promise, and return the outcome of all its phases so far."""
         key = (outcome.proof.suite, outcome.name)
         known = self._outcomes.get(key)
         self._outcomes[key] = outcome if known is None else known.then(outcome)
@@ -49,16 +57,11 @@ class Report:
         return list(self._outcomes.values())
 
     def proofs(self) -> list[Proof]:
-        """Return the suites that ran; a suite's capabilities are known once one of its promises was asked for."""
-        found: dict[str, Proof] = {}
-        for outcome in self._outcomes.values():
-            known = found.get(outcome.proof.suite)
-            if known is None or not (known.capabilities or known.undeclared):
-                found[outcome.proof.suite] = outcome.proof
-        return list(found.values())
+        """Return the suites of the run."""
+        return list({outcome.proof.suite: outcome.proof for outcome in self._outcomes.values()}.values())
 
     def broken(self) -> bool:
-        """Return whether a promise is broken or could not be asked for."""
+        """Return whether a promise is broken or could not be tested."""
         return any(outcome.outcome in ("failed", "error") for outcome in self._outcomes.values())
 
     def of(self, proof: Proof) -> list[Outcome]:
@@ -66,7 +69,7 @@ class Report:
         return [outcome for outcome in self._outcomes.values() if outcome.proof.suite == proof.suite]
 
     def document(self) -> dict[str, Any]:
-        """Return everything as JSON values; the module says how they look."""
+        """Return the document as JSON values."""
         return {
             "schema": SCHEMA,
             "versions": versions(),
@@ -103,7 +106,7 @@ class Report:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what took part, except the component's own."""
+    """Return the versions of Python, pytest and our packages."""
     found = {}
     for name in ("cdc-core", "cdc-conformance", "pytest"):
         try:

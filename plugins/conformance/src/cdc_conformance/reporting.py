@@ -1,8 +1,9 @@
-"""The hooks that turn pytest's reports of suites into outcomes, and keep secrets out of both."""
+"""The hooks that turn pytest's reports of suites into outcomes, and mask secrets in both."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from cdc_conformance.outcomes import Outcome, Proof, contract_of, outcome_of, to
 from cdc_conformance.people import summary_lines
 from cdc_conformance.promises import suite_of
 from cdc_conformance.report import Report
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import mask, secret_forms, secret_texts, uri_secrets
 from cdc_core.options import describe
@@ -23,14 +24,18 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
-__all__ = ["ATTRIBUTE", "Reporting"]
+__all__ = ["ATTRIBUTE", "NOT_DECLARED", "Reporting"]
 
 ATTRIBUTE = "cdc_outcome"
-"""Name of the attribute of a pytest report that holds the outcome as JSON values, so that it crosses processes."""
+"""The attribute of a pytest report that holds the outcome as JSON values, which can be sent to another process."""
+NOT_DECLARED = pytest.StashKey[list[tuple[pytest.Function, str]]]()
+"""Where a run's configuration keeps the tests of promises that are not declared, each with its reason."""
+_SENT = "cdc_not_declared"
+"""The same as JSON values, in the output of a pytest-xdist worker."""
 
 
 class Reporting:
-    """A pytest plugin, one for each run; its `report` is complete when the session has finished."""
+    """A pytest plugin for one run. Its `report` is complete when the session has finished."""
 
     def __init__(self, config: pytest.Config, *, path: Path | None, secrets: Collection[str], shown: bool) -> None:
         self.report = Report()
@@ -39,6 +44,7 @@ class Reporting:
         self._secrets = set(secrets)
         self._shown = shown
         self._proofs: dict[str, tuple[Proof, Registration]] = {}
+        self._not_declared: list[Outcome] = []
 
     @cached_property
     def _host(self) -> PluginHost:
@@ -49,23 +55,11 @@ class Reporting:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if not isinstance(item, pytest.Function) or item.cls is None:
+        blank = self._blank(item) if isinstance(item, pytest.Function) else None
+        if blank is None or not isinstance(item, pytest.Function) or item.cls is None:
             return report
-        cls: type = item.cls
-        suite = suite_of(cls)
-        if suite is None:
-            return report
-        proof, registration = self._proof(item, cls, suite.kind)
-        arguments = getattr(item, "funcargs", {})
-        declared = set(arguments.get("capabilities", proof.capabilities))
-        blank = Outcome(
-            name=item.name,
-            topic=topic_of(cls, item.originalname),
-            contract=contract_of(getattr(suite, item.originalname, item.function)),
-            proof=_with_capabilities(proof, declared, suite.known_capabilities),
-        )
-        outcome = outcome_of(report, call, waived=waiver(cls, item.originalname), blank=blank)
-        self._secrets |= _secrets_in(registration, arguments)
+        outcome = outcome_of(report, call, waived=waiver(item.cls, item.originalname), blank=blank)
+        self._secrets |= _secrets_in(self._proof(item, item.cls, blank.proof.kind)[1], getattr(item, "funcargs", {}))
         report = self._masked(report)
         setattr(report, ATTRIBUTE, _masked_values(outcome.to_json(), self._secrets))
         return report
@@ -75,12 +69,29 @@ class Reporting:
         if value is not None:
             self.report.add(Outcome.from_json(value))
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        tested = {item.getparent(pytest.Class) for item in session.items}
+        for item, reason in self._config.stash[NOT_DECLARED]:
+            blank = self._blank(item) if item.getparent(pytest.Class) in tested else None
+            if blank is not None:
+                self._not_declared.append(replace(blank, outcome="not_declared", reason=reason))
+        for outcome in self._not_declared:
+            self.report.add(outcome)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Add what a pytest-xdist worker collected: the controller itself collects nothing."""
+        for value in getattr(node, "workeroutput", {}).get(_SENT, ()):
+            self.report.add(Outcome.from_json(value))
+
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         self.report.deselected += sum(1 for item in items if suite_of(getattr(item, "cls", None) or object))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        if self._path is not None and not hasattr(self._config, "workerinput"):  # set where pytest-xdist runs tests
+        if hasattr(self._config, "workeroutput"):  # this is a worker of pytest-xdist
+            self._config.workeroutput[_SENT] = [outcome.to_json() for outcome in self._not_declared]
+        elif self._path is not None:
             self.report.write(self._path)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -91,19 +102,36 @@ class Reporting:
             if self._path is not None:
                 terminalreporter.line(f"written to {self._path}")
 
-    def _proof(self, item: pytest.Function, cls: type, kind: str) -> tuple[Proof, Registration]:
+    def _blank(self, item: pytest.Function) -> Outcome | None:
+        """Return the outcome of a promise that was not tested yet; None for a test that is not in a suite."""
+        suite = None if item.cls is None else suite_of(item.cls)
+        if suite is None or item.cls is None:
+            return None
+        return Outcome(
+            name=item.name,
+            topic=topic_of(item.cls, item.originalname),
+            contract=contract_of(getattr(suite, item.originalname, item.function)),
+            proof=self._proof(item, item.cls, suite.kind)[0],
+        )
+
+    def _proof(self, item: pytest.Function, cls: type[Any], kind: str) -> tuple[Proof, Registration]:
         node = item.getparent(pytest.Class)
         suite = cls.__name__ if node is None else node.nodeid
         if suite not in self._proofs:
             registration = registration_of(cls, kind)
             proof = Proof(
-                suite=suite, kind=kind, name=registration.name, origin=origin_of(kind, registration, self._host)
+                suite=suite,
+                kind=kind,
+                name=registration.name,
+                origin=origin_of(kind, registration, self._host),
+                capabilities=tuple(sorted(cls.capabilities)),
+                undeclared=tuple(sorted(set(cls.known_capabilities) - set(cls.capabilities))),
             )
             self._proofs[suite] = (proof, registration)
         return self._proofs[suite]
 
     def _masked(self, report: pytest.TestReport) -> pytest.TestReport:
-        """Return *report* without any secret in what it shows."""
+        """Return *report* with all secrets masked."""
         if not self._secrets or (report.passed and not report.sections):
             return report
         hook = self._config.hook
@@ -114,25 +142,14 @@ class Reporting:
         return masked
 
 
-def _with_capabilities(proof: Proof, declared: Collection[str], known: Mapping[str, str]) -> Proof:
-    return Proof(
-        suite=proof.suite,
-        kind=proof.kind,
-        name=proof.name,
-        origin=proof.origin,
-        capabilities=tuple(sorted(declared)),
-        undeclared=tuple(sorted(set(known) - set(declared))),
-    )
-
-
 def _secrets_in(registration: Registration, arguments: Mapping[str, Any]) -> frozenset[str]:
-    """Return the secrets among the fixtures of a test, by what its component declares and by the look of them."""
+    """Return the secrets in the fixtures of a test: in URIs, in secret options, and in options with telling names."""
     declared = _declared_secrets(registration)
     found: set[str] = set()
     for value in arguments.values():
         if isinstance(value, str) and "://" in value:
             found |= uri_secrets(value)
-        elif isinstance(value, Job):
+        elif isinstance(value, ResolvedChangefeed):
             found |= value.secrets()
         elif isinstance(value, Mapping):
             texts = {str(name): text for name, text in value.items()}
@@ -145,7 +162,7 @@ def _declared_secrets(registration: Registration) -> frozenset[str]:
     try:
         options = load_class(registration.options, owner=registration.name)
         return frozenset(row.name for row in describe(options) if row.secret)
-    except (ConfigError, TypeError):  # the suite says what is wrong with the options class
+    except (ConfigError, TypeError):  # a promise of the suite reports a broken options class
         return frozenset()
 
 

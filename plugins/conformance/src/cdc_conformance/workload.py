@@ -1,7 +1,7 @@
-"""Seeded transactions over a few keys, and the exact history of what they committed.
+"""Seeded transactions on a few keys, and the exact history of their commits.
 
-A few keys on purpose: bugs hide in many versions of one key, not in many keys. Every version of a key that is committed
-has `n` one greater than the version before it, over deletes too, so that a gap or a step back shows by itself.
+There are few keys on purpose: bugs show in many versions of one key, not in many keys. Each committed version of a key
+has `n` one greater than the version before, also after a delete, so a gap or an old version is visible in the rows.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["History", "Row", "RowKey", "Transaction", "Workload", "Write", "same
 
 Row = Mapping[str, Any]
 RowKey = tuple[str, int]
-"""Table, as the user of a changefeed writes it, and `id`."""
+"""The table as a user of a changefeed writes it, and the `id`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """What one committed transaction made of one row: `before` it and `after` it; None where there was no row."""
+    """One row before and after a committed transaction; None if there was no row."""
 
     table: str
     id: int
@@ -37,7 +37,7 @@ class Write:
 
 @dataclass(slots=True)
 class History:
-    """What was committed, in commit order: for each transaction the rows that it changed, each once."""
+    """All commits in order. A commit holds each row that it changed once."""
 
     commits: list[tuple[Write, ...]] = field(default_factory=list)
 
@@ -45,26 +45,26 @@ class History:
         return len(self.commits)
 
     def writes(self, since: int = 0) -> Iterator[Write]:
-        """Yield what the commits from number *since* on changed, in commit order."""
+        """Yield the writes of the commits from number *since* on, in commit order."""
         for commit in self.commits[since:]:
             yield from commit
 
     def versions(self, since: int = 0) -> dict[RowKey, list[Row | None]]:
-        """Return the versions of each key that the commits from number *since* on wrote; None where it was deleted."""
+        """Return the versions of each key in the commits from number *since* on; None stands for a delete."""
         found: dict[RowKey, list[Row | None]] = defaultdict(list)
         for write in self.writes(since):
             found[write.key].append(write.after)
         return dict(found)
 
     def state(self, count: int | None = None) -> dict[RowKey, Row]:
-        """Return the rows that there were after the first *count* commits, after all of them by default."""
+        """Return the rows after the first *count* commits, by default after all."""
         rows: dict[RowKey, Row] = {}
         for commit in self.commits[:count]:
             _apply(rows, commit)
         return rows
 
     def states(self) -> Iterator[dict[RowKey, Row]]:
-        """Yield the rows before the first commit and after each: all that a consistent cut can be. One dict, reused."""
+        """Yield the rows before the first commit and after each commit, in one dict that is reused."""
         rows: dict[RowKey, Row] = {}
         yield rows
         for commit in self.commits:
@@ -73,14 +73,14 @@ class History:
 
 
 def same_row(seen: Row | None, written: Row | None) -> bool:
-    """Return whether a row that arrived is the one that was written: a column that one of them lacks is null there."""
+    """Return whether a row arrived as it was written. A missing column counts as null."""
     if seen is None or written is None:
         return seen is written
     return all(seen.get(column) == written.get(column) for column in {*seen, *written})
 
 
 class Transaction:
-    """An open transaction whose rows nobody else may write until it ends. Made by `Workload.begin`."""
+    """An open transaction. No other transaction may write its rows until it ends. `Workload.begin` returns one."""
 
     def __init__(self, workload: Workload, transaction: SourceTransaction) -> None:
         self._workload = workload
@@ -88,7 +88,7 @@ class Transaction:
         self._rows: dict[RowKey, Row | None] = {}
 
     def put(self, table: str, id_: int, **values: Any) -> None:
-        """Insert or update a row; `n` is set, and columns that are not named keep their value."""
+        """Insert or update a row. `n` is set automatically, and columns without a value keep theirs."""
         before = self._take(table, id_)
         n = self._workload.versions_of(table, id_) + 1
         self._transaction.put(table, {"id": id_, "n": n, **values})
@@ -106,7 +106,7 @@ class Transaction:
         return self._rows[key] if key in self._rows else self._workload.rows.get(key)
 
     def commit(self) -> None:
-        """Commit, and note in the history what changed."""
+        """Commit, and add the writes to the history."""
         self._transaction.commit()
         self._workload.committed(self, self._rows)
 
@@ -124,10 +124,10 @@ class Transaction:
 
 
 class Workload:
-    """Writes to *tables*, which it does not create, one event at a time; the same seed gives the same events.
+    """Writes to *tables*, which must exist, one event at a time. The same seed gives the same events.
 
-    `run` and `step` write to the keys 1 to *keys* of each table. What else is to be written goes through `begin`, so
-    that `history` and `rows` stay exact. Nobody else may write to the tables.
+    `run` and `step` write to the keys 1 to *keys* of each table. Nothing else may write to the tables, or `history` and
+    `rows` are wrong: use `begin`, `put`, `delete` and `fill` for other rows.
     """
 
     def __init__(
@@ -154,25 +154,25 @@ class Workload:
         self._versions: dict[RowKey, int] = defaultdict(int)
         self._open: list[Transaction] = []
         self._own: list[Transaction] = []
-        """Those that `step` began, and may go on with."""
+        """The open transactions that `step` began."""
 
     def __repr__(self) -> str:
         return f"Workload(seed={self.seed}, {len(self.history)} commits, {len(self._open)} open)"
 
     def begin(self) -> Transaction:
-        """Return a new transaction, which `step` leaves alone."""
+        """Return a new transaction. `step` does not use it."""
         transaction = Transaction(self, self.writer.begin())
         self._open.append(transaction)
         return transaction
 
     def put(self, table: str, id_: int, **values: Any) -> None:
-        """Insert or update one row in a transaction of its own."""
+        """Insert or update one row in a separate transaction."""
         transaction = self.begin()
         transaction.put(table, id_, **values)
         transaction.commit()
 
     def delete(self, table: str, id_: int) -> None:
-        """Delete one row in a transaction of its own."""
+        """Delete one row in a separate transaction."""
         transaction = self.begin()
         transaction.delete(table, id_)
         transaction.commit()
@@ -185,13 +185,13 @@ class Workload:
         transaction.commit()
 
     def run(self, commits: int) -> None:
-        """Run events until so many more transactions have committed. Some may be open then, see `settle`."""
+        """Run events until *commits* more transactions have committed. Others may still be open; see `settle`."""
         until = len(self.history) + commits
         while len(self.history) < until:
             self.step()
 
     def step(self) -> None:
-        """Do one thing: begin a transaction, write a row in one, commit one, or roll one back."""
+        """Run one event: begin a transaction, write a row in one, commit one, or roll one back."""
         if not self._own or (len(self._own) < self._most_open and self._chance.random() < 0.2):
             self._own.append(self.begin())
         transaction = self._chance.choice(self._own)
@@ -209,7 +209,7 @@ class Workload:
             transaction.commit()
 
     def close(self) -> None:
-        """Roll back whatever is open."""
+        """Roll back all open transactions."""
         for transaction in list(self._open):
             transaction.rollback()
 
@@ -219,7 +219,7 @@ class Workload:
         self.columns[table] = (*self.columns[table], column)
 
     def drop_column(self, table: str, column: str) -> None:
-        """Take a column away that was added. No transaction may be open."""
+        """Drop a column that `add_column` added. No transaction may be open."""
         self.writer.drop_column(table, column)
         self.columns[table] = tuple(name for name in self.columns[table] if name != column)
         for key, row in self.rows.items():
@@ -227,15 +227,15 @@ class Workload:
                 self.rows[key] = {name: value for name, value in row.items() if name != column}
 
     def versions_of(self, table: str, id_: int) -> int:
-        """Return how many versions of a row were committed, deletes not counted."""
+        """Return how many versions of a row were committed, without deletes."""
         return self._versions[table, id_]
 
     def owner(self, table: str, id_: int) -> Transaction | None:
-        """Return the open transaction that wrote to a row."""
+        """Return the open transaction that has written a row, if any."""
         return next((transaction for transaction in self._open if transaction.owns((table, id_))), None)
 
     def committed(self, transaction: Transaction, rows: Mapping[RowKey, Row | None]) -> None:
-        """Called by *transaction* when it has committed *rows*."""
+        """Record that *transaction* has committed *rows*."""
         writes = tuple(
             Write(table=table, id=id_, before=self.rows.get((table, id_)), after=after)
             for (table, id_), after in rows.items()
@@ -249,7 +249,7 @@ class Workload:
         self.ended(transaction)
 
     def ended(self, transaction: Transaction) -> None:
-        """Called by *transaction* when it is over."""
+        """Record that *transaction* has ended."""
         self._open.remove(transaction)
         if transaction in self._own:
             self._own.remove(transaction)
@@ -262,14 +262,14 @@ class Workload:
             return
         table, id_ = self._chance.choice(free)
         there = transaction.row(table, id_) is not None
-        # A row that the transaction itself inserted is not deleted again: nobody would ever see a version of it.
+        # Do not delete a row that the same transaction inserted: it would have no version.
         if there and (table, id_) in self.rows and self._chance.random() < 0.25:
             transaction.delete(table, id_)
         else:
             transaction.put(table, id_, **self._values(table))
 
     def _values(self, table: str) -> dict[str, Any]:
-        """Return new values for some of a row's columns; without any a large value stays as it is."""
+        """Return new values for some columns of a row; the others, such as large values, stay unchanged."""
         values: dict[str, Any] = {}
         for column in self.columns[table][2:]:
             weights = (25, 10, 60, 5 if self._big_bytes else 0)

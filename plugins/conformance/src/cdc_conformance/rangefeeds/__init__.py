@@ -1,27 +1,38 @@
-"""The suite of rangefeeds: one test for each promise of `cdc_core.Rangefeed`."""
+"""The suite of rangefeeds: one test for each promise of the four parts in `cdc_core.rangefeed`."""
 
 from __future__ import annotations
 
 from cdc_conformance.rangefeeds.capabilities import CAPABILITIES, FIXTURES
-from cdc_conformance.rangefeeds.following import Following
-from cdc_conformance.rangefeeds.images import Images
-from cdc_conformance.rangefeeds.leaving import Leaving
+from cdc_conformance.rangefeeds.closing import Closing
+from cdc_conformance.rangefeeds.history import History
+from cdc_conformance.rangefeeds.initial_scan import InitialScan
 from cdc_conformance.rangefeeds.limits import Limits
 from cdc_conformance.rangefeeds.marks import Marks
-from cdc_conformance.rangefeeds.reading import Reading
-from cdc_conformance.rangefeeds.releasing import Releasing
-from cdc_conformance.rangefeeds.restarting import Restarting
-from cdc_conformance.rangefeeds.scanning import Scanning
-from cdc_conformance.rangefeeds.setting_up import SettingUp
+from cdc_conformance.rangefeeds.outages import Outages
+from cdc_conformance.rangefeeds.restarts import Restarts
+from cdc_conformance.rangefeeds.row_contents import RowContents
+from cdc_conformance.rangefeeds.slices import Slices
+from cdc_conformance.rangefeeds.startup import Startup
 from cdc_conformance.rangefeeds.suite import RangefeedSuite
+from cdc_conformance.rangefeeds.transactions import Transactions
 
 __all__ = ["CAPABILITIES", "RangefeedConformance"]
 
 
 class RangefeedConformance(
-    SettingUp, Scanning, Following, Images, Marks, Limits, Reading, Restarting, Releasing, Leaving
+    Startup,
+    InitialScan,
+    Transactions,
+    RowContents,
+    Marks,
+    Limits,
+    Slices,
+    Restarts,
+    History,
+    Closing,
+    Outages,
 ):
-    """Every promise of a rangefeed. Inherit from it in a test module, and say which rangefeed and where:
+    """Every promise of a rangefeed. Inherit from it in a test module, and name the rangefeed and a source:
 
     class TestPostgres(RangefeedConformance):
         rangefeed = "postgres"
@@ -30,11 +41,11 @@ class RangefeedConformance(
         def rangefeed_uri(self, database):
             return database
 
-    The other fixtures are in `RangefeedSuite`, each with a default; `capabilities` names what the rangefeed can do
-    beyond what every one must, see `CAPABILITIES`.
+    The other fixtures are in `RangefeedSuite`, each with a default. `capabilities` names what the rangefeed can do
+    beyond what every rangefeed must do; see `CAPABILITIES`.
     """
 
     kind = "rangefeed"
     known_capabilities = CAPABILITIES
     capability_fixtures = FIXTURES
-    reserved = RangefeedSuite.reserved | {"registration", "workload", "make_job", "open_feed"}
+    reserved = RangefeedSuite.reserved | {"registration", "workload", "make_changefeed", "open_feed"}

@@ -1,4 +1,4 @@
-"""What a rangefeed may declare beyond what every one must do."""
+"""What a rangefeed may declare in `capabilities`, beyond what every rangefeed must do."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 __all__ = ["CAPABILITIES", "FIXTURES"]
 
 CAPABILITIES: Mapping[str, str] = {
-    "before_images": "It yields the row before each change when the option `diff` asks for it.",
-    "mvcc": "It knows when each row was committed, also of rows of the initial scan.",
-    "schema_changes": "It follows a table to which columns are added and from which they are taken away.",
+    "before_images": "It yields the row before each change if the option `diff` is set.",
+    "mvcc": "It knows when each row was committed, also for rows of the initial scan.",
+    "schema_changes": "It follows a table while columns are added and dropped.",
     "multiple_slices": "It divides an initial scan into several slices that are read at the same time.",
-    "forgets": "After `forget` it lacks all history that was released, so that `release` is seen to let it go.",
-    "inspection": "The fixture `created` tells what the changefeed has created on the source.",
-    "unreachable": "The fixture `unreachable_uri` names a source that nobody answers at.",
+    "forgets": "After `forget` it no longer has the history that was released, which proves that `release` works.",
+    "inspection": "The fixture `created` returns what the changefeed has created on the source.",
+    "unreachable": "The fixture `unreachable_uri` names a source that does not answer.",
     "disturbance": "The source can be cut off and come back: `with disturbance.broken():`.",
-    "secret": "The fixture `secret` is a secret that the source's URI holds.",
+    "secret": "The fixture `secret` is a secret in the source's URI.",
 }
 
 FIXTURES: Mapping[str, str] = {
@@ -24,4 +24,4 @@ FIXTURES: Mapping[str, str] = {
     "disturbance": "disturbance",
     "secret": "secret",
 }
-"""The fixture that a test class must bring for a capability, where one is needed."""
+"""The fixture that a test class must override to declare a capability, if there is one."""

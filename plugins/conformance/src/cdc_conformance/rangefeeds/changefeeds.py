@@ -1,4 +1,4 @@
-"""A rangefeed as the engine opens it: from a changefeed, with its URI and options really parsed."""
+"""Resolves a changefeed of the rangefeed under test, as the engine does: its URI and options are really parsed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from cdc_core import Changefeed, hookimpl
+from cdc_core import Changefeed, EncoderRegistration, RangefeedRegistration, SinkRegistration, hookimpl
 from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
-from cdc_core.plugins.loading import PluginSource
-from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 
-__all__ = ["NoOptions", "job_of"]
+__all__ = ["NoOptions", "resolved_changefeed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOptions:
-    """Of an encoder and a sink that are named but never opened."""
+    """The options of an encoder and a sink that are never opened."""
 
 
-_HERE = "cdc_conformance.rangefeeds.jobs"
+_HERE = "cdc_conformance.rangefeeds.changefeeds"
 _ENCODER = EncoderRegistration(
     name="none",
-    target=f"{_HERE}:NoEncoder",
+    encoder=f"{_HERE}:NoEncoder",
     options=f"{_HERE}:NoOptions",
     summary="Never opened",
     envelopes=frozenset({"wrapped"}),
@@ -34,7 +33,9 @@ _ENCODER = EncoderRegistration(
 )
 _SINK = SinkRegistration(
     name="none",
-    target=f"{_HERE}:NoSink",
+    sink=f"{_HERE}:NoSink",
+    resolved_sink=f"{_HERE}:NoSink",
+    destination=f"{_HERE}:NoSink",
     options=f"{_HERE}:NoOptions",
     summary="Never opened",
     schemes=("cdc-none",),
@@ -42,7 +43,7 @@ _SINK = SinkRegistration(
 )
 
 
-def job_of(
+def resolved_changefeed(
     registration: RangefeedRegistration,
     *,
     uri: str,
@@ -50,16 +51,16 @@ def job_of(
     options: Mapping[str, Any],
     name: str = "conformance",
     feed_id: str | None = None,
-) -> Job:
-    """Return a changefeed of *tables* made ready to run. Raises: ConfigError for a URI or options that cannot be."""
+) -> ResolvedChangefeed:
+    """Return a changefeed of *tables* that is ready to run. Raises: ConfigError for an invalid URI or option."""
     changefeed = Changefeed(
         name=name, source=uri, tables=tuple(tables), sink="cdc-none://", format=_ENCODER.name, options=dict(options)
     )
-    job = resolve(changefeed, PluginHost([_plugin(registration)]))
-    return job.with_run(feed_id=feed_id or secrets.token_hex(6), epoch=1)
+    resolved = resolve(changefeed, PluginHost([_plugin(registration)]))
+    return resolved.for_attempt(feed_id=feed_id or secrets.token_hex(6), epoch=1)
 
 
-def _plugin(registration: RangefeedRegistration) -> PluginSource:
+def _plugin(registration: RangefeedRegistration) -> Published:
     @hookimpl
     def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         yield registration
@@ -77,4 +78,4 @@ def _plugin(registration: RangefeedRegistration) -> PluginSource:
         cdc_register_encoders=cdc_register_encoders,
         cdc_register_sinks=cdc_register_sinks,
     )
-    return PluginSource.of(hooks, name="conformance", distribution="cdc-conformance")
+    return Published.of(hooks, name="conformance", distribution="cdc-conformance")

@@ -1,4 +1,4 @@
-"""What a rangefeed handed out, row by row, and what a consumer makes of it."""
+"""The rows that a rangefeed yielded, as Python values, and a consumer's view of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ __all__ = ["Change", "changes_of", "newest", "versions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One row that was read, in Python values. `table` is the name as the user wrote it.
+    """One row that was read. `table` is the name as the user wrote it.
 
-    `id` is taken from wherever it stands, so that a broken key does not hide everything else; `key` is what the column
-    `key` held.
+    `key` is the column `key`. `id` comes from `key`, `after` or `before`, so a broken key does not hide other faults.
     """
 
     table: str
@@ -29,7 +28,7 @@ class Change:
     before: Mapping[str, Any] | None
     mvcc: Timestamp | None
     version: int
-    """Version of the table's schema that the row came under."""
+    """The schema version of the row's batch."""
     step: int
     slice: int
 
@@ -43,7 +42,7 @@ class Change:
 
     @property
     def n(self) -> int | None:
-        """Which version of its row this is, by the column `n`; None for a delete."""
+        """The number of this version of the row, from the column `n`; None for a delete."""
         return None if self.deleted or self.after is None else self.after.get("n")
 
     def __str__(self) -> str:
@@ -71,7 +70,7 @@ def changes_of(rows: RowBatch, *, table: str, step: int, index: int) -> Iterator
 
 
 def newest(changes: Iterable[Change], *, until: Timestamp | None = None) -> dict[RowKey, Change]:
-    """Return the newest change of each key as of *until*, by `updated`: deletes too."""
+    """Return the change of each key with the greatest `updated`, at most *until*, deletes included."""
     found: dict[RowKey, Change] = {}
     for change in changes:
         if until is not None and change.updated > until:
@@ -83,7 +82,7 @@ def newest(changes: Iterable[Change], *, until: Timestamp | None = None) -> dict
 
 
 def versions(changes: Iterable[Change]) -> dict[RowKey, list[int | None]]:
-    """Return which versions of each key there are, by `updated`, repeats left out; None where it was deleted."""
+    """Return the versions of each key by `updated`, without repeats; None stands for a delete."""
     found: dict[RowKey, list[Change]] = {}
     for change in changes:
         found.setdefault(change.row_key, []).append(change)

@@ -1,4 +1,4 @@
-"""Whether some rows are a state that a database could have been in."""
+"""Checks whether rows are a state that a database was in."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["torn"]
 
 
 def torn(state: Mapping[RowKey, Change], history: History) -> str | None:
-    """Return what is wrong with *state*, the newest change of each key: None when it is a consistent cut.
+    """Return why *state*, the newest change of each key, is not a consistent cut of *history*; None if it is one.
 
-    It is when every transaction of *history* is in it whole or not at all, and with a version of a key all that came
-    before. Which version a row is its `n` tells; a deleted row may be at any of its deletes.
+    In a consistent cut every transaction is complete or absent, and no version lacks an earlier one. The column `n`
+    numbers the versions of a row; a deleted row may be at any of its deletes.
     """
     versions = {
         key: [None, *(None if row is None else row["n"] for row in rows)] for key, rows in history.versions().items()
@@ -24,7 +24,7 @@ def torn(state: Mapping[RowKey, Change], history: History) -> str | None:
         n = state[key].n if key in state else None
         possible[key] = {place for place, version in enumerate(order) if version == n}
         if not possible[key]:
-            return f"version {n} of row {key} is none of those that were committed: {order[1:]}"
+            return f"version {n} of row {key} was never committed; the committed versions are {order[1:]}"
     places: list[list[tuple[RowKey, int]]] = []
     count = dict.fromkeys(versions, 0)
     for commit in history.commits:
@@ -35,7 +35,7 @@ def torn(state: Mapping[RowKey, Change], history: History) -> str | None:
 
 
 def _settle(places: list[list[tuple[RowKey, int]]], possible: dict[RowKey, set[int]]) -> str | None:
-    """Narrow down how far each key is until every transaction is in or out; return the first that is torn."""
+    """Narrow down the version of each key until every transaction is in or out; return the first torn transaction."""
     narrowed = True
     while narrowed:
         narrowed = False
@@ -43,13 +43,13 @@ def _settle(places: list[list[tuple[RowKey, int]]], possible: dict[RowKey, set[i
             inside = next((key for key, place in commit if min(possible[key]) >= place), None)
             outside = next((key for key, place in commit if max(possible[key]) < place), None)
             if inside is not None and outside is not None:
-                return f"of transaction {number} row {inside} is there and row {outside} is not"
+                return f"transaction {number} is torn: row {inside} arrived and row {outside} did not"
             if inside is None and outside is None:
                 continue
             for key, place in commit:
                 left = {known for known in possible[key] if (known >= place) is (inside is not None)}
                 if not left:
-                    return f"of transaction {number} row {inside or outside} and row {key} do not fit together"
+                    return f"transaction {number} is torn: row {inside or outside} and row {key} do not match"
                 narrowed |= left != possible[key]
                 possible[key] = left
     return None

@@ -1,6 +1,6 @@
-"""The engine's turn without Spark: drives a rangefeed step by step in this process, exactly as the engine does.
+"""Drives a rangefeed step by step in this process, exactly as the engine does, but without Spark.
 
-It judges nothing: what a rangefeed hands out is noted, and each promise looks at its own part of it.
+It checks nothing: it collects what the rangefeed returns, and each promise looks at its own part of that.
 """
 
 from __future__ import annotations
@@ -12,28 +12,44 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import pytest
 
 from cdc_conformance.rangefeeds.changes import Change, changes_of
-from cdc_core import Frontier, Mark, Rangefeed, RowBatch, Slice, Span, StepLimit, Timestamp, Token
-from cdc_core.store.progress import Progress
+from cdc_core import (
+    Frontier,
+    Rangefeed,
+    RowBatch,
+    Slice,
+    SliceReader,
+    SourceHistory,
+    Span,
+    SpanMark,
+    StepLimit,
+    StepPlanner,
+    Timestamp,
+    Token,
+)
+from cdc_core.store.values import Progress
 
-__all__ = ["Feed", "Plan", "Reading", "Step"]
+__all__ = ["Feed", "Part", "Parts", "Plan", "Reading", "Step"]
+
+Part = Rangefeed | StepPlanner | SliceReader | SourceHistory
 
 _PAUSE_S = 0.005
-"""Between two questions to a rangefeed that has nothing to do."""
-_LEAST_ASKED = 30
-"""So often at the least it is asked before it counts as stuck: a busy machine is no broken promise."""
+"""The wait between two calls of a planner that has nothing to do."""
+_LEAST_CALLS = 30
+"""A planner counts as stuck only after so many calls, however slow the machine is."""
 _MOST_STEPS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one slice held, in the order in which it came."""
+    """The items that one slice yielded, in their order."""
 
     slice: Slice
-    items: tuple[RowBatch | Mark, ...]
+    items: tuple[RowBatch | SpanMark, ...]
     changes: tuple[Change, ...]
 
     @property
@@ -41,13 +57,13 @@ class Reading:
         return [item for item in self.items if isinstance(item, RowBatch)]
 
     @property
-    def marks(self) -> list[Mark]:
-        return [item for item in self.items if isinstance(item, Mark)]
+    def marks(self) -> list[SpanMark]:
+        return [item for item in self.items if isinstance(item, SpanMark)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A step that was planned: its slices have gone through pickle, its end through JSON."""
+    """A planned step. Its slices were pickled and unpickled, its end was written as JSON and read back."""
 
     start: Token
     end: Token
@@ -57,7 +73,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step that was read to its end."""
+    """A step whose slices were all read."""
 
     number: int
     plan: Plan
@@ -68,72 +84,95 @@ class Step:
         return [change for reading in self.readings for change in reading.changes]
 
     @property
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[SpanMark]:
         return [mark for reading in self.readings for mark in reading.marks]
 
 
-class Feed:
-    """One changefeed: what it has saved, and the instances of its rangefeed in the processes of the present run.
+class Parts(Protocol):
+    """Opens new instances of a rangefeed's four parts, as a `ResolvedChangefeed` does."""
 
-    Driver, planner, executor and coordinator are separate instances. Tokens cross between them as JSON and slices
-    pickled. `restart` behaves as kill -9 and a new run: nothing but what was saved survives.
+    def open_rangefeed(self) -> Rangefeed: ...
+
+    def open_planner(self) -> StepPlanner: ...
+
+    def open_reader(self) -> SliceReader: ...
+
+    def open_history(self) -> SourceHistory: ...
+
+
+class Feed:
+    """One changefeed: its saved progress, and the open parts of its rangefeed.
+
+    Driver, planner, executor and coordinator each have their own instance; `clock` is the planner that the driver opens
+    to read the source's clock. Tokens pass between them as JSON, slices pickled. `restart` acts like kill -9 and a new
+    attempt: only saved progress survives.
     """
 
-    def __init__(
-        self, open_: Callable[[], Rangefeed], *, limit: StepLimit, tables: Sequence[str], patience_s: float
-    ) -> None:
-        self.open = open_
+    rangefeed: Rangefeed
+    clock: StepPlanner
+    planner: StepPlanner
+    reader: SliceReader
+    history: SourceHistory
+
+    def __init__(self, parts: Parts, *, limit: StepLimit, tables: Sequence[str], patience_s: float) -> None:
+        self.parts = parts
         self.limit = limit
         self.patience_s = patience_s
         self.saved: Progress | None = None
         self.saves: list[Progress] = []
-        """All that was ever saved, oldest first; intents are not in it."""
+        """All progress that was saved, oldest first, without intents."""
         self.steps: list[Step] = []
         self.changes: list[Change] = []
         self._written = {table.rpartition(".")[2].strip('"'): table for table in tables}
-        self._run()
+        self._open()
 
-    # the life of a run
+    @property
+    def opened(self) -> Sequence[Part]:
+        """The open instances of this attempt."""
+        return self.rangefeed, self.clock, self.planner, self.reader, self.history
+
+    # attempts
 
     def start(self) -> Token:
-        """What the driver does when a run starts."""
-        self.driver.check()
-        token = _through_json(self.driver.start(None if self.saved is None else self.saved.token, self.save_intent))
+        """Start an attempt, as the driver does."""
+        self.rangefeed.check()
+        saved = None if self.saved is None else self.saved.token
+        token = _through_json(self.rangefeed.start(saved, self.save_intent))
         if self.saved is None or not list(self.saved.frontier):
-            spans = [Span(schema.name.full) for schema in self.driver.schemas()]
+            spans = [Span(schema.name.full) for schema in self.rangefeed.schemas()]
             self.save(Progress(token=token, frontier=Frontier(spans)))
         else:
             self.save(replace(self.saved, token=token))
         return token
 
     def restart(self, saved: Progress | None = None) -> Token:
-        """Kill the run, and start another one from *saved*, by default from what was saved last."""
+        """Kill the attempt and start another one from *saved*, by default from the last saved progress."""
         self.kill()
         if saved is not None:
             self.saved = saved
         return self.start()
 
     def kill(self) -> None:
-        """End the run; the next one has new instances."""
+        """End the attempt. The next one has new instances."""
         self.close()
-        self._run()
+        self._open()
 
     def close(self) -> None:
-        for rangefeed in (self.driver, self.planner, self.executor, self.coordinator):
-            rangefeed.close()
+        for part in self.opened:
+            part.close()
 
     def drop(self) -> None:
-        """What cancelling the changefeed does."""
-        self.driver.drop(None if self.saved is None else self.saved.token)
+        """Drop what the changefeed created, as a cancellation does."""
+        self.rangefeed.drop(None if self.saved is None else self.saved.token)
 
     def abandon(self) -> None:
-        """Leave nothing behind, whatever state this is in."""
+        """Clean up, whatever state this is in."""
         with suppress(Exception):
             self.close()
         with suppress(Exception):
             self.drop()
         with suppress(Exception):
-            self.driver.close()
+            self.rangefeed.close()
 
     # steps
 
@@ -144,11 +183,11 @@ class Feed:
 
     @property
     def resolved(self) -> Timestamp:
-        """Up to which everything is complete, over all tables."""
+        """The resolved timestamp of all tables together."""
         return self.progress.frontier.high_water
 
     def plan(self) -> Plan | None:
-        """Plan a step; None when there is nothing to do yet."""
+        """Plan a step; None while there is nothing to do."""
         progress = self.progress
         end = _through_json(self.planner.advance(progress.token, after=progress.latest, limit=self.limit))
         if end == progress.token:
@@ -157,14 +196,14 @@ class Feed:
         pickled = tuple(pickle.dumps(slice_) for slice_ in slices)
         return Plan(start=progress.token, end=end, slices=tuple(map(pickle.loads, pickled)), pickled=pickled)
 
-    def read(self, slice_: Slice, *, index: int = 0, rangefeed: Rangefeed | None = None) -> Reading:
-        """Read a slice to its end, by default with the run's executor."""
-        items = tuple((rangefeed or self.executor).read(slice_))
+    def read(self, slice_: Slice, *, index: int = 0, reader: SliceReader | None = None) -> Reading:
+        """Read a slice to its end, by default with the reader of this attempt."""
+        items = tuple((reader or self.reader).read(slice_))
         changes = tuple(change for item in items if isinstance(item, RowBatch) for change in self._changes(item, index))
         return Reading(slice=slice_, items=items, changes=changes)
 
     def execute(self, plan: Plan) -> Step:
-        """Read all slices of a step; nothing is saved yet."""
+        """Read all slices of a step. Nothing is saved yet."""
         readings = tuple(self.read(slice_, index=index) for index, slice_ in enumerate(plan.slices))
         step = Step(number=len(self.steps), plan=plan, readings=readings)
         self.steps.append(step)
@@ -172,7 +211,7 @@ class Feed:
         return step
 
     def finish(self, step: Step, *, release: bool = True) -> None:
-        """Save a step that was read, and let the source forget what lies before it."""
+        """Save the progress of a step that was read, and release the history before its end."""
         progress = self.progress
         frontier = Frontier.from_json(progress.frontier.to_json())
         for mark in step.marks:
@@ -181,11 +220,11 @@ class Feed:
         latest = max([progress.latest, *(mark.timestamp for mark in step.marks)])
         self.save(Progress(token=step.plan.end, frontier=frontier, latest=latest))
         if release:
-            self.coordinator.release(step.plan.end)
-            self.coordinator.metrics()
+            self.history.release(step.plan.end)
+            self.history.metrics()
 
     def step(self, *, release: bool = True) -> Step | None:
-        """Run one step to its end; None when there was nothing to do."""
+        """Run one step; None if there was nothing to do."""
         plan = self.plan()
         if plan is None:
             return None
@@ -193,10 +232,10 @@ class Feed:
         self.finish(step, release=release)
         return step
 
-    # until something holds
+    # many steps
 
     def steps_until(self, done: Callable[[], bool], *, what: str, release: bool = True) -> None:
-        """Run steps until *done*; fail, saying *what* did not come, when that takes too long."""
+        """Run steps until *done*. If that takes too long, fail; *what* says what is wrong."""
         for _ in self.patiently(what):
             if done():
                 return
@@ -208,14 +247,14 @@ class Feed:
 
     @property
     def scanning(self) -> bool:
-        return self.driver.scan_progress(self.progress.token) is not None
+        return self.rangefeed.scan_progress(self.progress.token) is not None
 
     def catch_up(self, *, release: bool = True) -> None:
-        """Run steps until all that is committed now is resolved."""
-        until = self.driver.now()
+        """Run steps until everything that is committed now is resolved."""
+        until = self.clock.now()
         self.steps_until(
             lambda: self.resolved >= until,
-            what=f"what is committed now is not resolved up to {until}",
+            what=f"the commits up to {until} are not resolved",
             release=release,
         )
 
@@ -227,40 +266,45 @@ class Feed:
                 return plan
         raise AssertionError
 
-    def patiently(self, what: str) -> Iterator[None]:
-        """Yield until the caller breaks off; fail, saying *what* is the matter, when that takes too long.
+    def patiently(self, what: str | Callable[[], str]) -> Iterator[None]:
+        """Yield until the caller stops. Fail when no step came for `patience_s`, or after very many steps.
 
-        Too long is when no step came for a while, or very many did.
+        *what* says what is wrong then.
         """
-        begun, known, asked = len(self.steps), len(self.steps), 0
+        begun, known, calls = len(self.steps), len(self.steps), 0
         deadline = time.monotonic() + self.patience_s
         pause = threading.Event()
         while True:
             yield
-            asked += 1
+            calls += 1
             if len(self.steps) > known:
-                known, asked, deadline = len(self.steps), 0, time.monotonic() + self.patience_s
-            elif asked >= _LEAST_ASKED and time.monotonic() > deadline:
+                known, calls, deadline = len(self.steps), 0, time.monotonic() + self.patience_s
+            elif calls >= _LEAST_CALLS and time.monotonic() > deadline:
                 break
             else:
                 pause.wait(_PAUSE_S)
             if known - begun > _MOST_STEPS:
                 break
-        pytest.fail(f"{what} after {known - begun} steps; saved is {None if self.saved is None else self.saved.token}")
+        token = None if self.saved is None else self.saved.token
+        said = what if isinstance(what, str) else what()
+        pytest.fail(f"{said} after {known - begun} steps; the saved token is {token}")
 
-    # what is saved
+    # progress
 
     def save(self, progress: Progress) -> None:
         self.saved = replace(progress, token=_through_json(progress.token))
         self.saves.append(self.saved)
 
     def save_intent(self, token: Token) -> None:
-        """What `start` is given to save its intent with."""
+        """Save an intent: the function that `Rangefeed.start` gets."""
         known = Progress(token={}) if self.saved is None else self.saved
         self.saved = replace(known, token=_through_json(token))
 
-    def _run(self) -> None:
-        self.driver, self.planner, self.executor, self.coordinator = (self.open() for _ in range(4))
+    def _open(self) -> None:
+        self.rangefeed = self.parts.open_rangefeed()
+        self.clock, self.planner = self.parts.open_planner(), self.parts.open_planner()
+        self.reader = self.parts.open_reader()
+        self.history = self.parts.open_history()
 
     def _changes(self, rows: RowBatch, index: int) -> Iterator[Change]:
         table = rows.schema.name.table

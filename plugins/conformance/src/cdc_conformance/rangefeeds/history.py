@@ -1,4 +1,4 @@
-"""Promises about letting history go."""
+"""Promises about the history that the source retains."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import CdcError, HistoryLostError
 
-__all__ = ["Releasing"]
+__all__ = ["History"]
 
 Forget = Callable[[], None]
 
 
-class Releasing(RangefeedSuite):
-    def test_nothing_but_release_lets_history_go(self, workload: Workload, open_feed: OpenFeed, forget: Forget) -> None:
-        """Many steps are read and saved, none is released, and runs come and go; the feed can still begin again at its
-        first token.
+class History(RangefeedSuite):
+    def test_only_release_discards_history(self, workload: Workload, open_feed: OpenFeed, forget: Forget) -> None:
+        """After many steps and restarts without `release`, the feed can start again from its first token.
 
-        Reading and saving are not yet durable progress of everybody who needs it; only the coordinator knows. Look at
-        `advance`, `read` and `close`.
+        Only the coordinator knows what is durable. If this fails, look at `advance`, `read` and `close`.
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
@@ -50,10 +48,9 @@ class Releasing(RangefeedSuite):
     def test_release_may_be_skipped_repeated_and_late(
         self, workload: Workload, open_feed: OpenFeed, forget: Forget
     ) -> None:
-        """`release` is skipped for a step, called twice, and called with a token older than the last; none of it fails
-        or loses anything.
+        """`release` may be skipped, called twice, and called with an older token, without an error or lost rows.
 
-        The coordinator calls it after it has saved, dies in between, and knows nothing of other runs.
+        The coordinator calls it after saving. It may die in between, and does not know what other attempts released.
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
@@ -67,7 +64,7 @@ class Releasing(RangefeedSuite):
             feed.catch_up(release=False)
         late, newest = feed.saves[1].token, feed.progress.token
         for token in (newest, newest, late, newest):
-            feed.coordinator.release(token)
+            feed.history.release(token)
             forget()
         workload.run(4)
         workload.settle()
@@ -75,13 +72,12 @@ class Releasing(RangefeedSuite):
         feed.catch_up()
         _assert_versions(feed, workload, since=commits, arrived=begun)
 
-    def test_what_follows_a_released_token_is_kept(
+    def test_history_after_a_released_token_is_kept(
         self, workload: Workload, open_feed: OpenFeed, forget: Forget
     ) -> None:
-        """Commits happen after a step was planned; then its end is released, and the run killed. A run from that token
-        reads them.
+        """Commits that follow a planned step are kept when the step's end is released; the next attempt reads them.
 
-        `release` lets go what lies *before* the token, and not what is there by now.
+        `release` discards the history *before* the token, not everything up to now.
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
@@ -103,12 +99,10 @@ class Releasing(RangefeedSuite):
         feed.catch_up()
         _assert_versions(feed, workload, since=commits, arrived=begun)
 
-    def test_history_that_is_gone_is_never_silently_missing(
-        self, workload: Workload, open_feed: OpenFeed, forget: Forget
-    ) -> None:
-        """A run begins at a token older than what was released: a HistoryLostError says so, or all of it comes.
+    def test_lost_history_is_an_error(self, workload: Workload, open_feed: OpenFeed, forget: Forget) -> None:
+        """An attempt from a token older than the released one raises HistoryLostError, or reads everything.
 
-        Anything else is a gap that nobody hears of.
+        Anything else is a silent gap.
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
@@ -129,16 +123,15 @@ class Releasing(RangefeedSuite):
         except HistoryLostError:
             return
         except Exception as error:
-            pytest.fail(f"lost history should be a HistoryLostError, not {type(error).__name__}: {error}")
+            pytest.fail(f"lost history must raise HistoryLostError, not {type(error).__name__}: {error}")
         _assert_versions(feed, workload, since=begun, arrived=arrived)
 
-    @requires("forgets", "the source must forget what it may when the test asks for it")
-    def test_released_history_is_let_go(self, workload: Workload, open_feed: OpenFeed, forget: Forget) -> None:
-        """Steps are read, saved and released; then the source has no more of what they read: a run that begins at a
-        token from before them does not get it.
+    @requires("forgets", "the source must discard released history when the test asks for it")
+    def test_released_history_is_discarded(self, workload: Workload, open_feed: OpenFeed, forget: Forget) -> None:
+        """After steps are read, saved and released, an attempt from an older token no longer gets their rows.
 
-        A source that keeps everything for a changefeed which has long read it fills its disk. Look at a `release` that
-        does nothing, or that speaks to another slot, stream or consumer than the one that was created.
+        A source that keeps history for ever fills its disk. If this fails, look at a `release` that does nothing, or
+        that names another slot, stream or consumer than the one that was created.
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
@@ -159,15 +152,15 @@ class Releasing(RangefeedSuite):
         except CdcError:
             return
         gone = _gone(feed, workload, since=begun, arrived=arrived)
-        assert gone, "all that was committed was read, saved and released, and yet the source has the whole of it still"
+        assert gone, "everything was read, saved and released, but the source still has all of it"
 
-    def test_changefeeds_of_one_source_do_not_disturb_each_other(
+    def test_changefeeds_on_one_source_are_independent(
         self, workload: Workload, open_feed: OpenFeed, forget: Forget
     ) -> None:
-        """Two changefeeds watch the same tables; one runs ahead, releases and is dropped, and the other loses nothing.
+        """Two changefeeds watch the same tables; one is ahead, releases and is dropped, and the other loses no rows.
 
-        What a changefeed creates, releases and drops on the source is its own. Look at names of slots, streams and
-        publications that lack `RangefeedContext.feed_id`.
+        A changefeed creates, releases and drops only its own objects. If this fails, look for names of slots, streams
+        and publications without `RangefeedContext.feed_id`.
         """
         workload.put(workload.tables[1], 91)
         behind, ahead = open_feed(), open_feed()
@@ -189,23 +182,23 @@ class Releasing(RangefeedSuite):
             behind.restart()
             behind.catch_up()
         except CdcError as error:
-            pytest.fail(f"another changefeed ran ahead and was dropped, and then this one failed: {error}")
+            pytest.fail(f"this changefeed failed after another one was dropped: {error}")
         _assert_versions(behind, workload, since=begun, arrived=arrived)
 
 
 def _assert_versions(feed: Feed, workload: Workload, *, since: int, arrived: int) -> None:
-    """See that all that was committed from number *since* on is among the changes from number *arrived* on."""
+    """Assert that all commits from number *since* on are among the changes from number *arrived* on."""
     gone = _gone(feed, workload, since=since, arrived=arrived)
     assert not gone, gone
 
 
 def _gone(feed: Feed, workload: Workload, *, since: int, arrived: int) -> str:
-    """Say what was committed from number *since* on and is not among the changes from number *arrived* on."""
+    """Return which commits from number *since* on are not among the changes from number *arrived* on."""
     found = versions(feed.changes[arrived:])
     for key, rows in workload.history.versions(since).items():
         expected = [None if row is None else row["n"] for row in rows]
         there = found.get(key, [])
         missing = [n for n in expected if n not in there]
         if missing:
-            return f"of row {key} the versions {missing} are gone; after the restart there came {there}"
+            return f"the versions {missing} of row {key} are missing; {there} arrived after the restart"
     return ""

@@ -1,25 +1,26 @@
-"""Promises about the initial scan, and the hand-over from it to the log."""
+"""Promises about the initial scan, and about the transition from it to the log."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 from collections import Counter
+from contextlib import closing
 
 from cdc_conformance.rangefeeds.changes import newest, versions
 from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import Op
 
-__all__ = ["Scanning"]
+__all__ = ["InitialScan"]
 
 
-class Scanning(RangefeedSuite):
+class InitialScan(RangefeedSuite):
     def test_initial_scan_yields_every_row_once(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Every row that a table holds at the start is read exactly once while nobody writes.
+        """While nobody writes, every row that a table holds at the start is read exactly once.
 
-        A row that is missing is one that the consumer will not see until it changes. Look at where chunks of the table
-        meet: their ends must be exclusive on one side, and the last chunk must be open.
+        A consumer does not see a missing row until the row changes. If this fails, look at the bounds of chunks: one
+        bound of each must be exclusive, and the last chunk must be open-ended.
         """
         first, second = workload.tables
         workload.fill(first, 60)
@@ -29,14 +30,14 @@ class Scanning(RangefeedSuite):
         feed.scan()
         read = Counter(change.row_key for change in feed.changes)
         expected = Counter(dict.fromkeys(workload.rows, 1))
-        missing, more = sorted(expected - read), sorted(read - expected)
-        assert not missing, f"the scan left out {len(missing)} of {len(expected)} rows, such as {missing[0]}"
-        assert not more, f"the scan yielded {len(more)} rows more than there are, such as {more[0]} a second time"
+        missing, extra = sorted(expected - read), sorted(read - expected)
+        assert not missing, f"the scan missed {len(missing)} of {len(expected)} rows; the first is {missing[0]}"
+        assert not extra, f"the scan yielded {len(extra)} rows too many; the first is {extra[0]}"
 
-    def test_scanned_rows_are_marked_as_scanned(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A row of the scan has the op SCAN, and no row before it.
+    def test_scanned_rows_have_the_op_scan(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A row of the scan has the op SCAN, and its `before` is null.
 
-        A consumer tells by it that the row may be as old as its table, and that nothing happened to it just now.
+        The op tells consumers that the row may be as old as its table, and that it did not change just now.
         """
         workload.fill(workload.tables[0], 10)
         workload.fill(workload.tables[1], 10)
@@ -45,12 +46,12 @@ class Scanning(RangefeedSuite):
         feed.scan()
         for change in feed.changes:
             assert change.op is Op.SCAN, f"a row of the scan has the op {change.op.name}: {change}"
-            assert change.before is None, f"a row of the scan has a row before it: {change} {change.before}"
+            assert change.before is None, f"before of a scanned row is {change.before}: {change}"
 
     def test_without_an_initial_scan_only_later_changes_arrive(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """With initial_scan = 'no' the rows that are there at the start are not read; what happens to them later is.
+        """With initial_scan = 'no', the rows that exist at the start are not read, but their later changes are.
 
-        `RangefeedContext.initial_scan` says which of the two is wanted.
+        `RangefeedContext.initial_scan` holds the user's choice.
         """
         table = workload.tables[0]
         workload.fill(table, 5)
@@ -59,27 +60,25 @@ class Scanning(RangefeedSuite):
         workload.put(table, 2, note="later")
         feed.catch_up()
         found = versions(feed.changes)
-        assert found == {(table, 2): [2]}, (
-            f"only version 2 of row 2 was written after the start, but there came {found}"
-        )
+        assert found == {(table, 2): [2]}, f"after the start only version 2 of row 2 was written, but {found} arrived"
 
     def test_empty_tables_are_resolved(self, open_feed: OpenFeed) -> None:
-        """A changefeed of tables without rows is resolved like any other: their spans have marks.
+        """A changefeed of empty tables resolves like any other: their spans get marks.
 
-        Nothing is resolved for any table until it is for all; one forgotten empty table stops a whole changefeed.
+        All tables resolve together, so one empty table without marks holds back the whole changefeed.
         """
         feed = open_feed()
         feed.start()
         feed.scan()
         feed.catch_up()
         known = feed.resolved
-        feed.steps_until(lambda: feed.resolved > known, what=f"tables without rows stay resolved at {known}")
-        assert not feed.changes, f"a row of a table without rows arrived: {feed.changes[0]}"
+        feed.steps_until(lambda: feed.resolved > known, what=f"empty tables stay resolved at {known}")
+        assert not feed.changes, f"a row of an empty table arrived: {feed.changes[0]}"
 
-    def test_scan_progress_rises_until_there_is_none(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """`scan_progress` counts up, never beyond its total, and is None as soon as the scan is complete.
+    def test_scan_progress_rises_until_the_scan_is_complete(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`scan_progress` counts up to its total and never beyond, and is None once the scan is complete.
 
-        It is told by the token alone, by an instance that is connected to nothing: `cdc status` asks it.
+        It depends on the token alone and needs no connection: `cdc status` calls it.
         """
         table = workload.tables[0]
         for first in range(1, 101, 20):
@@ -89,23 +88,22 @@ class Scanning(RangefeedSuite):
         feed.scan()
         workload.put(table, 1)
         feed.catch_up()
-        unused = feed.open()
-        found = [unused.scan_progress(saved.token) for saved in feed.saves]
-        unused.close()
+        with closing(feed.parts.open_rangefeed()) as unused:
+            found = [unused.scan_progress(saved.token) for saved in feed.saves]
         scanning = [progress for progress in found if progress is not None]
-        assert scanning, "the initial scan of a filled table has no progress"
-        assert found[: len(scanning)] == scanning, f"the scan was over and began again: {found}"
+        assert scanning, "the scan of a table with rows has no progress"
+        assert found[: len(scanning)] == scanning, f"the scan was complete and started again: {found}"
         for one, two in itertools.pairwise(scanning):
-            assert one.done <= two.done, f"the progress of the scan went back from {one} to {two}"
+            assert one.done <= two.done, f"the scan's progress fell from {one} to {two}"
         for progress in scanning:
-            assert 0 <= progress.done <= progress.total, f"the progress of the scan is beyond its total: {progress}"
-            assert progress.unit, f"the progress of the scan does not say what it counts: {progress}"
+            assert 0 <= progress.done <= progress.total, f"the scan's progress exceeds its total: {progress}"
+            assert progress.unit, f"the scan's progress has no unit: {progress}"
 
     def test_rows_changed_during_the_scan_arrive_in_order(self, workload: Workload, open_feed: OpenFeed) -> None:
         """Rows are written between the steps of the scan; the versions of each key arrive oldest first.
 
-        The scanned version of a row is the danger: read late, and under a snapshot from before, it comes after the
-        newer version that the log already brought. A scan must read as of a time that the log has reached.
+        If this fails, look at the scanned version of a row: read late but under an old snapshot, it follows the newer
+        version from the log. A scan must read as of a time that the log has reached.
         """
         table = workload.tables[0]
         for first in range(1, 121, 20):
@@ -124,14 +122,14 @@ class Scanning(RangefeedSuite):
         reached: dict[object, int] = {}
         for change in feed.changes:
             known, n = reached.get(change.row_key, 0), change.n or 0
-            assert n >= known, f"an older version came after version {known}, while the table was scanned: {change}"
+            assert n >= known, f"an older version followed version {known} during the scan: {change}"
             reached[change.row_key] = n
 
-    def test_nothing_is_missed_between_scan_and_log(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Transactions are open when the feed starts and commit while it scans; their rows arrive all the same.
+    def test_no_row_is_missed_between_scan_and_log(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Transactions that are open when the feed starts commit during the scan; their rows arrive.
 
-        What a snapshot does not show must come from the log, and the other way round: the place in the log from which
-        the feed reads on has to be exactly that of the snapshot, also for transactions that had begun before it.
+        What the snapshot does not show must come from the log. The log must be read from exactly the snapshot's place,
+        by the time of commits: a transaction may have begun before the snapshot.
         """
         first, second = workload.tables
         for begin in range(1, 101, 20):
@@ -144,7 +142,7 @@ class Scanning(RangefeedSuite):
         late.put(first, 100, note="late")
         late.put(second, 102, note="late")
         feed = open_feed(bytes_=16_000)
-        # Some sources cannot start before the transactions that are open have ended.
+        # Some sources cannot start before open transactions have ended.
         starting = threading.Thread(target=feed.start)
         starting.start()
         starting.join(0.2)
@@ -166,6 +164,6 @@ class Scanning(RangefeedSuite):
         expected = {key: row["n"] for key, row in workload.rows.items()}
         wrong = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
         assert not wrong, (
-            f"row {wrong[0]} is at version {expected.get(wrong[0])}, but the newest that arrived is "
+            f"row {wrong[0]} is at version {expected.get(wrong[0])}, but the newest version that arrived is "
             f"{found.get(wrong[0])}; {len(wrong)} rows differ"
         )

@@ -1,4 +1,4 @@
-"""Promises about marks: how far a slice got, what is resolved, and the source's clock."""
+"""Promises about span marks, resolved timestamps and the source's clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rangefeeds.changes import newest
-from cdc_conformance.rangefeeds.cuts import torn
+from cdc_conformance.rangefeeds.consistency import torn
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
@@ -14,19 +14,19 @@ from cdc_core import Frontier, Op, RowBatch, Span, Timestamp
 
 __all__ = ["Marks"]
 
-_ASKED, _SLOW_S = 50, 0.1
-"""How often an idle source is asked, and from when on a step is slow enough to keep nobody busy."""
+_CALLS, _SLOW_S = 50, 0.1
+"""How often an idle planner is called, and how long a step must take not to keep the engine busy."""
 
 
 class Marks(RangefeedSuite):
-    def test_marks_come_after_the_rows_of_their_slice(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """`read` yields all rows of a slice, and then a mark for each span that it advances; at the least one.
+    def test_span_marks_follow_the_rows_of_their_slice(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`read` yields all rows of a slice, then at least one mark: one for each span that the slice advances.
 
-        The engine takes the marks for the end: rows after them would be outside of what they say.
+        A mark covers the rows before it. Rows after it would not be covered.
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
-        names = {schema.name.full for schema in feed.driver.schemas()}
+        names = {schema.name.full for schema in feed.rangefeed.schemas()}
         feed.start()
         feed.scan()
         workload.run(10)
@@ -36,14 +36,14 @@ class Marks(RangefeedSuite):
             for reading in step.readings:
                 kinds = ["row" if isinstance(item, RowBatch) else "mark" for item in reading.items]
                 assert reading.marks, f"a slice of step {step.number} has no mark"
-                assert kinds == sorted(kinds, reverse=True), f"rows came after a mark in step {step.number}: {kinds}"
+                assert kinds == sorted(kinds, reverse=True), f"rows follow a mark in step {step.number}: {kinds}"
                 for mark in reading.marks:
-                    assert mark.span.table in names, f"a mark is for {mark.span}, which is none of {sorted(names)}"
+                    assert mark.span.table in names, f"a mark is for {mark.span}, but the tables are {sorted(names)}"
 
     def test_rows_are_at_or_below_the_mark_of_their_span(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """No row of a span in a slice has `updated` above the span's mark in it.
+        """No row of a span in a slice has `updated` above the span's mark in that slice.
 
-        What is read next begins above the mark; such a row would come again, or be taken for one that came too late.
+        The next step reads from the mark on: it would repeat such a row.
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
@@ -60,15 +60,15 @@ class Marks(RangefeedSuite):
                         (mark.timestamp for mark in reading.marks if mark.span.table == table), default=Timestamp()
                     )
                     assert batch.latest() <= reached, (
-                        f"a row of {table} is from {batch.latest()}, above {reached}, which the marks of its slice say"
+                        f"a row of {table} has updated {batch.latest()}, above {reached}, the mark of its slice"
                     )
 
     def test_rows_are_above_the_marks_of_earlier_steps(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A row's `updated` is above every mark that an earlier step gave its span; that of a scanned row may equal it.
+        """A row's `updated` is above all marks of its span in earlier steps; a scanned row's may be equal.
 
-        A resolved mark is a word given to consumers: nothing at or below it comes any more. So `Slice.lower`, by which
-        sinks name files, is above what earlier steps have resolved for all tables together; the engine stops where it
-        is not. Look at commits that happen while a step's end and its clock are being read.
+        A resolved mark promises consumers that no row at or below it follows. `Slice.lower`, by which sinks name files,
+        must therefore be above what earlier steps have resolved for all tables together; otherwise the engine stops. If
+        this fails, look at commits between reading a step's end and reading the clock.
         """
         first = workload.tables[0]
         workload.fill(first, 20)
@@ -86,17 +86,17 @@ class Marks(RangefeedSuite):
         workload.settle()
         feed.catch_up()
         reached, resolved = (Frontier([span for span, _ in feed.saves[0].frontier]) for _ in range(2))
-        spans = {schema.name.table: Span(schema.name.full) for schema in feed.driver.schemas()}
+        spans = {schema.name.table: Span(schema.name.full) for schema in feed.rangefeed.schemas()}
         for step in feed.steps:
             for change in step.changes:
                 mark = reached.of(spans[change.table.rpartition(".")[2].strip('"')])
                 late = change.updated < mark or (change.updated == mark and change.op is not Op.SCAN)
-                assert not late, f"a row is not above {mark}, which an earlier step had marked: {change}"
+                assert not late, f"a row is not above {mark}, the mark of an earlier step: {change}"
             for reading in step.readings:
                 lower, known = reading.slice.lower, resolved.high_water
                 assert lower > known, (
-                    f"a slice of step {step.number} says that its rows begin at {lower}, not above {known}, which "
-                    "earlier steps had resolved for all tables"
+                    f"the lower bound of a slice of step {step.number} is {lower}, which is not above {known}, the "
+                    "resolved timestamp of all tables after earlier steps"
                 )
             for mark_ in step.marks:
                 reached.forward(mark_.span, mark_.timestamp)
@@ -106,7 +106,7 @@ class Marks(RangefeedSuite):
     def test_no_row_is_below_its_slices_lower_bound(self, workload: Workload, open_feed: OpenFeed) -> None:
         """No row of a slice has `updated` below `Slice.lower`.
 
-        Sinks name files by it: a file is skipped by who has read up to a resolved timestamp above its name.
+        Sinks name files by it: a consumer that has read up to a resolved timestamp skips files with smaller names.
         """
         workload.fill(workload.tables[0], 20)
         feed = open_feed(rows=10)
@@ -120,12 +120,12 @@ class Marks(RangefeedSuite):
             for reading in () if step is None else step.readings:
                 lower = reading.slice.lower
                 for change in reading.changes:
-                    assert change.updated >= lower, f"a row is below {lower}, where its slice begins: {change}"
+                    assert change.updated >= lower, f"a row is below {lower}, the lower bound of its slice: {change}"
 
     def test_resolved_never_moves_back(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """No resolved mark of a span is below one that it had before, through idle times and a restart.
+        """No resolved mark of a span is below an earlier one, while the source is idle and after a restart.
 
-        Consumers have acted on the earlier one.
+        Consumers have already acted on the earlier mark.
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
@@ -146,8 +146,8 @@ class Marks(RangefeedSuite):
                 if mark.resolved:
                     reached = frontier.of(mark.span)
                     assert mark.timestamp >= reached, (
-                        f"step {step.number} resolves {mark.span} at {mark.timestamp}, after an earlier step had "
-                        f"resolved it at {reached}"
+                        f"step {step.number} resolves {mark.span} at {mark.timestamp}, but an earlier step resolved it "
+                        f"at {reached}"
                     )
             for mark in step.marks:
                 if mark.resolved:
@@ -156,10 +156,10 @@ class Marks(RangefeedSuite):
     def test_nothing_is_resolved_before_the_scan_is_complete(
         self, workload: Workload, open_feed: OpenFeed, many_rows: int
     ) -> None:
-        """While any table is still being scanned, the tables together are not resolved at all.
+        """While a table is still being scanned, there is no resolved timestamp for all tables together.
 
-        A resolved timestamp says that what a consumer has is the source at that time, and it lacks rows still. Look at
-        marks that stand for a whole table when only a part of it was read.
+        A resolved timestamp tells consumers that they have every row as of that time, but some are still missing. If
+        this fails, look at marks for a whole table of which only a part was read.
         """
         first, second = workload.tables
         workload.fill(first, 3)
@@ -172,14 +172,14 @@ class Marks(RangefeedSuite):
             workload.put(first, 1)
             feed.step()
             if feed.scanning:
-                assert not feed.resolved, f"{feed.resolved} is resolved while the scan is at {_progress(feed)}"
+                assert not feed.resolved, f"{feed.resolved} is resolved, but the scan is at {_progress(feed)}"
         feed.catch_up()
 
     def test_a_resolved_timestamp_is_a_consistent_cut(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """The rows with `updated` at or below a resolved timestamp, all read by then, are the source at one moment.
+        """All rows with `updated` at or below a resolved timestamp are a state that the database was in.
 
-        They hold each transaction whole or not at all, also when a step ends in the midst of a backlog: a consumer that
-        applies rows up to a resolved timestamp sees a state that the database could have been in.
+        They hold every transaction completely or not at all, also if a step ends within a backlog. Consumers apply rows
+        up to a resolved timestamp to get a consistent state.
         """
         first, second = workload.tables
         feed = open_feed(rows=30)
@@ -187,7 +187,7 @@ class Marks(RangefeedSuite):
         feed.scan()
         for begin in range(100, 128, 4):
             workload.fill(first, 4, first=begin)
-        for begin in range(100, 160, 4):  # the other table rests meanwhile
+        for begin in range(100, 160, 4):  # the other table is idle meanwhile
             workload.fill(second, 4, first=begin)
         for number in range(20):
             transaction = workload.begin()
@@ -197,9 +197,9 @@ class Marks(RangefeedSuite):
             if number % 3 == 2:
                 transaction.delete(second, (number - 1) % 5)
             transaction.commit()
-        until = feed.driver.now()
+        until = feed.clock.now()
         seen: list[tuple[Timestamp, int]] = []
-        for _ in feed.patiently(f"a backlog is not resolved up to {until}"):
+        for _ in feed.patiently(f"a backlog up to {until} is not resolved"):
             feed.step()
             if not seen or feed.resolved > seen[-1][0]:
                 seen.append((feed.resolved, len(feed.changes)))
@@ -209,15 +209,15 @@ class Marks(RangefeedSuite):
         for resolved, count in seen:
             state, later = newest(feed.changes[:count], until=resolved), newest(feed.changes, until=resolved)
             missing = sorted(key for key, change in later.items() if state.get(key) != change)
-            assert not missing, f"{resolved} was resolved, but this came only afterwards: {later[missing[0]]}"
+            assert not missing, f"this row arrived after {resolved} was resolved: {later[missing[0]]}"
             wrong = torn(state, workload.history)
-            assert wrong is None, f"what had arrived when {resolved} was resolved is no state of the source: {wrong}"
+            assert wrong is None, f"the rows resolved at {resolved} are not a state of the source: {wrong}"
 
-    def test_resolving_now_means_that_all_is_there(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """When what `now` returned is resolved, everything that was committed before the call has been read.
+    def test_resolving_now_covers_earlier_commits(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Once the timestamp that `now` returned is resolved, everything committed before that call has been read.
 
-        `cdc run --once` ends there, and so do the audits of consumers. Look at commits that are not flushed yet, or
-        that another node's clock stamps ahead of yours.
+        `cdc run --once` and consumers' audits stop there. If this fails, look at commits that are not flushed yet, and
+        at nodes whose clocks are ahead.
         """
         feed = open_feed()
         feed.start()
@@ -225,23 +225,23 @@ class Marks(RangefeedSuite):
         workload.run(30)
         workload.settle()
         workload.put(workload.tables[0], 91)
-        until = feed.driver.now()
+        until = feed.clock.now()
         feed.steps_until(lambda: feed.resolved >= until, what=f"{until} is not resolved")
         found = newest(feed.changes)
         for key, rows in workload.history.versions().items():
             n = None if rows[-1] is None else rows[-1]["n"]
             arrived = found.get(key)
-            assert arrived is not None, f"{until} is resolved, but nothing of row {key} arrived"
+            assert arrived is not None, f"{until} is resolved, but row {key} did not arrive"
             assert arrived.n == n, (
-                f"{until} is resolved, but version {n} of row {key}, which was committed before, did not arrive; the "
-                f"newest that did is: {arrived}"
+                f"{until} is resolved, but version {n} of row {key}, committed before, did not arrive; the newest "
+                f"version that arrived is: {arrived}"
             )
-            assert arrived.updated <= until, f"now was {until}, but what was committed before is above it: {arrived}"
+            assert arrived.updated <= until, f"now was {until}, but an earlier commit is above it: {arrived}"
 
-    def test_an_idle_source_goes_on_resolving(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Nothing is written any more, and resolved timestamps rise all the same, again and again.
+    def test_an_idle_source_keeps_resolving(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """While nothing is written, the resolved timestamp keeps rising.
 
-        Consumers that wait for a timestamp would wait for ever. The end of a step holds the source's clock.
+        Otherwise consumers that wait for a timestamp wait for ever. The end of a step holds the source's clock.
         """
         workload.put(workload.tables[0], 1)
         feed = open_feed()
@@ -252,11 +252,11 @@ class Marks(RangefeedSuite):
             known = feed.resolved
             _idle_until(feed, known)
 
-    def test_nothing_to_do_gives_the_token_back(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """When there is nothing to do yet, `advance` returns a token that equals its start.
+    def test_advance_returns_its_start_when_idle(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """While there is nothing to do, `advance` returns a token that equals its start.
 
-        The engine asks many times a second; a rangefeed that always finds something keeps it and the sink busy. One
-        that takes its time over a step may find that the source's clock has gone on meanwhile.
+        The engine calls it many times a second: a planner that always returns a step keeps the engine and the sink
+        busy. A planner with slow steps may return one each time, because the source's clock moves meanwhile.
         """
         workload.put(workload.tables[0], 1)
         feed = open_feed()
@@ -264,18 +264,19 @@ class Marks(RangefeedSuite):
         feed.scan()
         feed.catch_up()
         begun = time.monotonic()
-        idle = any(feed.step() is None for _ in range(_ASKED))
+        idle = any(feed.step() is None for _ in range(_CALLS))
         took_s = time.monotonic() - begun
-        assert idle or took_s > _ASKED * _SLOW_S, (
-            f"asked {_ASKED} times in a row on an idle source, advance() gave {_ASKED} steps in {took_s:.1f} s and "
-            "never its start"
+        assert idle or took_s > _CALLS * _SLOW_S, (
+            f"advance() was called {_CALLS} times on an idle source and always returned a step, {_CALLS} steps in "
+            f"{took_s:.1f} s"
         )
 
-    @requires("multiple_slices", "the rows of a step must be divided")
+    @requires("multiple_slices", "a step must have several slices")
     def test_no_key_is_in_two_slices_of_a_step(self, workload: Workload, open_feed: OpenFeed, many_rows: int) -> None:
-        """Slices of a step are read at the same time, so a key has its rows in one of them only.
+        """All rows of a key in a step are in one slice.
 
-        In two, their order at the sink would be chance.
+        The slices of a step are read at the same time, so rows of a key in two slices would reach the sink in any
+        order.
         """
         table = workload.tables[0]
         workload.fill(table, many_rows, note="x" * 100)
@@ -287,7 +288,7 @@ class Marks(RangefeedSuite):
             workload.settle()
             feed.catch_up()
         several = max(len(step.readings) for step in feed.steps)
-        assert several > 1, f"a scan of {many_rows} rows for 4 tasks was never divided into slices"
+        assert several > 1, f"no step of the scan of {many_rows} rows for 4 tasks had several slices"
         for step in feed.steps:
             home: dict[object, int] = {}
             for change in step.changes:
@@ -296,8 +297,8 @@ class Marks(RangefeedSuite):
 
 
 def _progress(feed: Feed) -> object:
-    return feed.driver.scan_progress(feed.progress.token)
+    return feed.rangefeed.scan_progress(feed.progress.token)
 
 
 def _idle_until(feed: Feed, known: Timestamp) -> None:
-    feed.steps_until(lambda: feed.resolved > known, what=f"nothing is written, and resolved stays at {known}")
+    feed.steps_until(lambda: feed.resolved > known, what=f"on an idle source, the resolved timestamp stays at {known}")

@@ -1,4 +1,4 @@
-"""Another process that reads slices, as executors are: it knows nothing but a job and a pickled slice."""
+"""A process that reads slices as an executor does: it has only a changefeed and a pickled slice."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import functools
 import pickle
 import subprocess
 import sys
+from contextlib import closing
 from typing import Any
 
 from cdc_conformance.processes import command, environment
-from cdc_core import Mark, RowBatch
-from cdc_core.config.resolved import Job
+from cdc_core import RowBatch, SpanMark
+from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["Elsewhere"]
+__all__ = ["ReaderProcess"]
 
 
-class Elsewhere:
-    """The process; `shared` starts it when it is first needed, and it ends with this one."""
+class ReaderProcess:
+    """Another process. `shared` starts one on first use, and it ends with this process."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            command("-m", "cdc_conformance.rangefeeds.elsewhere"),
+            command("-m", "cdc_conformance.rangefeeds.reader_process"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(),
@@ -29,21 +30,21 @@ class Elsewhere:
 
     @classmethod
     @functools.cache
-    def shared(cls) -> Elsewhere:
-        elsewhere = cls()
-        atexit.register(elsewhere.close)
-        return elsewhere
+    def shared(cls) -> ReaderProcess:
+        process = cls()
+        atexit.register(process.close)
+        return process
 
-    def read(self, job: Job, pickled: bytes) -> list[RowBatch | Mark]:
-        """Return what the slice yields there. Raises: whatever reading it raised, as a RuntimeError."""
+    def read(self, changefeed: ResolvedChangefeed, pickled: bytes) -> list[RowBatch | SpanMark]:
+        """Return what a reader of *changefeed* yields there for the slice. Raises: RuntimeError when the read fails."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        pickle.dump((job, pickled), self._process.stdin)
+        pickle.dump((changefeed, pickled), self._process.stdin)
         self._process.stdin.flush()
         items, error = pickle.load(self._process.stdout)
         if error:
-            raise RuntimeError(f"reading the slice in another process failed: {error}")
-        found: list[RowBatch | Mark] = items
+            raise RuntimeError(f"another process failed to read the slice: {error}")
+        found: list[RowBatch | SpanMark] = items
         return found
 
     def close(self) -> None:
@@ -56,20 +57,17 @@ class Elsewhere:
 def _serve() -> None:
     while True:
         try:
-            job, pickled = pickle.load(sys.stdin.buffer)
+            changefeed, pickled = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(_answer(job, pickled), sys.stdout.buffer)
+        pickle.dump(_answer(changefeed, pickled), sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
 
-def _answer(job: Job, pickled: bytes) -> tuple[list[Any], str]:
+def _answer(changefeed: ResolvedChangefeed, pickled: bytes) -> tuple[list[Any], str]:
     try:
-        rangefeed = job.open_rangefeed(parallelism=2)
-        try:
-            return list(rangefeed.read(pickle.loads(pickled))), ""
-        finally:
-            rangefeed.close()
+        with closing(changefeed.open_reader()) as reader:
+            return list(reader.read(pickle.loads(pickled))), ""
     except Exception as error:
         return [], f"{type(error).__name__}: {error}"
 

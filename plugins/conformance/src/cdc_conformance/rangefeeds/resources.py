@@ -1,4 +1,4 @@
-"""What this process has open."""
+"""The files, sockets and threads that this process has open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Resources"]
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """How many files and sockets are open, and which threads run."""
+    """The number of open files and sockets, and the running threads."""
 
     files: int
     threads: frozenset[threading.Thread]
@@ -23,7 +23,7 @@ class Resources:
         return cls(psutil.Process().num_fds(), frozenset(threading.enumerate()))
 
     def more(self) -> str:
-        """Return what there is more by now, for people; an empty text when there is nothing."""
+        """Return in words what was opened since and is still open; an empty text if nothing is."""
         found = self._more()
         if found:
             gc.collect()

@@ -1,4 +1,4 @@
-"""Promises about crashes: what was saved is all that a new run needs."""
+"""Promises about crashes: an attempt needs only the progress that was saved."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import Token
 
-__all__ = ["Restarting"]
+__all__ = ["Restarts"]
 
 
 class CrashError(Exception):
-    """The process died here."""
+    """Stands for the death of the process."""
 
 
-class Restarting(RangefeedSuite):
-    def test_a_restart_after_any_step_loses_nothing(
-        self, workload: Workload, open_feed: OpenFeed, many_rows: int
-    ) -> None:
-        """Runs are killed after one step or two, or in the third before it was saved, through the scan of a large and
-        a small table and on into the log; in the end the consumer has every row in its newest version.
+class Restarts(RangefeedSuite):
+    def test_restarts_lose_no_rows(self, workload: Workload, open_feed: OpenFeed, many_rows: int) -> None:
+        """Attempts are killed every few steps, also before a step is saved; the newest version of every row arrives.
 
-        What a token does not say is lost. Look at the parts of the scan that are still to do.
+        The kills go on through the initial scan and into the log. If this fails, look at what the token says of the
+        rest of the scan: everything that is not in the token is lost.
         """
         small, large = workload.tables
         workload.fill(small, 3)
@@ -36,12 +34,12 @@ class Restarting(RangefeedSuite):
         workload.fill(large, size, note="x" * 200)
         feed = open_feed(bytes_=16_000)
         feed.start()
-        for run in range(60):
-            if not feed.scanning and run > 8:
+        for attempt in range(60):
+            if not feed.scanning and attempt > 8:
                 break
-            for turn in range(run % 3 + 1):
-                workload.put(large, (run * 3 + turn) * 17 % size + 1)
-                workload.put(small, run % 5 + 1)
+            for turn in range(attempt % 3 + 1):
+                workload.put(large, (attempt * 3 + turn) * 17 % size + 1)
+                workload.put(small, attempt % 5 + 1)
                 step = feed.execute(feed.next_plan())
                 if turn < 2:
                     feed.finish(step, release=False)
@@ -49,21 +47,21 @@ class Restarting(RangefeedSuite):
         feed.catch_up()
         _assert_all_there(feed, workload)
 
-    def test_order_holds_over_restarts(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """The run is killed after rows were handed out and before they were saved, then more is written; of every key
-        no older version that never came before follows a newer one.
+    def test_restarts_keep_the_order_of_keys(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Attempts are killed before their rows are saved; no version of a key arrives first after a newer one.
 
-        The same may come again after a restart, and older ones before it; nothing new may be older.
+        More is written between the attempts. After a restart versions may repeat, but a version that never arrived
+        before must be newer than all others of its key.
         """
         table = workload.tables[0]
         for first in range(1, 121, 20):
             workload.fill(table, 20, first=first, note="x" * 200)
         feed = open_feed(table, bytes_=16_000)
         feed.start()
-        for run in range(60):
-            if not feed.scanning and run > 6:
+        for attempt in range(60):
+            if not feed.scanning and attempt > 6:
                 break
-            for turn in range(run % 3 + 1):
+            for turn in range(attempt % 3 + 1):
                 for id_ in range(1, 111, 17):
                     workload.put(table, id_, note="y" * 200)
                 step = feed.execute(feed.next_plan())
@@ -76,14 +74,14 @@ class Restarting(RangefeedSuite):
             assert change.n is not None
             known = seen.setdefault(change.row_key, set())
             assert change.n in known or change.n > max(known, default=0), (
-                f"version {change.n} came for the first time after version {max(known)}: {change}"
+                f"version {change.n} arrived for the first time after version {max(known)}: {change}"
             )
             known.add(change.n)
 
     def test_a_step_can_be_planned_again(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A step is planned, and its start is handed to the same planner once more; nothing of it is missed.
+        """A planner that planned a step gets the same start again, and plans the step again without missing a row.
 
-        Where a step begins is what the engine says. A planner that goes on from where it has planned to skips what was
+        The engine decides where a step begins. A planner that continues where its last plan ended skips rows that were
         never read.
         """
         table = workload.tables[0]
@@ -95,19 +93,19 @@ class Restarting(RangefeedSuite):
         feed.scan()
         workload.put(table, 31)
         workload.put(table, 32)
-        for _ in feed.patiently("no step has the rows that were committed"):
+        for _ in feed.patiently("no step has the committed rows"):
             plan = feed.next_plan()
             if {change.id for slice_ in plan.slices for change in feed.read(slice_).changes} >= {31, 32}:
-                break  # and nothing of it is saved
+                break  # without saving the step
         workload.put(table, 33)
         feed.catch_up()
         _assert_all_there(feed, workload)
 
-    def test_a_crash_while_starting_is_recovered(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """The driver dies right after the intent was saved, and again when all is created but not yet saved; the next
-        start, given the intent, begins as if it were the first.
+    def test_a_crash_during_start_is_recovered(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A start after a crash, with the saved intent, acts like the first start, initial scan included.
 
-        What a run before has created must be found and used or removed, and the initial scan must not be forgotten.
+        The driver dies right after the intent was saved, and again after everything was created but not saved. The next
+        start must find what was created, and use or remove it.
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
@@ -117,11 +115,11 @@ class Restarting(RangefeedSuite):
             raise CrashError
 
         try:
-            feed.driver.start(None, save_and_die)
+            feed.rangefeed.start(None, save_and_die)
         except CrashError:
             feed.kill()
         workload.put(workload.tables[0], 1)
-        feed.driver.start(None if feed.saved is None else feed.saved.token, feed.save_intent)
+        feed.rangefeed.start(None if feed.saved is None else feed.saved.token, feed.save_intent)
         feed.kill()
         feed.start()
         workload.put(workload.tables[0], 6)
@@ -129,13 +127,13 @@ class Restarting(RangefeedSuite):
         feed.catch_up()
         _assert_all_there(feed, workload)
 
-    @requires("inspection", "it must be seen what was created")
+    @requires("inspection", "the test must see what was created")
     def test_nothing_is_created_before_the_intent_is_saved(
         self, open_feed: OpenFeed, created: Callable[[], object]
     ) -> None:
-        """When the intent cannot be saved, nothing stands on the source that was not there before.
+        """If the intent cannot be saved, `start` has created nothing on the source.
 
-        Otherwise nobody knows of what is left there: a forgotten replication slot fills the disk of the database.
+        Nobody would know of what is left there: a forgotten replication slot fills the disk of the database.
         """
         before = created()
         feed = open_feed()
@@ -144,20 +142,19 @@ class Restarting(RangefeedSuite):
             raise CrashError
 
         with pytest.raises(CrashError):
-            feed.driver.start(None, die)
+            feed.rangefeed.start(None, die)
         feed.kill()
-        assert created() == before, f"{created()} is there, although the intent to create it was never saved"
+        assert created() == before, f"{created()} exists, although the intent to create it was never saved"
 
     def test_tokens_are_plain_json(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A token is the same after it was written as JSON and read again, intents too.
+        """Tokens and intents do not change when they are written as JSON and read back.
 
-        It is saved as JSON, and compared with `==` to see whether anything has happened: no tuples, no keys that are
-        numbers, no NaN.
+        They are saved as JSON and compared with `==`. So they must not contain tuples, numbers as keys, or NaN.
         """
         workload.fill(workload.tables[0], 30)
         feed = open_feed(rows=10)
         tokens: list[Token] = []
-        tokens.append(feed.driver.start(None, tokens.append))
+        tokens.append(feed.rangefeed.start(None, tokens.append))
         feed.start()
         while feed.scanning:
             tokens.append(feed.planner.advance(feed.progress.token, after=feed.progress.latest, limit=feed.limit))
@@ -167,15 +164,15 @@ class Restarting(RangefeedSuite):
         tokens.append(feed.planner.advance(feed.progress.token, after=feed.progress.latest, limit=feed.limit))
         for token in tokens:
             again = json.loads(json.dumps(token, allow_nan=False))
-            assert again == token, f"a token is {token}, and after a way through JSON {again}"
+            assert again == token, f"the token {token} is {again} after it was written as JSON and read back"
 
-    @requires("secret", "there must be something to hide")
-    def test_tokens_hold_no_secret(self, workload: Workload, open_feed: OpenFeed, secret: str) -> None:
-        """No token holds a secret of the source's URI: tokens are saved, logged and shown to people."""
+    @requires("secret", "the source's URI must hold a secret")
+    def test_tokens_hold_no_secrets(self, workload: Workload, open_feed: OpenFeed, secret: str) -> None:
+        """No token holds a secret of the source's URI: tokens are saved, logged and displayed."""
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
         intents: list[Token] = []
-        feed.driver.start(None, intents.append)
+        feed.rangefeed.start(None, intents.append)
         feed.start()
         feed.scan()
         workload.run(3)
@@ -190,4 +187,4 @@ def _assert_all_there(feed: Feed, workload: Workload) -> None:
     for key, row in workload.rows.items():
         arrived = found.get(key)
         n = None if arrived is None else arrived.n
-        assert n == row["n"], f"row {key} is at version {row['n']}, but the newest that arrived is {arrived}"
+        assert n == row["n"], f"row {key} is at version {row['n']}, but the newest version that arrived is {arrived}"

@@ -1,4 +1,4 @@
-"""Promises about what a row holds: its key, the row before and after the change, its times and its schema."""
+"""Promises about the contents of a row: its key, the row before and after the change, its times and its schema."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from cdc_conformance.workload import Row, RowKey, Workload, same_row
 from cdc_core import Op, RowBatch
 from cdc_core.rows import TIMESTAMP_TYPE
 
-__all__ = ["Images"]
+__all__ = ["RowContents"]
 
 _TEXTS = ("", " ", "null", "NULL", "ünï😀", 'a "quoted" \\ text', "{}", "line\nbreak\ttab", "\x01", "'; --", "x" * 1000)
 
 
-class Images(RangefeedSuite):
-    @requires("before_images", "the row before a change must be known")
-    def test_before_is_the_version_that_was_committed_before(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """`before` is the row as it was before the transaction, null when there was none.
+class RowContents(RangefeedSuite):
+    @requires("before_images", "the source must know the row before a change")
+    def test_before_is_the_previous_committed_version(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`before` is the row before the transaction, null if there was none.
 
-        Not what an earlier statement of the same transaction made of it: nobody ever saw that. A consumer that keeps
-        sums subtracts `before` and adds `after`.
+        It is not the result of an earlier statement in the same transaction, which nobody ever saw. A consumer that
+        keeps sums subtracts `before` and adds `after`.
         """
         feed = open_feed()
         feed.start()
@@ -42,15 +42,15 @@ class Images(RangefeedSuite):
         for change in sorted(feed.changes, key=lambda change: change.updated):
             n = previous.get(change.row_key)
             if change.n == n:
-                continue  # once more what is known already
+                continue  # a repeat
             before = expected.get((change.row_key, n, change.n))
-            assert same_row(change.before, before), f"before should be {before}, not {change.before}: {change}"
+            assert same_row(change.before, before), f"before must be {before}, not {change.before}: {change}"
             previous[change.row_key] = change.n
 
-    def test_there_is_no_before_unless_it_is_asked_for(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Without the option `diff` a batch has no column `before`: it would double what is sent and stored.
+    def test_before_is_absent_without_diff(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Without the option `diff`, batches have no column `before`: it would double the size of all messages.
 
-        `RangefeedContext.diff` says which is wanted.
+        `RangefeedContext.diff` holds the user's choice.
         """
         table = workload.tables[0]
         feed = open_feed(before=False)
@@ -61,12 +61,12 @@ class Images(RangefeedSuite):
         for step in feed.steps:
             for reading in step.readings:
                 for batch in reading.batches:
-                    assert not batch.has_before, f"a batch has the column `before`, which nobody asked for: {batch}"
+                    assert not batch.has_before, f"a batch has the column `before` without diff: {batch}"
 
-    def test_a_delete_has_no_row_after_it(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """`after` of a deleted row is null, and of every other row it is not.
+    def test_after_is_null_for_deletes_only(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`after` is null for a deleted row and not null for any other row.
 
-        The row that was there belongs into `before`; in `after` a consumer takes it for a row that is there.
+        The deleted row belongs in `before`; in `after`, consumers would read it as an existing row.
         """
         table = workload.tables[0]
         workload.fill(table, 3)
@@ -80,10 +80,11 @@ class Images(RangefeedSuite):
         for change in feed.changes:
             assert (change.after is None) is change.deleted, f"after is {change.after}: {change}"
 
-    def test_a_delete_carries_the_key(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """The key of a deleted row is that of the row which was there, also when nothing else of it is known.
+    def test_deletes_carry_the_key(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A delete carries the key of the deleted row, even if nothing else of the row is known.
 
-        Without it nobody can say which row is gone. Look at where the key is taken from: `after` has none.
+        Without the key, consumers do not know which row was deleted. If this fails, look at where the key is taken
+        from: `after` is null.
         """
         table = workload.tables[0]
         workload.fill(table, 3)
@@ -95,8 +96,8 @@ class Images(RangefeedSuite):
         keys = [change.key for change in feed.changes if change.deleted]
         assert keys == [{"id": 2}], f"row 2 was deleted, but the keys of the deletes are {keys}"
 
-    def test_a_key_is_the_rows_own_and_never_null(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """`key` holds the key columns of the row itself; neither it nor a field of it is null.
+    def test_keys_match_their_rows(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """`key` holds the row's own key columns. Neither `key` nor one of its fields is null.
 
         Sinks choose the partition by it, and consumers the row that they replace.
         """
@@ -113,10 +114,10 @@ class Images(RangefeedSuite):
             expected = {"id": change.after["id"]}
             assert change.key == expected, f"the key of the row with id {expected['id']} is {change.key}: {change}"
 
-    def test_values_arrive_as_they_were_written(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Texts of all kinds, nulls and numbers are in scan and log exactly what was written.
+    def test_values_arrive_unchanged(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Texts, nulls and numbers arrive exactly as they were written, from the scan and from the log.
 
-        Look at empty texts, at texts that look like null, and at escaping.
+        If this fails, look at empty texts, at texts that look like null, and at escaping.
         """
         scanned, logged = workload.tables
         for id_, text in enumerate((None, *_TEXTS), start=1):
@@ -129,10 +130,10 @@ class Images(RangefeedSuite):
         feed.catch_up()
         _assert_rows(feed.changes, workload.rows)
 
-    def test_a_large_value_that_did_not_change_is_there(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A row with a large value is updated in another column; it still arrives whole.
+    def test_unchanged_large_values_are_present(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """After an update of another column, a row with a large value arrives complete.
 
-        Logs often leave out large values that did not change: they must be filled in, never replaced by a placeholder.
+        Logs often omit large values that did not change. They must be filled in, never replaced by a placeholder.
         """
         table = workload.tables[0]
         text = "".join(f"{number:x}" for number in range(20_000))
@@ -147,13 +148,13 @@ class Images(RangefeedSuite):
         for change in feed.changes:
             assert change.after is not None
             note = change.after["note"]
-            assert note == text, f"the value of {len(text)} characters came as {str(note)[:40]!r}: {change}"
+            assert note == text, f"a value of {len(text)} characters arrived as {str(note)[:40]!r}: {change}"
 
-    @requires("mvcc", "the time of a row's own commit must be known")
+    @requires("mvcc", "the source must know when a row was committed")
     def test_mvcc_is_never_after_updated(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """`mvcc`, when the row was committed, is at or before `updated`, when the feed says that it was.
+        """`mvcc`, the row's own commit time, is at or before `updated`.
 
-        They differ for rows of a scan, and where the feed moved a time to keep its order.
+        They differ for scanned rows, and where the rangefeed moved `updated` forward to keep timestamps in order.
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
@@ -166,18 +167,18 @@ class Images(RangefeedSuite):
             assert change.mvcc is not None, f"mvcc is missing: {change}"
             assert change.mvcc <= change.updated, f"mvcc {change.mvcc} is after updated: {change}"
 
-    @requires("mvcc", "the time of a row's own commit must be known")
-    def test_mvcc_of_a_scanned_row_is_when_it_was_committed(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A scanned row's `mvcc` is the time of the commit that wrote it, and not that of the scan.
+    @requires("mvcc", "the source must know when a row was committed")
+    def test_mvcc_of_scanned_rows_is_their_commit_time(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A scanned row's `mvcc` is the time of the commit that wrote it, not of the scan.
 
-        It is all that tells how old such a row is.
+        Nothing else tells consumers how old the row is.
         """
         table = workload.tables[0]
         feed = open_feed()
-        begun = feed.driver.now()
+        begun = feed.clock.now()
         workload.put(table, 91)
         workload.put(table, 92)
-        between = feed.driver.now()
+        between = feed.clock.now()
         workload.run(5)
         workload.settle()
         feed.start()
@@ -188,9 +189,9 @@ class Images(RangefeedSuite):
         assert begun.wall - mvcc.wall < 1_000_000_000, f"row 91 was committed after {begun}, but its mvcc is {mvcc}"
 
     def test_columns_have_the_declared_types(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Every column of a batch has the type that its schema says: see the tables at `RowBatch` and `ColumnType`.
+        """Every column of a batch has the type of its schema; see the tables at `RowBatch` and `ColumnType`.
 
-        Encoders and sinks work on whole columns and do not look at each value. `RowBatch.of` checks this.
+        Encoders and sinks work on whole columns and do not check single values. `RowBatch.of` checks the types.
         """
         table = workload.tables[0]
         workload.fill(table, 3)
@@ -205,11 +206,11 @@ class Images(RangefeedSuite):
                 for batch in reading.batches:
                     _assert_types(batch)
 
-    @requires("schema_changes", "a column must be added while the feed runs")
+    @requires("schema_changes", "columns are added and dropped while the feed runs")
     def test_rows_carry_the_schema_they_were_written_with(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A column is added and taken away again; rows come with the columns of their time, and in order.
+        """A column is added and later dropped; each row arrives in order, with the columns of its own time.
 
-        Rows that were written before must not get the new column's name for another value, and rows after must have it.
+        Rows from before the change must not have the new column, and rows from after it must.
         """
         table = workload.tables[0]
         workload.put(table, 1)
@@ -231,13 +232,13 @@ class Images(RangefeedSuite):
         }
         narrow, wide = ("id", "n", "note"), ("id", "n", "note", "extra")
         expected = {1: (narrow, None), 2: (narrow, None), 3: (wide, "x"), 4: (narrow, None)}
-        assert shapes == expected, f"columns and value of `extra` by version should be {expected}, not {shapes}"
+        assert shapes == expected, f"columns and value of `extra` by version must be {expected}, not {shapes}"
 
-    @requires("schema_changes", "a column must be added while the feed runs")
-    def test_schema_versions_rise_over_restarts(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Each change of a table's shape gives its schema a greater version, which a restart does not take back.
+    @requires("schema_changes", "columns are added and dropped while the feed runs")
+    def test_schema_versions_increase_across_restarts(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Each schema change of a table gives a greater schema version, also after a restart.
 
-        Sinks tell files and registered schemas apart by it: one number for two shapes mixes them up.
+        Sinks name files and registered schemas by it: one version for two schemas would mix them up.
         """
         table = workload.tables[0]
         workload.put(table, 1)
@@ -256,7 +257,7 @@ class Images(RangefeedSuite):
         feed.catch_up()
         found = {change.n: change.version for change in feed.changes if change.id == 1}
         rising = found[1] < found[2] == found[3] < found[4]
-        assert rising, f"versions 1 to 4 of the row came under the schema versions {list(found.values())}"
+        assert rising, f"versions 1 to 4 of the row arrived with the schema versions {list(found.values())}"
 
 
 def _n(row: Row | None) -> int | None:
@@ -268,7 +269,7 @@ def _assert_rows(changes: list[Change], rows: dict[RowKey, Row]) -> None:
     for key, row in rows.items():
         assert key in found, f"row {key} did not arrive: {row}"
         if not same_row(found[key].after, row):
-            pytest.fail(f"row {key} was written as {row}, and arrived as {found[key].after}: {found[key]}")
+            pytest.fail(f"row {key} was written as {row}, but arrived as {found[key].after}: {found[key]}")
 
 
 def _assert_types(rows: RowBatch) -> None:
@@ -282,10 +283,10 @@ def _assert_types(rows: RowBatch) -> None:
         "before": schema.after_type,
     }
     for name in rows.batch.schema.names:
-        assert name in expected, f"a batch of {schema.name} has a column `{name}`, which nobody knows"
+        assert name in expected, f"a batch of {schema.name} has the unknown column `{name}`"
         found = rows.column(name).type
-        assert found == expected[name], f"column `{name}` of {schema.name} is {found}, but should be {expected[name]}"
+        assert found == expected[name], f"column `{name}` of {schema.name} must be {expected[name]}, not {found}"
     for name in ("op", "updated", "key"):
         assert rows.column(name).null_count == 0, f"column `{name}` of {schema.name} has nulls"
     ops = set(rows.column("op").to_pylist())
-    assert ops <= {int(op) for op in Op}, f"column `op` of {schema.name} has values that are no Op: {sorted(ops)}"
+    assert ops <= {int(op) for op in Op}, f"column `op` of {schema.name} has values that are not an Op: {sorted(ops)}"

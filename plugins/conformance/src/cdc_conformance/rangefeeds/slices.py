@@ -1,25 +1,25 @@
-"""Promises about reading slices: again, elsewhere, and only half."""
+"""Promises about reading slices: repeatedly, in another process, and after an abandoned read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 from cdc_conformance.rangefeeds.driver import Feed, Plan
-from cdc_conformance.rangefeeds.elsewhere import Elsewhere
-from cdc_conformance.rangefeeds.suite import MakeJob, OpenFeed, RangefeedSuite
+from cdc_conformance.rangefeeds.reader_process import ReaderProcess
+from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
-from cdc_core import Mark, RowBatch
+from cdc_core import RowBatch, Slice, SpanMark
 
-__all__ = ["Reading"]
+__all__ = ["Slices"]
 
 
-class Reading(RangefeedSuite):
-    def test_a_slice_reads_the_same_again(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A slice that is read a second time, by another instance and after more commits, yields the same rows in the
-        same order, and the same marks.
+class Slices(RangefeedSuite):
+    def test_reading_a_slice_is_repeatable(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Another reader, after more commits, yields the same rows of a slice in the same order, and the same marks.
 
-        A step is repeated after a failure, and what a consumer has of it already must be what comes again. A slice ends
-        where its step ends, whatever has been written since.
+        After a failure a step is repeated, and must match what consumers have of it already. A slice ends where its
+        step ends, whatever was written since.
         """
         table = workload.tables[0]
         workload.fill(table, 10)
@@ -31,55 +31,56 @@ class Reading(RangefeedSuite):
                 workload.put(table, 1)
                 workload.run(3)
                 workload.settle()
-                other = feed.open()
-                again = feed.read(slice_, rangefeed=other).items
-                other.close()
-                _assert_same(once, again, "after more commits")
+                _assert_same(once, _read_anew(feed, slice_), "after more commits")
 
     def test_a_slice_can_be_read_in_another_process(
-        self, workload: Workload, open_feed: OpenFeed, make_job: MakeJob
+        self, workload: Workload, open_feed: OpenFeed, make_changefeed: MakeChangefeed
     ) -> None:
-        """A slice is read in a process that has nothing but the changefeed and the pickled slice.
+        """A process that has only the changefeed and the pickled slice can read the slice.
 
-        Executors are such processes. What planner and reader share must travel in `Slice.payload`.
+        Executors are such processes. The planner passes everything that a reader needs in `Slice.payload`.
         """
         workload.fill(workload.tables[0], 10)
-        job = make_job()
-        feed = open_feed(job=job)
+        changefeed = make_changefeed()
+        feed = open_feed(changefeed=changefeed)
         feed.start()
         for plan in _scan_and_log(feed, workload):
             for slice_, pickled in zip(plan.slices, plan.pickled, strict=True):
-                there = Elsewhere.shared().read(job, pickled)
+                there = ReaderProcess.shared().read(changefeed, pickled)
                 _assert_same(feed.read(slice_).items, there, "in another process")
 
-    def test_reading_can_be_given_up(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A slice is given up after its first batch; the same instance can read it again, from its beginning.
+    def test_an_abandoned_read_can_be_repeated(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A read is abandoned after its first batch and its reader closed; a new reader yields the whole slice.
 
-        Tasks are killed and tried again, and processes are kept. Nothing of the first attempt may be left.
+        Tasks are killed and repeated in the same process. The first read must leave nothing behind.
         """
         workload.fill(workload.tables[0], 10)
         feed = open_feed()
         feed.start()
         for plan in _scan_and_log(feed, workload):
             for slice_ in plan.slices:
-                given_up = feed.executor.read(slice_)
-                next(given_up, None)
-                given_up.close()  # type: ignore[attr-defined]
-                other = feed.open()
-                whole = feed.read(slice_, rangefeed=other).items
-                other.close()
-                _assert_same(whole, feed.read(slice_).items, "after a first attempt that was given up")
+                with closing(feed.parts.open_reader()) as reader:
+                    abandoned = reader.read(slice_)
+                    next(abandoned, None)
+                    abandoned.close()  # type: ignore[attr-defined]
+                _assert_same(feed.read(slice_).items, _read_anew(feed, slice_), "after an abandoned read")
+
+
+def _read_anew(feed: Feed, slice_: Slice) -> Sequence[RowBatch | SpanMark]:
+    """Return the items that a new reader yields for *slice_*."""
+    with closing(feed.parts.open_reader()) as reader:
+        return feed.read(slice_, reader=reader).items
 
 
 def _scan_and_log(feed: Feed, workload: Workload) -> Iterator[Plan]:
-    """Yield a step of the scan, then one of the log; finish each when it was looked at."""
+    """Yield a step of the scan, and then one of the log that has rows."""
     plan = feed.next_plan()
     yield plan
     feed.finish(feed.execute(plan))
     feed.scan()
     workload.run(10)
     workload.settle()
-    for _ in feed.patiently("a step with the rows of 10 commits does not come"):
+    for _ in feed.patiently("no step has the rows of 10 commits"):
         plan = feed.next_plan()
         step = feed.execute(plan)
         if step.changes:
@@ -88,12 +89,12 @@ def _scan_and_log(feed: Feed, workload: Workload) -> Iterator[Plan]:
         feed.finish(step)
 
 
-def _assert_same(one: Sequence[RowBatch | Mark], two: Sequence[RowBatch | Mark], when: str) -> None:
-    marks, other = ([item for item in items if isinstance(item, Mark)] for items in (one, two))
-    assert marks == other, f"a slice has other marks {when}: {other}, not {marks}"
+def _assert_same(one: Sequence[RowBatch | SpanMark], two: Sequence[RowBatch | SpanMark], when: str) -> None:
+    marks, other = ([item for item in items if isinstance(item, SpanMark)] for items in (one, two))
+    assert marks == other, f"the marks of a slice differ {when}: {other}, not {marks}"
     rows, again = (
         [row for item in items if isinstance(item, RowBatch) for row in item.batch.to_pylist()] for items in (one, two)
     )
-    assert len(rows) == len(again), f"a slice of {len(rows)} rows has {len(again)} {when}"
+    assert len(rows) == len(again), f"a slice of {len(rows)} rows has {len(again)} rows {when}"
     wrong = next((place for place, row in enumerate(rows) if row != again[place]), None)
-    assert wrong is None, f"row {wrong} of a slice is another {when}: {again[wrong]}, not {rows[wrong]}"
+    assert wrong is None, f"row {wrong} of a slice differs {when}: {again[wrong]}, not {rows[wrong]}"

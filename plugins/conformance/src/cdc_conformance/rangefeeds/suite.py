@@ -1,4 +1,4 @@
-"""The fixtures that all promises of a rangefeed share, each with a default."""
+"""The fixtures of the rangefeed suite. Each has a default, except `rangefeed_uri`."""
 
 from __future__ import annotations
 
@@ -11,130 +11,141 @@ import pytest
 
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import Conformance
+from cdc_conformance.rangefeeds.changefeeds import resolved_changefeed
 from cdc_conformance.rangefeeds.driver import Feed
-from cdc_conformance.rangefeeds.jobs import job_of
 from cdc_conformance.workload import Workload
 from cdc_core import RangefeedRegistration, SourceWriter, SourceWriterContext, StepLimit
-from cdc_core.config.resolved import Job
-from cdc_core.plugins.classes import load_class
+from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["Disturbance", "MakeJob", "OpenFeed", "RangefeedSuite"]
+__all__ = ["Disturbance", "MakeChangefeed", "OpenFeed", "RangefeedSuite"]
 
 _ROWS, _BYTES = 100_000, 32 << 20
-"""A step's limit where a promise does not need another."""
+"""The default limit of a step."""
 
 
 class Disturbance(Protocol):
-    """Cuts a source off from everybody and lets it come back."""
+    """Cuts off a source and lets it come back."""
 
     def broken(self) -> AbstractContextManager[None]:
-        """In the block the source answers nobody, and what was connected is not; after it all is well again."""
+        """Within the block the source does not answer and open connections fail; afterwards it works again."""
 
 
-class MakeJob(Protocol):
+class MakeChangefeed(Protocol):
     def __call__(
-        self, *tables: str, uri: str | None = None, initial_scan: bool = True, before: bool = True, **options: Any
-    ) -> Job:
-        """Return a changefeed of *tables*, by default both of the suite's; *options* are those of the rangefeed."""
+        self,
+        *tables: str,
+        uri: str | None = None,
+        initial_scan: bool = True,
+        before: bool = True,
+        parallelism: int = 2,
+        **options: Any,
+    ) -> ResolvedChangefeed:
+        """Return a changefeed of *tables*, by default both of the suite's. *options* are those of the rangefeed."""
 
 
 class OpenFeed(Protocol):
     def __call__(
-        self, *tables: str, rows: int = ..., bytes_: int = ..., parallelism: int = 2, job: Job | None = None, **of: Any
+        self,
+        *tables: str,
+        rows: int = ...,
+        bytes_: int = ...,
+        changefeed: ResolvedChangefeed | None = None,
+        **of: Any,
     ) -> Feed:
-        """Return a feed that is not started. *of* is what `make_job` takes; what it creates is dropped at the end."""
+        """Return a feed that is not started yet; the suite drops what it creates. *of* goes to `make_changefeed`."""
 
 
 class RangefeedSuite(Conformance):
-    """What a promise finds: a source, two tables of its own on it, somebody who writes to them, and feeds."""
+    """What every promise gets: a source, two new tables on it, a writer to them, and feeds."""
 
     rangefeed: ClassVar[str | RangefeedRegistration] = ""
     """The rangefeed's registered name, or its registration."""
 
-    # what a subclass says
+    # to override
 
     @pytest.fixture
     def rangefeed_uri(self) -> str:
-        """URI of a source on which tables may be created."""
+        """The URI of a source on which tables may be created."""
         pytest.fail(
-            f"{type(self).__name__} does not say where its source is; override the fixture rangefeed_uri, which returns"
-            " the URI of a database where tables can be created"
+            f"{type(self).__name__} has no source: override the fixture rangefeed_uri and return the URI of a database "
+            "in which tables can be created"
         )
 
     @pytest.fixture
     def rangefeed_options(self) -> Mapping[str, Any]:
-        """Options of the rangefeed for every promise: short waits, small chunks."""
+        """Options of the rangefeed for every promise, such as short waits and small chunks."""
         return {}
 
     @pytest.fixture
     def tables(self) -> tuple[str, str]:
-        """Two tables as a user of a changefeed writes them, which nothing else uses."""
+        """The names of two tables, as a user of a changefeed writes them. Nothing else may use these tables."""
         word = secrets.token_hex(4)
         return f"cdc_first_{word}", f"cdc_second_{word}"
 
     @pytest.fixture
     def missing_table(self) -> str:
-        """A table that is not there."""
+        """The name of a table that does not exist."""
         return f"cdc_missing_{secrets.token_hex(4)}"
 
     @pytest.fixture
     def source_writer(
         self, registration: RangefeedRegistration, rangefeed_uri: str, rangefeed_options: Mapping[str, Any]
     ) -> Iterator[SourceWriter]:
-        """Who writes to the source; by default what the rangefeed's registration names as its `writer`."""
+        """Writes to the source; by default an instance of the registered `writer`."""
         if not registration.writer:
             pytest.fail(
-                f"rangefeed '{registration.name}' registers no writer, so nobody can change what it reads; name a "
+                f"rangefeed '{registration.name}' registers no writer, so the suite cannot change its source: name a "
                 "SourceWriter in RangefeedRegistration.writer, or override the fixture source_writer"
             )
-        job = job_of(registration, uri=rangefeed_uri, tables=("t",), options=rangefeed_options)
-        owner = f"writer of {job.rangefeed.owner}"
-        cls = load_class(registration.writer, owner=owner, base=SourceWriter, install_hint=registration.install_hint)
-        writer: SourceWriter = cls(SourceWriterContext(uri=rangefeed_uri, options=job.rangefeed.parsed()))
+        changefeed = resolved_changefeed(registration, uri=rangefeed_uri, tables=("t",), options=rangefeed_options)
+        component = changefeed.rangefeed
+        writer = component.load("writer", SourceWriter)(
+            SourceWriterContext(uri=rangefeed_uri, options=component.parsed())
+        )
         yield writer
         writer.close()
 
     @pytest.fixture
     def created(self) -> Callable[[], object]:
-        """Tells what stands on the source because of changefeeds, as a value that can be compared."""
-        pytest.fail("the capability 'inspection' needs the fixture created: a function that tells what is there")
+        """Returns what changefeeds have created on the source, as a value that can be compared."""
+        pytest.fail("the capability 'inspection' needs the fixture created: a function that returns what was created")
 
     @pytest.fixture
     def unreachable_uri(self) -> str:
-        """URI of a source that nobody answers at, and that is given up within a few seconds."""
+        """The URI of a source that does not answer. A connection to it must fail within a few seconds."""
         pytest.fail("the capability 'unreachable' needs the fixture unreachable_uri")
 
     @pytest.fixture
     def disturbance(self) -> Disturbance:
-        """Who cuts the source off, see `Disturbance`."""
+        """Cuts off the source; see `Disturbance`."""
         pytest.fail("the capability 'disturbance' needs the fixture disturbance: `with disturbance.broken():`")
 
     @pytest.fixture
     def secret(self) -> str:
-        """A secret that stands in the URI."""
-        pytest.fail("the capability 'secret' needs the fixture secret: a part of rangefeed_uri that nobody may see")
+        """A secret in `rangefeed_uri`."""
+        pytest.fail("the capability 'secret' needs the fixture secret: the secret part of rangefeed_uri")
 
     @pytest.fixture
     def forget(self) -> Callable[[], None]:
-        """Makes the source forget all the history that it may; by default it does so by itself."""
+        """Makes the source discard all history that it may discard; by default the source does that by itself."""
         return lambda: None
 
     @pytest.fixture
     def large_slice_bytes(self) -> int:
-        """How many bytes of rows make a slice that has to come in several batches."""
+        """A number of bytes so large that a slice of this size must be read in several batches."""
         return 18_000_000
 
     @pytest.fixture
     def many_rows(self) -> int:
-        """How many rows of a hundred bytes take several steps when a step may have a tenth of them."""
+        """A number of rows of 100 bytes that takes several steps if a step may hold a tenth of them."""
         return 1000
 
     @pytest.fixture
     def patience_s(self) -> float:
-        """How long is waited for what must come, such as the next reading of an idle source's clock."""
+        """How long to wait for an expected step, such as the next one of an idle source."""
         return 20.0
 
-    # what promises use
+    # for the promises
 
     @pytest.fixture
     def registration(self) -> RangefeedRegistration:
@@ -142,7 +153,7 @@ class RangefeedSuite(Conformance):
 
     @pytest.fixture
     def workload(self, source_writer: SourceWriter, tables: tuple[str, str]) -> Iterator[Workload]:
-        """Who writes to both tables and knows exactly what was committed. The same seed for every promise."""
+        """Writes to both tables and knows exactly what was committed. Every promise gets the same seed."""
         for table in tables:
             source_writer.create_table(table)
         workload = Workload(source_writer, tables, seed=1)
@@ -152,33 +163,40 @@ class RangefeedSuite(Conformance):
             source_writer.drop_table(table)
 
     @pytest.fixture
-    def make_job(
+    def make_changefeed(
         self,
         registration: RangefeedRegistration,
         rangefeed_uri: str,
         rangefeed_options: Mapping[str, Any],
         tables: tuple[str, str],
-        capabilities: frozenset[str],
-    ) -> MakeJob:
+    ) -> MakeChangefeed:
         def make(
-            *watched: str, uri: str | None = None, initial_scan: bool = True, before: bool = True, **options: Any
-        ) -> Job:
+            *watched: str,
+            uri: str | None = None,
+            initial_scan: bool = True,
+            before: bool = True,
+            parallelism: int = 2,
+            **options: Any,
+        ) -> ResolvedChangefeed:
             values = {
-                "diff": before and "before_images" in capabilities,
-                "mvcc_timestamp": "mvcc" in capabilities,
+                "diff": before and "before_images" in self.capabilities,
+                "mvcc_timestamp": "mvcc" in self.capabilities,
                 "initial_scan": "yes" if initial_scan else "no",
                 **rangefeed_options,
                 **options,
             }
-            return job_of(registration, uri=uri or rangefeed_uri, tables=watched or tables, options=values)
+            changefeed = resolved_changefeed(
+                registration, uri=uri or rangefeed_uri, tables=watched or tables, options=values
+            )
+            return changefeed.for_attempt(feed_id=changefeed.feed_id, epoch=1, parallelism=parallelism)
 
         return make
 
     @pytest.fixture
     def open_feed(
         self,
-        workload: Workload,  # noqa: ARG002 - the tables are dropped after the feeds
-        make_job: MakeJob,
+        workload: Workload,  # noqa: ARG002 - the tables must be dropped after the feeds
+        make_changefeed: MakeChangefeed,
         patience_s: float,
     ) -> Iterator[OpenFeed]:
         """Opens feeds of the workload's tables."""
@@ -188,17 +206,11 @@ class RangefeedSuite(Conformance):
             *watched: str,
             rows: int = _ROWS,
             bytes_: int = _BYTES,
-            parallelism: int = 2,
-            job: Job | None = None,
+            changefeed: ResolvedChangefeed | None = None,
             **of: Any,
         ) -> Feed:
-            made = job or make_job(*watched, **of)
-            feed = Feed(
-                lambda: made.open_rangefeed(parallelism=parallelism),
-                limit=StepLimit(rows=rows, bytes=bytes_),
-                tables=made.tables,
-                patience_s=patience_s,
-            )
+            made = changefeed or make_changefeed(*watched, **of)
+            feed = Feed(made, limit=StepLimit(rows=rows, bytes=bytes_), tables=made.tables, patience_s=patience_s)
             feeds.append(feed)
             return feed
 

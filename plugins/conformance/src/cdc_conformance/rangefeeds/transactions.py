@@ -1,4 +1,4 @@
-"""Promises about the log: what arrives of transactions, in which order and with which timestamps."""
+"""Promises about the log: which rows of transactions arrive, in which order and with which timestamps."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import Op, TerminalError, Timestamp
 
-__all__ = ["Following"]
+__all__ = ["Transactions"]
 
 
-class Following(RangefeedSuite):
+class Transactions(RangefeedSuite):
     def test_every_committed_version_arrives(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Each version of a row that a transaction left behind arrives, also of a row that is written all the time.
+        """Each committed version of a row arrives, also of a row that changes all the time.
 
-        Consumers that keep a history see gaps otherwise. Only several writes of one row in *one* transaction count as
-        one version: the last.
+        Otherwise consumers that keep a history have gaps. If one transaction writes a row several times, only the last
+        write is a version.
         """
         feed = open_feed()
         feed.start()
@@ -33,13 +33,13 @@ class Following(RangefeedSuite):
         for key, rows in workload.history.versions().items():
             expected = [None if row is None else row["n"] for row in rows]
             assert found.get(key) == expected, (
-                f"of row {key} the versions {expected} were committed, not {found.get(key)}"
+                f"the versions {expected} of row {key} were committed, but {found.get(key)} arrived"
             )
 
     def test_versions_of_a_key_arrive_in_order(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """Over all steps and slices, the versions of each key arrive oldest first; deletes have their place among them.
+        """In all steps and slices, the versions of each key arrive oldest first, deletes included.
 
-        An older version after a newer one leaves a consumer with a state that is wrong for good.
+        If an older version follows a newer one, a consumer's state stays wrong.
         """
         feed = open_feed()
         feed.start()
@@ -57,14 +57,14 @@ class Following(RangefeedSuite):
                 places = [place for place, n in enumerate(order) if n == change.n]
                 later = [place for place in places if place >= reached]
                 assert later, (
-                    f"the versions of row {key} are {order}; after number {reached} of them came an older one: {change}"
+                    f"the versions of row {key} are {order}; an older one arrived after number {reached}: {change}"
                 )
                 reached = later[0]
 
-    def test_nothing_of_a_rolled_back_transaction_arrives(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """What a transaction wrote and took back was never there.
+    def test_rolled_back_rows_do_not_arrive(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """Rows of a transaction that was rolled back do not arrive.
 
-        Look at whether rows are handed out before the outcome of their transaction is known.
+        If this fails, rows are yielded before the outcome of their transaction is known.
         """
         first, second = workload.tables
         workload.put(first, 1)
@@ -85,10 +85,10 @@ class Following(RangefeedSuite):
         wrong = [change for change in feed.changes if change.after and change.after["note"] == "rolled back"]
         assert not wrong, f"a row of a transaction that was rolled back arrived: {wrong[0]}"
 
-    def test_a_long_transaction_arrives_when_it_commits(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A transaction stays open over many others and several steps; its rows arrive after it commits, all of them.
+    def test_a_long_transaction_arrives_after_its_commit(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A transaction stays open during many others and several steps; all its rows arrive after its commit.
 
-        Its rows may stand in the log long before its commit: a feed that has passed and forgotten that part loses them.
+        Its rows may be in the log long before its commit. A feed that has released that part of the log loses them.
         """
         first, second = workload.tables
         feed = open_feed()
@@ -108,9 +108,10 @@ class Following(RangefeedSuite):
         assert arrived == expected, f"rows of a long transaction did not arrive: {sorted(expected - arrived)}"
 
     def test_all_rows_of_a_transaction_have_one_timestamp(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """`updated` is the time of the commit, the same for all rows of a small transaction, over tables too.
+        """`updated` is the commit time: equal for all rows of a small transaction, across tables.
 
-        Consumers put transactions together by it. (A transaction too large for memory may take several logical values.)
+        Consumers group rows into transactions by it. Rows of a transaction that does not fit in memory may differ in
+        the logical counter.
         """
         first, second = workload.tables
         feed = open_feed()
@@ -126,16 +127,16 @@ class Following(RangefeedSuite):
         for change in feed.changes:
             if change.after:
                 times[change.after["note"]].add(change.updated)
-        assert len(times) == 3, f"rows of three transactions were expected, not of {sorted(times)}"
+        assert len(times) == 3, f"three transactions committed, but rows of {sorted(times)} arrived"
         for note, several in times.items():
             assert len(several) == 1, (
-                f"the rows of one transaction ({note}) have {len(several)} times: {sorted(several)}"
+                f"the rows of one transaction ({note}) have {len(several)} timestamps: {sorted(several)}"
             )
 
-    def test_ops_say_what_happened(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """INSERT where there was no row, UPDATE where there was one, DELETE where there is none any more.
+    def test_ops_are_correct(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """The op is INSERT if there was no row before, UPDATE if there was one, DELETE if there is none afterwards.
 
-        What counts is what a transaction as a whole did: a row deleted and inserted again in one is updated.
+        It describes the transaction as a whole: a row that is deleted and inserted in one transaction is updated.
         """
         table = workload.tables[0]
         feed = open_feed()
@@ -151,12 +152,12 @@ class Following(RangefeedSuite):
         feed.catch_up()
         ops = [change.op.name for change in sorted(feed.changes, key=lambda change: change.updated)]
         expected = [op.name for op in (Op.INSERT, Op.UPDATE, Op.DELETE, Op.INSERT, Op.UPDATE)]
-        assert ops == expected, f"the ops should be {expected}, not {ops}"
+        assert ops == expected, f"the ops must be {expected}, not {ops}"
 
-    def test_a_dropped_table_ends_the_feed(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """When a watched table is dropped, the feed says so with a TerminalError that names it, and never goes on.
+    def test_a_dropped_table_stops_the_changefeed(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """After a watched table is dropped, the feed raises a TerminalError that names the table.
 
-        A feed that goes on without the table looks healthy while a consumer waits for rows that cannot come.
+        If it continues without the table, it looks healthy while consumers wait for rows that cannot come.
         """
         first, second = workload.tables
         workload.fill(first, 3)
@@ -168,6 +169,6 @@ class Following(RangefeedSuite):
         workload.writer.drop_table(first)
         workload.put(second, 4)
         with pytest.raises(TerminalError) as raised:
-            feed.steps_until(lambda: False, what="the drop of a watched table was not noticed")
+            feed.steps_until(lambda: False, what="the feed did not notice that a watched table was dropped")
         bare = first.rpartition(".")[2].strip('"')
         assert bare in str(raised.value), f"the error does not name the table {bare}: {raised.value}"

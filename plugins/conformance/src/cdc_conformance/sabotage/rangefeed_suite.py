@@ -1,4 +1,4 @@
-"""The suite of rangefeeds with its reference, the simulated database."""
+"""The rangefeed suite of the reference component, the simulated database."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cdc_conformance.simulated import SimulatedDatabase
 __all__ = ["SimulatedSuite"]
 
 
-class Hidden:
-    """The database's directory has another name for a while."""
+class RenamedDirectory:
+    """Renames the database's directory for a while."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -32,13 +32,14 @@ class Hidden:
 
 
 class SimulatedSuite(RangefeedConformance):
-    """The suite of rangefeeds with the simulated database, which has every capability."""
+    """The rangefeed suite of the simulated database, with every capability declared."""
 
     rangefeed = "simulated"
+    capabilities = frozenset(CAPABILITIES)
 
     @pytest.fixture
     def directory(self, tmp_path: Path) -> Path:
-        # With clocks that disagree many transactions get one timestamp, at which no step can be cut.
+        # If the nodes' clocks differ, many transactions get one timestamp, and no step can end among them.
         return SimulatedDatabase.create(tmp_path / "database", max_skew_ms=0, lag_ms=20).directory
 
     @pytest.fixture
@@ -48,10 +49,6 @@ class SimulatedSuite(RangefeedConformance):
     @pytest.fixture
     def rangefeed_options(self) -> Mapping[str, Any]:
         return {"idle_interval": 0.01, "batch_rows": 3, "scan_chunk_rows": 8}
-
-    @pytest.fixture
-    def capabilities(self) -> frozenset[str]:
-        return frozenset(CAPABILITIES)
 
     @pytest.fixture
     def secret(self) -> str:
@@ -75,8 +72,8 @@ class SimulatedSuite(RangefeedConformance):
         return forget
 
     @pytest.fixture
-    def disturbance(self, directory: Path) -> Hidden:
-        return Hidden(directory)
+    def disturbance(self, directory: Path) -> RenamedDirectory:
+        return RenamedDirectory(directory)
 
     @pytest.fixture
     def large_slice_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""A simulated database: a cluster like CockroachDB's in a file of events, for tests of what reads a database.
+"""A simulated database: a cluster like CockroachDB's in a file of events, for tests of software that reads a database.
 
 db = SimulatedDatabase.create(tmp_path, seed=1)
 db.create_table("t")

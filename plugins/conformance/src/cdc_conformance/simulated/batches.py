@@ -1,4 +1,4 @@
-"""From the versions of rows to batches."""
+"""Builds row batches from the versions of rows."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import pyarrow as pa
 
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.keys import key_of
-from cdc_conformance.simulated.planning import Piece
 from cdc_conformance.simulated.scan import point
+from cdc_conformance.simulated.slices import Piece
 from cdc_conformance.simulated.table import Shape
 from cdc_core import Op, RowBatch, Span, Timestamp
 
-__all__ = ["Wanted", "changed_rows", "scanned_rows"]
+__all__ = ["BatchLayout", "changed_rows", "scanned_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which columns batches have, and how many rows."""
+class BatchLayout:
+    """The optional columns of a batch, and how many rows it may have."""
 
     diff: bool
     mvcc: bool
-    batch_rows: int
+    rows: int
 
 
-def changed_rows(cluster: Cluster, piece: Piece, wanted: Wanted) -> Iterator[RowBatch]:
-    """Yield the new versions of the piece's rows in the order of time."""
+def changed_rows(cluster: Cluster, piece: Piece, layout: BatchLayout) -> Iterator[RowBatch]:
+    """Yield the new versions of the piece's rows in the order of their timestamps."""
     table = cluster.tables[piece.span.table]
-    rows = _Rows(wanted)
+    rows = _Rows(layout)
     for timestamp, id_ in table.changes(piece.span, after=piece.after, upto=piece.upto):
         shape = table.shape_at(timestamp)
         if rows.are_full or rows.shape is not shape:
@@ -44,11 +44,11 @@ def changed_rows(cluster: Cluster, piece: Piece, wanted: Wanted) -> Iterator[Row
     yield from rows.take(None)
 
 
-def scanned_rows(cluster: Cluster, span: Span, at: Timestamp, wanted: Wanted) -> Iterator[RowBatch]:
+def scanned_rows(cluster: Cluster, span: Span, at: Timestamp, layout: BatchLayout) -> Iterator[RowBatch]:
     """Yield the rows of *span* as of *at*."""
     table = cluster.tables[span.table]
     shape = table.shape_at(at)
-    rows = _Rows(wanted)
+    rows = _Rows(layout)
     rows.shape = shape
     for id_, version in cluster.rows(table, at):
         if span.overlap(point(span.table, key_of(id_))) is None:
@@ -63,9 +63,9 @@ def scanned_rows(cluster: Cluster, span: Span, at: Timestamp, wanted: Wanted) ->
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows of one shape on their way into a batch."""
+    """Collects rows of one shape for a batch."""
 
-    wanted: Wanted
+    layout: BatchLayout
     shape: Shape | None = None
     _op: list[int] = field(default_factory=list)
     _key: list[dict[str, Any]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class _Rows:
 
     @property
     def are_full(self) -> bool:
-        return len(self._op) >= self.wanted.batch_rows
+        return len(self._op) >= self.layout.rows
 
     def add(
         self,
@@ -96,7 +96,7 @@ class _Rows:
         self._before.append(before)
 
     def take(self, following: Shape | None) -> Iterator[RowBatch]:
-        """Yield the rows so far, if there are any, and begin anew with rows of the shape *following*."""
+        """Yield the collected rows, if any, as a batch; the next rows have the shape *following*."""
         if self._op:
             assert self.shape is not None
             schema = self.shape.schema
@@ -104,10 +104,10 @@ class _Rows:
                 schema,
                 op=pa.array(self._op, pa.uint8()),
                 updated=_timestamps(self._updated),
-                mvcc=_timestamps(self._mvcc) if self.wanted.mvcc else None,
+                mvcc=_timestamps(self._mvcc) if self.layout.mvcc else None,
                 key=pa.array(self._key, schema.key_type),
                 after=pa.array(self._after, schema.after_type),
-                before=pa.array(self._before, schema.after_type) if self.wanted.diff else None,
+                before=pa.array(self._before, schema.after_type) if self.layout.diff else None,
             )
         self.shape = following
         for rows in (self._op, self._key, self._updated, self._mvcc, self._after, self._before):

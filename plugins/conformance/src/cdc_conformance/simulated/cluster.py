@@ -20,15 +20,15 @@ _STATEMENT_NS = 1_000_000
 
 
 class Cluster(Writes):
-    """What all events so far have made of nodes, ranges, tables and transactions.
+    """Nodes, ranges, tables and transactions after all events so far.
 
-    `apply` is the only way to change it. When `apply` raises, nothing else can be said of the instance: build it anew
-    from the events. Timestamps come from the nodes' clocks, which stand in the events too, so that every process that
-    has seen the same events has the same state.
+    Only `apply` changes it. If `apply` raises, the instance is in an undefined state: build a new one from the events.
+    Timestamps come from the nodes' clocks, which are part of the events, so every process that has seen the same events
+    has the same state.
     """
 
     def apply(self, event: Mapping[str, Any]) -> Any:
-        """Let *event* happen and return its outcome. Raises: StatementError when it is refused."""
+        """Apply *event* and return its outcome. Raises: StatementError when the event is refused."""
         fields = dict(event)
         op = fields.pop("op")
         if op != "tick":
@@ -69,7 +69,7 @@ class Cluster(Writes):
         del self.tables[name], self.ranges[name], self._resolved[name]
 
     def _on_tick(self, ns: int) -> None:
-        """Time passes: leases expire, what dead coordinators left is cleaned up, timestamps are closed."""
+        """Time passes: leases expire, transactions of dead coordinators are cleaned up, timestamps are closed."""
         self.now += ns
         self._clean_up()
         for ranges in self.ranges.values():
@@ -131,7 +131,7 @@ class Cluster(Writes):
     def _on_restart(self, node: int) -> None:
         if self._node(node).alive:
             raise StatementError(f"node {node} is running")
-        # What its transactions were about to do it has forgotten.
+        # The node lost the state of the transactions that it coordinated.
         for transaction in [one for one in self.transactions.values() if one.gateway == node]:
             self._end_abandoned(transaction)
         self.nodes[node].down_since = None
@@ -155,7 +155,7 @@ class Cluster(Writes):
             table.collect(at)
 
     def _schema_time(self, table: Table) -> Timestamp:
-        """Return when a change of the table's shape takes effect: nothing of it is written or closed by then."""
+        """Return when a change of the table's shape takes effect: later than all its writes and closed timestamps."""
         closed = max(range_.closed for range_ in self.ranges[table.name.full])
         return max(self.clock(), closed.next(), table.latest.next(), self._read.next())
 
@@ -169,7 +169,7 @@ class Cluster(Writes):
                 self._end_abandoned(transaction)
 
     def _resolve(self) -> None:
-        """Move what is resolved: of each range up to its closed timestamp, but not up to its oldest intent."""
+        """Advance the resolved timestamp of each range to its closed timestamp, but stay below its oldest intent."""
         for table, ranges in self.ranges.items():
             for range_ in ranges:
                 oldest = [

@@ -1,4 +1,4 @@
-"""The simulated database as its clients see it: statements, transactions, and reads as of any timestamp."""
+"""The simulated database as its clients see it: statements, transactions, and reads as of a timestamp."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc_core import Timestamp
 __all__ = ["COLUMNS", "SimulatedDatabase"]
 
 COLUMNS = (("id", "int"), ("n", "int"), ("note", "string"))
-"""The columns of a table unless others are asked for."""
+"""The columns of a table by default."""
 _START = 1_600_000_000 * 10**9
 _TICK_NS = 100_000_000
 _LOCALITIES = ("region=eu,zone=a", "region=eu,zone=b", "region=us,zone=a")
@@ -23,9 +23,9 @@ _PROTECTED = "protected"
 
 
 class SimulatedDatabase(Session):
-    """A database in *directory*, shared by all processes that open it; created by `create`.
+    """A database in *directory*, shared by all processes that open it. `create` makes one.
 
-    Statements take effect at once or raise a StatementError and do nothing. The time of the cluster passes with the
+    A statement takes effect at once, or raises a StatementError and does nothing. The time of the cluster passes with
     statements and with `tick`, never by itself. May be used by several threads.
     """
 
@@ -40,9 +40,10 @@ class SimulatedDatabase(Session):
         max_skew_ms: int = 250,
         lag_ms: int = 150,
     ) -> SimulatedDatabase:
-        """Return the database in *directory*, new unless it is there already.
+        """Return the database in *directory*; create it if there is none.
 
-        Nodes get clocks up to *max_skew_ms* ahead by *seed*; ranges close timestamps about *lag_ms* late.
+        *seed* decides how far the nodes' clocks are ahead, up to *max_skew_ms*. Ranges close timestamps about *lag_ms*
+        late.
         """
         database = cls(directory)
         machines = [
@@ -67,20 +68,20 @@ class SimulatedDatabase(Session):
 
     @property
     def now(self) -> Timestamp:
-        """The greatest timestamp of anything that has happened: what is committed has none above it."""
+        """The greatest timestamp of all events. No commit is above it."""
         return self.cluster.high
 
     # tables and rows
 
     def create_table(self, table: str, columns: Sequence[tuple[str, str]] = COLUMNS) -> None:
-        """Create *table*; the first column is the primary key `id`."""
+        """Create *table*. The first column must be the primary key `id`."""
         self.execute("create", table=table, columns=[list(column) for column in columns])
 
     def drop_table(self, table: str) -> None:
         self.execute("drop", table=table)
 
     def add_column(self, table: str, column: str, type_: str = "string") -> Timestamp:
-        """Add a column that is null in every row, and return from when on it is there."""
+        """Add a column, null in every row, and return the timestamp from which on it exists."""
         since: Timestamp = self.execute("add_column", table=table, column=column, type=type_)
         return since
 
@@ -89,12 +90,12 @@ class SimulatedDatabase(Session):
         return since
 
     def put(self, table: str, *, node: int | None = None, **row: Any) -> Timestamp:
-        """Insert *row*, or update the row with its `id`, and return when that was committed."""
+        """Insert *row*, or update the row with its `id`, and return the commit timestamp."""
         committed: Timestamp = self.execute("put", table=table, id=row.pop("id"), set=row, node=self._gateway(node))
         return committed
 
     def delete(self, table: str, id_: int, *, node: int | None = None) -> Timestamp:
-        """Delete the row with that `id`, if there is one, and return when that was committed."""
+        """Delete the row with that `id`, if there is one, and return the commit timestamp."""
         committed: Timestamp = self.execute("put", table=table, id=id_, set=None, node=self._gateway(node))
         return committed
 
@@ -108,7 +109,7 @@ class SimulatedDatabase(Session):
 
     @contextmanager
     def transaction(self, name: str | None = None, *, node: int | None = None) -> Iterator[Txn]:
-        """Begin a transaction, commit it at the end of the block, roll it back when the block raises."""
+        """Begin a transaction; commit it at the end of the block, or roll it back if the block raises."""
         txn = self.begin(name, node=node)
         try:
             yield txn
@@ -120,65 +121,65 @@ class SimulatedDatabase(Session):
             txn.commit()
 
     def as_of(self, timestamp: Timestamp | None = None) -> Snapshot:
-        """Return what the database holds as of *timestamp*, now when None. What is read will never change afterwards.
+        """Return a snapshot as of *timestamp*, now if None. It never changes.
 
-        Raises: StatementError when the history from then is gone, or when the timestamp lies ahead of all clocks.
+        Raises: StatementError when the history from then is gone, or the timestamp is ahead of all clocks.
         """
         with self.writing():
             cluster = self._cluster
             if timestamp is None:
                 timestamp = cluster.high
             if timestamp < cluster.gc_threshold:
-                raise StatementError(f"as of {timestamp} nothing can be read: history begins at {cluster.gc_threshold}")
+                raise StatementError(f"cannot read as of {timestamp}: history begins at {cluster.gc_threshold}")
             if timestamp > max(cluster.clock(), cluster.high):
-                raise StatementError(f"as of {timestamp} nothing can be read: that is later than all clocks")
+                raise StatementError(f"cannot read as of {timestamp}: that is later than all clocks")
             if any(cluster.resolved(table).high_water < timestamp for table in cluster.tables):
                 self._execute({"op": "read", "timestamp": str(timestamp)})
             return Snapshot(self, timestamp)
 
     def rows(self, table: str) -> dict[int, dict[str, Any]]:
-        """Return the rows that are committed now, by `id`, without any effect on who writes."""
+        """Return the rows that are committed now, by `id`, without any effect on writers."""
         with self._lock:
             return rows_of(self.cluster, table, self.cluster.high)
 
-    # what happens to the cluster
+    # the cluster
 
     def tick(self, ms: float = _TICK_NS / 1e6, *, times: int = 1) -> None:
-        """Let time pass: leases expire, what the dead left is cleaned up, and timestamps are closed."""
+        """Let time pass: leases expire, transactions of dead nodes are cleaned up, and timestamps are closed."""
         for _ in range(times):
             self.execute("tick", ns=int(ms * 1e6))
 
     def settle(self) -> Timestamp:
-        """Let time pass until all that has happened so far is resolved, and return that timestamp.
+        """Let time pass until everything up to now is resolved, and return that timestamp.
 
-        Raises: StatementError when an open transaction or a dead range holds it back.
+        Raises: StatementError when an open transaction or a range without living nodes holds it back.
         """
         target = self.now
         for _ in range(200):
             if all(self.cluster.resolved(table).high_water >= target for table in self.cluster.tables):
                 return target
             self.tick()
-        held = ", ".join(self.cluster.transactions) or "a range that no living node serves"
-        raise StatementError(f"{target} is never resolved, held back by: {held}")
+        held = ", ".join(self.cluster.transactions) or "a range without a living node"
+        raise StatementError(f"{target} was not resolved: it is held back by {held}")
 
     def split(self, table: str, *, at: int) -> None:
-        """Cut the range that holds the row *at* in two; *at* is the first of the second."""
+        """Split the range that holds the row *at*; the second range begins at *at*."""
         self.execute("split", table=table, at=at)
 
     def merge(self, table: str, *, at: int) -> None:
-        """Join the range that begins at the row *at* with the one before it."""
+        """Merge the range that begins at the row *at* into the one before it."""
         self.execute("merge", table=table, at=at)
 
     def transfer_lease(self, table: str, *, at: int, to: int) -> None:
-        """Let node *to* serve the range that holds the row *at*."""
+        """Move the lease of the range that holds the row *at* to node *to*."""
         self.execute("lease", table=table, at=at, node=to)
 
     def set_lag(self, table: str, *, at: int, ms: float) -> None:
-        """Let the range that holds the row *at* close timestamps *ms* behind its leaseholder's clock."""
+        """Make the range that holds the row *at* close timestamps *ms* behind its leaseholder's clock."""
         self.execute("lag", table=table, at=at, ns=int(ms * 1e6))
 
     def set_skew(self, node: int, ms: float) -> None:
-        """Set the clock of *node* so many milliseconds ahead of the true time."""
+        """Set the clock of *node* *ms* milliseconds ahead of the true time."""
         self.execute("skew", node=node, ns=int(ms * 1e6))
 
     def crash(self, node: int) -> None:
@@ -188,9 +189,10 @@ class SimulatedDatabase(Session):
         self.execute("restart", node=node)
 
     def collect_garbage(self, threshold: Timestamp | None = None, *, force: bool = False) -> Timestamp:
-        """Forget what nobody sees who reads as of *threshold* or later, and return the threshold that was used.
+        """Forget versions that no read as of *threshold* or later can see, and return the threshold that was used.
 
-        It is all that is resolved when None, and never reaches past what changefeeds protect, unless *force* is set.
+        By default the threshold is the resolved timestamp. It never passes the timestamps that changefeeds protect,
+        unless *force* is set.
         """
         with self.writing():
             cluster = self._cluster
@@ -204,13 +206,13 @@ class SimulatedDatabase(Session):
     # protected timestamps
 
     def protect(self, name: str, timestamp: Timestamp) -> None:
-        """Keep the history from *timestamp* on for the changefeed *name*, and no longer what it had kept before.
+        """Keep the history from *timestamp* on for the changefeed *name*; this replaces what it protected before.
 
         Raises: StatementError when that history is gone already.
         """
         with self.writing():
             if timestamp < self._cluster.gc_threshold:
-                raise StatementError(f"history as of {timestamp} is gone: it begins at {self._cluster.gc_threshold}")
+                raise StatementError(f"history from {timestamp} on is gone: it begins at {self._cluster.gc_threshold}")
             path = self.directory / _PROTECTED / name
             path.parent.mkdir(exist_ok=True)
             scratch = path.with_name(f".{name}.{os.getpid()}")
@@ -218,7 +220,7 @@ class SimulatedDatabase(Session):
             scratch.replace(path)
 
     def begin_reading(self, name: str) -> Timestamp:
-        """Return a timestamp as of which all that was committed can be read, kept for the changefeed *name*."""
+        """Return a timestamp as of which all commits can be read, and protect it for the changefeed *name*."""
         with self.writing():
             at: Timestamp = self._execute({"op": "read"})
             self.protect(name, at)
@@ -228,7 +230,7 @@ class SimulatedDatabase(Session):
         (self.directory / _PROTECTED / name).unlink(missing_ok=True)
 
     def protected(self) -> dict[str, Timestamp]:
-        """Return the timestamps from which on changefeeds keep history, by name."""
+        """Return the timestamp that each changefeed protects, by name."""
         kept = sorted((self.directory / _PROTECTED).glob("[!.]*"))
         return {path.name: Timestamp.parse(path.read_text()) for path in kept}
 

@@ -1,4 +1,4 @@
-"""Why the simulated database refuses a statement. Nothing has changed when one of these is raised."""
+"""Why the simulated database refuses a statement. A refused statement changes nothing."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ __all__ = ["StatementError", "TransactionAbortedError", "UnavailableError", "Wri
 
 
 class StatementError(ValueError):
-    """The statement makes no sense: no such table, row, column, range, node or transaction."""
+    """The statement is invalid: there is no such table, row, column, range, node or transaction."""
 
 
 class WriteConflictError(StatementError):
-    """Another open transaction has written the row. A database would wait; one thread cannot."""
+    """Another open transaction has written the row. A real database would wait; a single thread cannot."""
 
 
 class TransactionAbortedError(StatementError):
-    """The transaction was aborted by another one, or is not open any more: begin again."""
+    """The transaction was aborted by another one or has ended. Begin a new one."""
 
 
 class UnavailableError(StatementError):

@@ -1,4 +1,4 @@
-"""What a database hands out: open transactions, and reads as of a timestamp."""
+"""Open transactions and snapshots of a simulated database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Snapshot", "Txn", "rows_of"]
 
 
 class Txn:
-    """An open transaction. Its writes are intents that others run into; nothing of it is visible before `commit`."""
+    """An open transaction. Its writes are intents, which block other writers; readers see them only after `commit`."""
 
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
@@ -26,7 +26,7 @@ class Txn:
         return transaction is not None and transaction.status is Status.OPEN
 
     def put(self, table: str, **row: Any) -> None:
-        """Insert *row*, or update the row with its `id`; columns that it does not name keep their value."""
+        """Insert *row*, or update the row with its `id`; other columns keep their value."""
         self._session.execute("write", txn=self.name, table=table, id=row.pop("id"), set=row)
 
     def delete(self, table: str, id_: int) -> None:
@@ -34,9 +34,9 @@ class Txn:
         self._session.execute("write", txn=self.name, table=table, id=id_, set=None)
 
     def commit(self, *, later: bool = False) -> Timestamp:
-        """Commit, and return when that was. With *later* the intents of other ranges than the first stay until a tick.
+        """Commit, and return the timestamp. With *later*, only the first range resolves its intents before a tick.
 
-        Raises: TransactionAbortedError when another one aborted this, or its coordinator is down.
+        Raises: TransactionAbortedError when another transaction aborted this one, or its coordinator is down.
         """
         committed: Timestamp = self._session.execute("commit", txn=self.name, later=later)
         return committed
@@ -45,12 +45,12 @@ class Txn:
         self._session.execute("rollback", txn=self.name)
 
     def push(self) -> Timestamp:
-        """Let a reader push the transaction above its own timestamp, and return when it would commit now."""
+        """Let a reader push the transaction to a later timestamp. Return when it would commit now."""
         pushed: Timestamp = self._session.execute("push", txn=self.name)
         return pushed
 
     def abort(self) -> None:
-        """Let a transaction of higher priority abort this one."""
+        """Abort the transaction, as another one of higher priority would."""
         self._session.execute("abort", txn=self.name)
 
 
@@ -65,7 +65,7 @@ class Snapshot:
         """Return the rows of *table* by `id`. Raises: StatementError when the history from then is gone."""
         threshold = self._session.cluster.gc_threshold
         if self.timestamp < threshold:
-            raise StatementError(f"as of {self.timestamp} nothing can be read: history begins at {threshold}")
+            raise StatementError(f"cannot read as of {self.timestamp}: history begins at {threshold}")
         return rows_of(self._session.cluster, table, self.timestamp)
 
 

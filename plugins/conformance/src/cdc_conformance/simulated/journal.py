@@ -1,4 +1,4 @@
-"""The file that is the simulated database: one event a line, only ever appended to, by any number of processes."""
+"""The file of the simulated database: one event a line, append-only, shared by any number of processes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Journal:
         return self._path.exists()
 
     def unread(self) -> Iterator[dict[str, Any]]:
-        """Yield the events that were appended since the last call; a line that is not finished is not there yet."""
+        """Yield the events that were appended since the last call. An unfinished line does not count."""
         try:
-            if os.stat(self._path).st_size <= self._offset:  # by far the most frequent case
+            if os.stat(self._path).st_size <= self._offset:  # the common case
                 return
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -44,18 +44,18 @@ class Journal:
             yield json.loads(line)
 
     def rewind(self) -> None:
-        """Begin again at the first event."""
+        """Continue with the first event."""
         self._offset = 0
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep all other writers out. Not reentrant. The directory must be there."""
+        """Keep all other writers out of the block. Not reentrant. The directory must exist."""
         with (self.directory / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def append(self, event: Mapping[str, Any]) -> None:
-        """Append *event*, which counts as read. Only while `locked`, with all events read."""
+        """Append *event*; it counts as read. Call it only while `locked`, after all events were read."""
         line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
         with self._path.open("ab") as file:
             if file.tell() > self._offset:  # a writer died in the middle of its line

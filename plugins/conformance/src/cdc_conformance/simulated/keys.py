@@ -1,4 +1,4 @@
-"""How integer primary keys become the bytes of spans: in the same order."""
+"""Encodes integer primary keys as the bytes of spans, in the same order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ END_KEY = b"\xff" * 9
 
 
 def key_of(id_: int) -> bytes:
-    """Return the key of the row with this `id`. Raises: OverflowError outside of 64 bits."""
+    """Return the key of the row with this `id`. Raises: OverflowError beyond 64 bits."""
     return (id_ + _OFFSET).to_bytes(8, "big")
 
 

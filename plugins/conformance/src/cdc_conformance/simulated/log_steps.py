@@ -1,33 +1,23 @@
-"""Decides where steps along the simulated history end, and how they are cut into slices."""
+"""Where steps along the simulated history end, and how they are divided into slices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.slices import Piece
 from cdc_conformance.simulated.table import Table
 from cdc_core import Frontier, Span, StepLimit, Timestamp
 
-__all__ = ["Piece", "advanced", "grouped", "pieces"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """The share of one span in a step: its rows later than `after`, up to `upto`. `node` serves the span."""
-
-    span: Span
-    after: Timestamp
-    upto: Timestamp
-    node: int
+__all__ = ["advanced", "grouped", "pieces"]
 
 
 def advanced(cluster: Cluster, frontier: Frontier, limit: StepLimit) -> Frontier:
-    """Return *frontier* at the end of the next step: equal to it while nothing more is resolved.
+    """Return *frontier* at the end of the next step: *frontier* itself while nothing more is resolved.
 
-    Every span goes up to what is resolved of it, but not past the next change of its table's shape. A step that would
-    hold too much ends at the timestamp at which it is full.
+    Every span advances to its resolved timestamp, but not past the next change of its table's shape. A step that would
+    exceed *limit* ends at the timestamp at which it is full.
     """
     following = Frontier.from_json(frontier.to_json())
     for span, reached in frontier:
@@ -42,7 +32,7 @@ def advanced(cluster: Cluster, frontier: Frontier, limit: StepLimit) -> Frontier
 
 
 def pieces(cluster: Cluster, start: Frontier, end: Frontier) -> Iterator[Piece]:
-    """Yield what the step from *start* to *end* consists of, by range."""
+    """Yield the pieces of the step from *start* to *end*, by range."""
     for after, upto, span in _differences(start, end):
         for range_ in cluster.ranges[span.table]:
             common = span.overlap(range_.span)
@@ -51,10 +41,10 @@ def pieces(cluster: Cluster, start: Frontier, end: Frontier) -> Iterator[Piece]:
 
 
 def grouped(found: Iterator[Piece]) -> list[list[Piece]]:
-    """Return the pieces by slice: those which begin at the same timestamp and are served by the same node.
+    """Return the pieces by slice: a slice holds those that begin at one timestamp and that one node serves.
 
-    Spans that begin at different timestamps never share a slice: the files of its rows are named by where it begins,
-    and of each key later rows must be in later files.
+    Spans that begin at different timestamps never share a slice: sinks name files by the slice's lower bound, and later
+    rows of a key must be in later files.
     """
 
     def slice_of(piece: Piece) -> tuple[Timestamp, int]:
@@ -72,13 +62,13 @@ def _differences(start: Frontier, end: Frontier) -> Iterator[tuple[Timestamp, Ti
 
 
 def _bound(table: Table, reached: Timestamp) -> Timestamp | None:
-    """Return the end of the shape that rows later than *reached* have, when it has ended."""
+    """Return the last timestamp of the shape that rows later than *reached* have; None for the newest shape."""
     ends = (shape.since.prev() for shape in table.shapes[1:])
     return next((end for end in ends if end > reached), None)
 
 
 def _full(cluster: Cluster, start: Frontier, end: Frontier, limit: StepLimit) -> Timestamp | None:
-    """Return the timestamp at which a step has as much as *limit* allows, None when it stays below."""
+    """Return the timestamp at which a step reaches *limit*; None if the step stays below it."""
     found = [
         (timestamp, _size(cluster.tables[span.table], id_, timestamp))
         for after, upto, span in _differences(start, end)

@@ -1,27 +1,27 @@
-"""What a user may set for a simulated source."""
+"""The options of a simulated source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cdc_core.options import Duration, option
+from cdc_core import Duration, option
 
 __all__ = ["SimulatedOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedOptions:
-    """Options of the rangefeed. The database is a directory, which stands in the source URI."""
+    """Options of the rangefeed. The source URI names the directory of the database."""
 
-    scan_chunk_rows: int = option(100, doc="Most rows that one task of the initial scan reads.")
-    batch_rows: int = option(1000, doc="Most rows of one batch.")
+    scan_chunk_rows: int = option(100, doc="Maximum number of rows that one task of the initial scan reads.")
+    batch_rows: int = option(1000, doc="Maximum number of rows in a batch.")
     time_passes: bool = option(
         True,
-        doc="Let the cluster's time pass while the changefeed waits for it, so that timestamps are closed. Without it "
-        "only a test lets time pass.",
+        doc="Let the cluster's time pass while the changefeed waits, to close timestamps. If off, time passes only by "
+        "`tick`.",
     )
     idle_interval: Duration = option(
-        Duration(0.2), doc="How often time passes in a database in which nothing else happens; 0 is at every look."
+        Duration(0.2), doc="How often time passes in an idle database; 0 means each time the changefeed looks."
     )
 
     def __post_init__(self) -> None:

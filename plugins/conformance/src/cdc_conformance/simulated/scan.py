@@ -1,4 +1,4 @@
-"""The initial scan of the simulated database, in chunks: of a range at most, and of so many rows."""
+"""The initial scan of the simulated database in chunks. A chunk never spans two ranges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.keys import key_of
-from cdc_conformance.simulated.position import Scan
+from cdc_conformance.simulated.tokens import Scan
 from cdc_core import Span, Timestamp
 
 __all__ = ["begin", "chunks", "taken", "without"]
@@ -20,7 +20,7 @@ def begin(cluster: Cluster, spans: Sequence[Span], at: Timestamp) -> Scan:
 
 
 def chunks(cluster: Cluster, spans: Sequence[Span], at: Timestamp, *, rows: int) -> Iterator[tuple[Span, int]]:
-    """Yield *spans* in chunks, each with how many rows it has: *rows* at most."""
+    """Yield *spans* in chunks of at most *rows* rows, each with its number of rows."""
     for span in spans:
         ids = [id_ for id_, _ in cluster.rows(cluster.tables[span.table], at)]
         for range_ in cluster.ranges[span.table]:
@@ -35,7 +35,7 @@ def chunks(cluster: Cluster, spans: Sequence[Span], at: Timestamp, *, rows: int)
 
 
 def taken(cluster: Cluster, scan: Scan, *, rows: int, parts: int, chunk_rows: int) -> Scan | None:
-    """Return *scan* without its first chunks: at most *parts*, and about *rows* rows; None when none is left."""
+    """Return *scan* without its first chunks, at most *parts* with about *rows* rows; None if nothing is left."""
     count, left = 0, scan.left
     chunk_rows = min(chunk_rows, rows)
     for number, (span, found) in enumerate(chunks(cluster, scan.left, scan.at, rows=chunk_rows)):
@@ -47,7 +47,7 @@ def taken(cluster: Cluster, scan: Scan, *, rows: int, parts: int, chunk_rows: in
 
 
 def without(spans: Sequence[Span], others: Sequence[Span]) -> tuple[Span, ...]:
-    """Return what is left of *spans* without *others*, in the same order."""
+    """Return *spans* without the parts that are in *others*, in the same order."""
     for other in others:
         spans = [rest for span in spans for rest in span.minus(other)]
     return tuple(spans)

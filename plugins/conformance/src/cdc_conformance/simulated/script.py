@@ -1,4 +1,4 @@
-"""Scripts: what happens to a simulated database, as a list literal with markers for what the test does in between.
+"""Scripts: statements on a simulated database as a list, with markers where the test does something of its own.
 
     play(
         db,
@@ -14,7 +14,7 @@
         on={SPLIT: lambda: db.split("t", at=5), CRASH: feed.kill},
     )
 
-A marker is nothing but a name: what it stands for is said by `on`. So the same script serves several tests.
+A marker is only a name; `on` says what it does. So several tests can share a script.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["CRASH", "PAUSE", "RESUME", "SPLIT", "Marker", "Stage", "Step", "play
 
 
 class Marker(str):
-    """A place in a script at which the test does something."""
+    """A place in a script where the test does something."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ CRASH, PAUSE, RESUME, SPLIT = Marker("CRASH"), Marker("PAUSE"), Marker("RESUME")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a step acts on: the database, and the transactions that the script has begun, by name."""
+    """What a script acts on: the database, and the transactions that the script has begun, by name."""
 
     db: SimulatedDatabase
     transactions: dict[str, Txn]
@@ -57,11 +57,11 @@ class Stage:
 
 
 class Step(ABC):
-    """One thing that happens to the database."""
+    """One statement of a script."""
 
     @abstractmethod
     def play(self, stage: Stage) -> Any:
-        """Let it happen and return its outcome. Raises: StatementError when the database refuses it."""
+        """Execute the statement and return its outcome. Raises: StatementError when the database refuses it."""
 
 
 def play(
@@ -71,15 +71,15 @@ def play(
     *,
     skip_refused: bool = False,
 ) -> list[Any]:
-    """Play *script* on *db*, with *on* at its markers, and return the outcome of each of its items.
+    """Play *script* on *db* and return the outcome of each item. *on* maps each marker to a function.
 
-    With *skip_refused* a statement that the database refuses has no effect and the outcome None: for random scripts.
-    Raises: ValueError, before anything has happened, when *on* does not say what a marker stands for.
+    With *skip_refused*, for random scripts, the outcome of a refused statement is None. Raises: ValueError, before
+    anything is executed, when *on* lacks a marker of the script.
     """
     actions = on or {}
     missing = {str(item) for item in script if isinstance(item, Marker) and item not in actions}
     if missing:
-        raise ValueError(f"the script has markers that `on` says nothing of: {', '.join(sorted(missing))}")
+        raise ValueError(f"the script has markers that are not in `on`: {', '.join(sorted(missing))}")
     stage = Stage(db, {})
     outcomes = []
     for item in script:

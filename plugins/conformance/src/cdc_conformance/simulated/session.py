@@ -1,4 +1,4 @@
-"""One process's view of the simulated database: it replays what it has not seen, and adds events under a lock."""
+"""One process's view of the simulated database: it replays new events, and appends its own under a lock."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Session:
 
     @property
     def cluster(self) -> Cluster:
-        """The present state, to look at only."""
+        """The present state. Read it only."""
         with self._lock:
             self._catch_up()
             return self._cluster
 
     def execute(self, op: str, **fields: Any) -> Any:
-        """Let one event happen, and return its outcome."""
+        """Apply and append one event, and return its outcome."""
         with self.writing():
             return self._execute({"op": op, **fields})
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep other writers out, with all that they wrote read."""
+        """Keep other writers out of the block. All their events are read before it begins."""
         with self._lock:
             if self._open:
                 yield
@@ -63,7 +63,7 @@ class Session:
         try:
             outcome = self._cluster.apply(event)
             self._journal.append(event)
-        except BaseException:  # half of it may have happened
+        except BaseException:  # the event may be half applied
             self._cluster = Cluster()
             self._journal.rewind()
             self._replay()

@@ -1,4 +1,4 @@
-"""The data of the simulated cluster, and how they are looked at."""
+"""The data of the simulated cluster, and ways to read them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class State:
         self.high = Timestamp()
         """The greatest timestamp of anything that has happened."""
         self.gc_threshold = Timestamp()
-        """As of earlier timestamps nothing can be read."""
+        """Reads as of earlier timestamps are refused."""
         self.nodes: dict[int, Node] = {}
         self.tables: dict[str, Table] = {}
         self.ranges: dict[str, list[Range]] = {}
         self.transactions: dict[str, Transaction] = {}
-        """Those that are open, or have intents left."""
+        """The transactions that are open or still have intents, by name."""
         self._resolved: dict[str, Frontier] = {}
         self._seed = 0
         self._statements = 0
@@ -53,7 +53,7 @@ class State:
         return self.tables[full]
 
     def resolved(self, table: str) -> Frontier:
-        """Return up to when which keys of the table with this full name are resolved: nothing is added below it."""
+        """Return the resolved timestamps of the table with this full name: no row is added at or below them."""
         return self._resolved[table]
 
     def range_of(self, table: str, key: bytes) -> Range:
@@ -61,11 +61,11 @@ class State:
         return next(range_ for range_ in self.ranges[table] if range_.holds(key))
 
     def has_quorum(self, range_: Range) -> bool:
-        """Return whether most replicas of the range are alive: without them nothing is written or closed."""
+        """Return whether most replicas of the range are alive: otherwise nothing is written or closed."""
         return sum(self.nodes[node].alive for node in range_.replicas) * 2 > len(range_.replicas)
 
     def version_at(self, row: Row, timestamp: Timestamp) -> Version | None:
-        """Return the version of *row* as of *timestamp*, whether or not its intent is still there."""
+        """Return the version of *row* as of *timestamp*, also if its intent is not resolved yet."""
         version = self.tables[row[0]].at(row[1], timestamp)
         for transaction in self.transactions.values():
             committed = transaction.status is Status.COMMITTED and transaction.timestamp <= timestamp
@@ -84,7 +84,7 @@ class State:
                 yield id_, version
 
     def clock(self) -> Timestamp:
-        """Return a reading of the clock that is ahead of all others."""
+        """Return the time of the node whose clock is furthest ahead."""
         return max(node.clock(self.now) for node in self.nodes.values())
 
     def _random(self) -> random.Random:

@@ -1,4 +1,4 @@
-"""The steps of scripts. See `SimulatedDatabase`, whose methods they call."""
+"""The statements of scripts. Each calls the method of `SimulatedDatabase` of the same name."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Abort(Step):
 
 @dataclass(frozen=True)
 class Read(Step):
-    """Somebody reads the database as of now."""
+    """Reads the database as of now."""
 
     def play(self, stage: Stage) -> Timestamp:
         return stage.db.as_of().timestamp
@@ -191,7 +191,7 @@ class SetSkew(Step):
 
 @dataclass(frozen=True)
 class Crash(Step):
-    """A node crashes. (`CRASH` is a marker: something of the test's own.)"""
+    """A node of the database crashes. The marker `CRASH` is something else: the test decides what it does."""
 
     node: int
 

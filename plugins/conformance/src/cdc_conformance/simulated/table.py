@@ -14,7 +14,7 @@ from cdc_core import Column, ColumnType, Kind, Span, TableName, TableSchema, Tim
 __all__ = ["Cells", "Shape", "Table", "Version"]
 
 Cells = Mapping[str, Any]
-"""Values of a row by cell. A cell belongs to one column for as long as that exists: not to a later one of its name."""
+"""Values of a row by cell. A cell belongs to one column; a later column of the same name has another cell."""
 
 TYPES = {
     "int": ColumnType(kind=Kind.INT, source="bigint", bits=64),
@@ -28,7 +28,7 @@ _KEY = "id"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A row from `timestamp` on; deleted when `cells` is None."""
+    """A row from `timestamp` on; deleted if `cells` is None."""
 
     timestamp: Timestamp
     cells: Cells | None
@@ -36,19 +36,19 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A table's columns from `since` on, and the cell that holds each one's values."""
+    """A table's columns from `since` on, and the cell of each."""
 
     since: Timestamp
     schema: TableSchema
     cells: Mapping[str, str]
 
     def row(self, cells: Cells) -> dict[str, Any]:
-        """Return the row that *cells* are in this shape, by column."""
+        """Return the row of *cells* in this shape, by column."""
         return {column: cells.get(cell) for column, cell in self.cells.items()}
 
 
 class Table:
-    """Rows by `id`, each with its versions in the order of time."""
+    """Rows by `id`, each with its versions in the order of their timestamps."""
 
     def __init__(self, name: TableName, columns: Sequence[tuple[str, str]], created: Timestamp) -> None:
         if not columns or columns[0][0] != _KEY or columns[0][1] != "int":
@@ -72,11 +72,11 @@ class Table:
 
     @property
     def latest(self) -> Timestamp:
-        """The timestamp of the newest version, of rows and of the shape."""
+        """The greatest timestamp of any row version or shape."""
         return max(self._order[-1][0] if self._order else self.created, self.newest_shape.since)
 
     def shape_at(self, timestamp: Timestamp) -> Shape:
-        """Return the shape that a row written at *timestamp* has."""
+        """Return the shape of a row that was written at *timestamp*."""
         return next((shape for shape in reversed(self.shapes) if shape.since <= timestamp), self.shapes[0])
 
     def newest(self, id_: int) -> Version | None:
@@ -84,7 +84,7 @@ class Table:
         return versions[-1] if versions else None
 
     def at(self, id_: int, timestamp: Timestamp) -> Version | None:
-        """Return the version of the row as of *timestamp*, None when there was none yet."""
+        """Return the version of the row as of *timestamp*; None if there was none yet."""
         versions = self._versions.get(id_, ())
         place = bisect.bisect_right(versions, timestamp, key=_time)
         return versions[place - 1] if place else None
@@ -98,7 +98,7 @@ class Table:
                     yield id_, version
 
     def changes(self, span: Span, *, after: Timestamp, upto: Timestamp) -> Iterator[tuple[Timestamp, int]]:
-        """Yield when which rows of *span* got a new version in the interval, in the order of time."""
+        """Yield timestamp and `id` of each new version in *span* later than *after* and up to *upto*, oldest first."""
         first = bisect.bisect_right(self._order, after, key=_first)
         for timestamp, id_ in self._order[first:]:
             if timestamp > upto:
@@ -107,7 +107,7 @@ class Table:
                 yield timestamp, id_
 
     def cells_of(self, id_: int, values: Mapping[str, Any], base: Cells | None) -> Cells:
-        """Return the cells of a row that has *values* and else what it had. Raises: StatementError."""
+        """Return the cells of a row: *values*, and for all other columns those of *base*. Raises: StatementError."""
         shape = self.newest_shape
         cells = dict(base) if base is not None else {_KEY: id_}
         for name, value in values.items():
@@ -120,7 +120,7 @@ class Table:
         return cells
 
     def add(self, id_: int, version: Version) -> None:
-        """Record a version that is newer than all others of its row."""
+        """Add a version that is newer than all others of its row."""
         self._versions.setdefault(id_, []).append(version)
         bisect.insort(self._order, (version.timestamp, id_))
 
@@ -134,12 +134,12 @@ class Table:
     def drop_column(self, name: str, since: Timestamp) -> None:
         shape = self.newest_shape
         if name not in shape.cells or name == _KEY:
-            raise StatementError(f"table {self.name} has no column {name!r} that could be dropped")
+            raise StatementError(f"table {self.name} has no column {name!r} that can be dropped")
         columns = tuple(column for column in shape.schema.columns if column.name != name)
         self._add_shape(since, columns, {column: cell for column, cell in shape.cells.items() if column != name})
 
     def collect(self, threshold: Timestamp) -> None:
-        """Forget the versions that nobody sees who reads as of *threshold* or later."""
+        """Forget the versions that no read as of *threshold* or later can see."""
         for id_, versions in list(self._versions.items()):
             place = bisect.bisect_right(versions, threshold, key=_time)
             first = max(place - 1, 0)
@@ -157,7 +157,7 @@ class Table:
 
     def _column(self, name: str, type_: str) -> Column:
         if type_ not in TYPES:
-            raise StatementError(f"column {name!r} has the type {type_!r}; there are {', '.join(TYPES)}")
+            raise StatementError(f"column {name!r} has the unknown type {type_!r}; the types are {', '.join(TYPES)}")
         return Column(name=name, type=TYPES[type_], nullable=name not in (_KEY, "n"))
 
 

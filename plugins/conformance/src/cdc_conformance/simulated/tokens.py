@@ -1,4 +1,4 @@
-"""Positions: how far a changefeed has come in the simulated database, and the JSON tokens that they are saved as."""
+"""The tokens of the simulated rangefeed: how far a changefeed has got in the database."""
 
 from __future__ import annotations
 
@@ -8,31 +8,47 @@ from typing import Any, Self
 
 from cdc_core import Frontier, Span, Timestamp, Token
 
-__all__ = ["STARTING", "Position", "Scan", "is_intent"]
+__all__ = ["INTENT", "Scan", "SimulatedToken", "is_intent"]
 
-STARTING: Token = {"state": "starting"}
+INTENT: Token = {"state": "starting"}
+"""Saved before the database keeps history for the changefeed."""
 
 
 def is_intent(token: Token) -> bool:
-    """Return whether *token* only says that the changefeed was about to begin."""
-    return token == STARTING
+    """Return whether *token* says only that the changefeed was about to start."""
+    return token == INTENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """The initial scan as of `at`: the spans that are left of it, and how many rows lie behind."""
+    """The rest of the initial scan as of `at`: the spans that are `left`, and how many of `total` rows are `done`."""
 
     at: Timestamp
     left: tuple[Span, ...]
     done: int
     total: int
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the scan as JSON values, for `from_json`."""
+        left = [span.to_json() for span in self.left]
+        return {"at": str(self.at), "left": left, "done": self.done, "total": self.total}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(
+            at=Timestamp.parse(value["at"]),
+            left=tuple(Span.from_json(span) for span in value["left"]),
+            done=value["done"],
+            total=value["total"],
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
-class Position:
-    """`events` were seen. What each span's rows are read up to stands in `frontier`; first comes what `scan` has left.
+class SimulatedToken:
+    """A token, parsed. The `scan`, if any is left, comes before everything else.
 
-    `tables` holds the watched tables by full name, and when each was created.
+    `events` is the number of events seen, `tables` maps the full name of each watched table to the time when it was
+    created, and `frontier` holds how far each span was read.
     """
 
     events: int
@@ -42,7 +58,7 @@ class Position:
 
     @property
     def needed(self) -> Timestamp:
-        """From when on history is needed."""
+        """The time from which on history is needed."""
         return self.frontier.high_water
 
     def to_token(self) -> Token:
@@ -50,7 +66,7 @@ class Position:
             "events": self.events,
             "tables": {name: str(created) for name, created in self.tables.items()},
             "frontier": self.frontier.to_json(),
-            "scan": None if self.scan is None else _scan_to_json(self.scan),
+            "scan": None if self.scan is None else self.scan.to_json(),
         }
 
     @classmethod
@@ -59,18 +75,5 @@ class Position:
             events=token["events"],
             tables={name: Timestamp.parse(created) for name, created in token["tables"].items()},
             frontier=Frontier.from_json(token["frontier"]),
-            scan=None if token["scan"] is None else _scan_from_json(token["scan"]),
+            scan=None if token["scan"] is None else Scan.from_json(token["scan"]),
         )
-
-
-def _scan_to_json(scan: Scan) -> dict[str, Any]:
-    left = [[span.table, span.start.hex(), None if span.end is None else span.end.hex()] for span in scan.left]
-    return {"at": str(scan.at), "left": left, "done": scan.done, "total": scan.total}
-
-
-def _scan_from_json(value: dict[str, Any]) -> Scan:
-    left = tuple(
-        Span(table, bytes.fromhex(start), None if end is None else bytes.fromhex(end))
-        for table, start, end in value["left"]
-    )
-    return Scan(at=Timestamp.parse(value["at"]), left=left, done=value["done"], total=value["total"])

@@ -1,4 +1,4 @@
-"""The machines of the simulated cluster, and the ranges that its tables are cut into."""
+"""The nodes of the simulated cluster, and the ranges of its tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Node", "Range"]
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """One machine. Its clock is `skew_ns` ahead of the true time."""
+    """A node. Its clock is `skew_ns` ahead of the true time."""
 
     id: int
     locality: str
@@ -31,10 +31,10 @@ class Node:
 
 @dataclass(slots=True, kw_only=True)
 class Range:
-    """A part of a table's keys, with its replicas, of which one holds the lease: it alone serves writes.
+    """A part of a table's keys, with its replicas. One of them holds the lease and serves all writes.
 
-    `closed`: no transaction writes at or below it any more (what is written already may still be open). `lag_ns` is how
-    far the leaseholder closes timestamps behind its clock.
+    No transaction writes at or below `closed` any more, but earlier writes may still be open. The leaseholder closes
+    timestamps `lag_ns` behind its clock.
     """
 
     span: Span

@@ -22,7 +22,7 @@ class Status(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Intent:
-    """A version that is not committed yet, or not known to be. `timestamp` is the least that it can get."""
+    """A version that is not committed yet, or not known to be. It commits at `timestamp` or later."""
 
     timestamp: Timestamp
     cells: Cells | None
@@ -32,8 +32,8 @@ class Intent:
 class Transaction:
     """A transaction with a coordinator on the node `gateway`.
 
-    `timestamp` is when it would commit now; it only moves up. `intents` are those that are not resolved: after a commit
-    some may stay for a while, and keep back what is resolved, although readers see the new versions.
+    `timestamp` is when it would commit now; it only increases. `intents` are the unresolved ones. After a commit some
+    may stay for a while: they hold back the resolved timestamp, although readers see the new versions.
     """
 
     name: str

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from cdc_conformance.simulated.database import SimulatedDatabase
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.handles import Txn
-from cdc_conformance.simulated.rangefeed import directory_of
+from cdc_conformance.simulated.source import directory_of
 from cdc_conformance.simulated.state import table_name
 from cdc_core import SourceTransaction, SourceWriter, SourceWriterContext
 
@@ -18,7 +18,7 @@ __all__ = ["SimulatedWriter"]
 
 
 class SimulatedWriter(SourceWriter):
-    """See `cdc_core.SourceWriter`. Creates the database when there is none, by the URI's parameter `seed`."""
+    """See `cdc_core.SourceWriter`. Creates the database if there is none; the URI's parameter `seed` is its seed."""
 
     def __init__(self, context: SourceWriterContext) -> None:
         super().__init__(context)
@@ -27,7 +27,7 @@ class SimulatedWriter(SourceWriter):
 
     @property
     def database(self) -> SimulatedDatabase:
-        """The database, for what only a simulated one can do."""
+        """The database itself, for tests that need what only a simulated database can do."""
         if self._opened is None:
             uri = self.context.uri
             seed = int(parse_qs(urlsplit(uri).query).get("seed", ["0"])[0])

@@ -1,4 +1,4 @@
-"""Transactions in the simulated cluster: which timestamps they get, and what becomes of their intents."""
+"""The events of transactions: their timestamps and their intents."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from cdc_core import Timestamp
 __all__ = ["LEASE_NS", "Writes"]
 
 LEASE_NS = 500_000_000
-"""How long a lease outlives the node that holds it, and an open transaction its coordinator."""
+"""How long a lease outlives its node, and an open transaction its coordinator."""
 
 
 class Writes(State):
-    """The events of transactions.
+    """Applies the events of transactions.
 
-    A commit gets a timestamp above all that was closed, read or written where it wrote. An intent keeps back what is
-    resolved of its range until it is gone, so a transaction may stay open for as long as it likes.
+    A commit gets a timestamp above everything that was closed, read or written in its ranges. An intent holds back the
+    resolved timestamp of its range until it is resolved, so a transaction may stay open for any time.
     """
 
     def _on_begin(self, txn: str, node: int) -> None:
         if txn in self.transactions:
-            raise StatementError(f"transaction {txn!r} is there already")
+            raise StatementError(f"transaction {txn!r} exists already")
         if not self._node(node).alive:
             raise StatementError(f"node {node} is down")
         timestamp = max(self._node(node).clock(self.now), self._read.next())
@@ -88,7 +88,7 @@ class Writes(State):
         return self._on_commit(name)
 
     def _on_read(self, timestamp: str | None = None) -> Timestamp:
-        """Somebody reads all tables as of *timestamp*, now when None: nothing is written at or below it any more."""
+        """Read all tables as of *timestamp*, now if None. From then on nothing is written at or below it."""
         at = max(self.high.next(), self.gc_threshold) if timestamp is None else Timestamp.parse(timestamp)
         self._happened(at)
         self._read = max(self._read, at)
@@ -100,7 +100,7 @@ class Writes(State):
     def _open_transaction(self, name: str) -> Transaction:
         transaction = self.transactions.get(name)
         if transaction is None or transaction.status is not Status.OPEN:
-            raise TransactionAbortedError(f"transaction {name!r} is not open: it was ended or aborted")
+            raise TransactionAbortedError(f"transaction {name!r} is not open: it has ended or was aborted")
         if not self.nodes[transaction.gateway].alive:
             raise TransactionAbortedError(
                 f"transaction {name!r} is lost: its coordinator, node {transaction.gateway}, is down"
@@ -151,7 +151,7 @@ class Writes(State):
             range_.leaseholder = next(node for node in range_.replicas if self.nodes[node].alive)
 
     def _await_lease(self, range_: Range) -> None:
-        """Let the time pass that a client waits for, until a living node holds the lease. Raises: UnavailableError."""
+        """Let time pass, as a client would wait, until a living node holds the lease. Raises: UnavailableError."""
         if not self.has_quorum(range_):
             raise UnavailableError(f"{range_.span} has lost most of its replicas: restart a node of {range_.replicas}")
         down_since = self.nodes[range_.leaseholder].down_since

@@ -1,7 +1,7 @@
-"""Pure validators of what a consumer reads: feed events in the order of arrival, then ask for failures.
+"""Pure validators of the events that a consumer reads: feed them in the order of arrival, then call `failures`.
 
-The invariants are those of CockroachDB's cdctest, made stricter. No validator does I/O or knows pytest; what the source
-held comes from callbacks. `validate` feeds them from a sink's reader and an encoder's decoder.
+The invariants are those of CockroachDB's cdctest, made stricter. Validators do no I/O and do not know pytest. Callbacks
+return the contents of the source. `validate` feeds validators from a sink's reader and an encoder's decoder.
 """
 
 from cdc_conformance.validators.before_after import BeforeAfterValidator

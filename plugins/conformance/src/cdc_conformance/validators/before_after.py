@@ -1,4 +1,4 @@
-"""What a row is said to be after a change, and to have been before it."""
+"""Validates `after` and `before`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["BeforeAfterValidator"]
 
 @dataclass
 class BeforeAfterValidator:
-    """`after` is what the source held at `updated`, `before` what it held just before; without *diff* there is none.
+    """`after` is the source's row at `updated`, `before` the row just before. Without *diff*, `before` is absent.
 
-    With *as_of* the source itself is asked. Without, `before` must be what was seen as `after` of the version before,
-    and the first version of a key is taken as it comes. A scanned row has no `before`: it is let pass where no mark is
-    over its place yet, and so are its repeats. A repeat must say what the first arrival said.
+    *as_of* reads the source. Without it, `before` must equal `after` of the previous version that arrived, and the
+    first version of a key is not checked. A missing `before` is accepted while no mark covers the row's place, because
+    scanned rows have none. A repeat must equal the first arrival.
 
     Cost: one or two calls of *as_of* for each row. Memory: every distinct version.
     """
@@ -77,11 +77,13 @@ class BeforeAfterValidator:
     def _repeat(self, row: SeenRow, first: SeenRow) -> list[str]:
         found = []
         if not same(row.after, first.after):
-            found.append(f"{_said(row)}: came again with after {row_text(row.after)}, expected {row_text(first.after)}")
+            found.append(
+                f"{_said(row)}: arrived again with after {row_text(row.after)}, expected {row_text(first.after)}"
+            )
         scanned = row.after is not None and (row.before is None or first.before is None)
         if not same(row.before, first.before) and not (scanned and not self._marks.over(row)):
             found.append(
-                f"{_said(row)}: came again with before {row_text(row.before)}, expected {row_text(first.before)}"
+                f"{_said(row)}: arrived again with before {row_text(row.before)}, expected {row_text(first.before)}"
             )
         return found
 

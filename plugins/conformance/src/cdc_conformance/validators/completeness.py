@@ -1,4 +1,4 @@
-"""Every version that was committed, and no other."""
+"""Validates that every committed version arrived, and no other."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _Id = tuple[str, Key]
 
 @dataclass
 class CompletenessValidator:
-    """Of every key exactly the versions that were committed arrived, and time gives them the order of the commits.
+    """Exactly the committed versions of each key arrived, and their timestamps are in commit order.
 
-    *commits* is all that the source committed, in commit order; it may grow while events arrive, and is looked at by
-    `failures`, when everything must have arrived. The first *started* commits were made before or while the changefeed
-    began: of what they left, a key's last version arrives by the initial scan, unless a later one was read first.
+    *commits* holds all commits of the source in order. It may grow while events arrive; `failures` reads it, and by
+    then everything must have arrived. The first *started* commits were made before the changefeed's start or during
+    it: of these, only the last version of each key arrives, by the initial scan, unless a later one was read first.
 
-    Versions are told apart by *column*, which every commit that writes a row raises, else by their whole content. Equal
-    versions in a row count as one: a row may be scanned that the log brings too, and a delete may be repeated.
+    *column* identifies a version: every commit that writes the row increments it. Without *column*, the whole content
+    identifies it. Equal consecutive versions count as one: the scan and the log may both yield a row, and a delete may
+    be repeated.
 
     Memory: every distinct version.
     """
@@ -55,7 +56,7 @@ class CompletenessValidator:
         return found
 
     def _compare(self, id_: _Id, committed: Sequence[Row | None], optional: int) -> list[str]:
-        """Return what is wrong with the arrivals of one key; its first *optional* versions were there at the start."""
+        """Return the failures of one key. Its first *optional* versions existed at the start."""
         name = f"topic {id_[0]} key {key_text(id_[1])}"
         arrived = self._arrived.get(id_, {})
         times = sorted(arrived)
@@ -90,7 +91,7 @@ class CompletenessValidator:
         return len(one) == len(other) and all(map(self._is, one, other))
 
     def _among(self, version: Row | None, versions: Iterable[Row | None], shown: set[str]) -> bool:
-        """Return whether *version* is one of *versions*, as whose texts *shown* has most of them."""
+        """Return whether *version* is one of *versions*. *shown* holds the texts of most of them."""
         return self._shown(version) in shown or any(self._is(version, other) for other in versions)
 
     def _is(self, one: Row | None, other: Row | None) -> bool:

@@ -1,4 +1,4 @@
-"""How much arrived."""
+"""Counts what arrived."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["CountValidator"]
 
 @dataclass
 class CountValidator:
-    """Finds fault with nothing, or with less than was asked for: a test that saw nothing has proved nothing.
+    """At least *least_rows* rows and *least_marks* marks arrived. A test that saw nothing has proved nothing.
 
-    `rows` and `repeats` count arrivals, `marks` resolved marks, `resolved_rows` the rows that a later mark covers, and
-    `marks_with_rows` the marks that follow at least one row that no mark before had covered.
+    `rows` and `repeats` count arrivals, `marks` counts resolved marks, `resolved_rows` the rows that a later mark
+    covers, and `marks_with_rows` the marks that cover at least one row for the first time.
 
     Memory: a timestamp for every distinct version, and the rows that no mark covers yet.
     """

@@ -1,4 +1,4 @@
-"""States that a consumer may make, and what must hold for each of them."""
+"""Validates an invariant in every consistent state of a consumer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ __all__ = ["CutValidator"]
 
 
 class CutValidator:
-    """The state at every resolved mark is one that the database had: *invariant* holds for it.
+    """*invariant* holds in the state at every resolved mark.
 
-    *invariant* takes the state and returns what is wrong with it, None when nothing is. It must hold after every
-    transaction, and be broken by part of one. Rows are held back until the least of the marks of all *endpoints*, which
-    must be all there are, covers them: the only cut that a consumer of several partitions may make. With
-    *every_timestamp* the state after each `updated` must hold too, once it is resolved; but not below the first cut,
-    where the rows of an initial scan are from different times. `cuts` counts what was looked at.
+    *invariant* takes the state and returns what is wrong with it, or None. It should hold after every transaction and
+    fail within one. Rows are applied when the marks of all *endpoints* cover them; *endpoints* must be complete. With
+    *every_timestamp*, the state after each `updated` is checked too, but not below the first cut, where rows of an
+    initial scan have different ages. `cuts` counts the checks.
 
     Memory: see `Replay`.
     """
@@ -44,7 +43,7 @@ class CutValidator:
 
     @property
     def waiting(self) -> int:
-        """How many rows are above the last cut; a repeat of what it covers is not."""
+        """The number of rows above the last cut, without repeats of rows that it covers."""
         return self._replay.waiting
 
     def note_row(self, row: SeenRow) -> None:
@@ -59,4 +58,4 @@ class CutValidator:
                     self._failures.append(f"{moment.value} {timestamp}: {wrong}")
 
     def failures(self) -> list[str]:
-        return self._failures + [f"{place}: not among the endpoints to be cut" for place in self._replay.strangers]
+        return self._failures + [f"{place}: not among the endpoints" for place in self._replay.strangers]

@@ -1,4 +1,4 @@
-"""What validators are fed with: rows and resolved marks, as a consumer understands them."""
+"""The events that validators get: rows and resolved marks, decoded."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cdc_core import Endpoint, Timestamp
 __all__ = ["Key", "Row", "SeenMark", "SeenRow", "key_of", "key_text", "place_text", "row_text", "same"]
 
 Key = tuple[Any, ...]
-"""The primary key's values, in key order. Made by `key_of`, equal keys are equal, also where they hold a NaN."""
+"""The values of the primary key, in key order. `key_of` makes keys with NaN comparable."""
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRow:
-    """One arrival of a row version. `after` is None for a delete; `partition` where the topic has partitions.
+    """One arrival of a row version. `after` is None for a delete; `partition` is None without partitions.
 
-    What the envelope leaves out is None.
+    Fields that the envelope omits are None.
     """
 
     topic: str
@@ -36,18 +36,18 @@ class SeenRow:
 
     @property
     def place(self) -> str:
-        """Where it arrived and what its key is, for messages to people."""
+        """Topic, partition and key, for messages."""
         return f"{place_text(self.topic, self.partition)} key {key_text(self.key)}"
 
     @property
     def name(self) -> str:
-        """The topic and the key, for messages to people about a key wherever its rows arrive."""
+        """Topic and key, for messages about all arrivals of a key."""
         return f"topic {self.topic} key {key_text(self.key)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMark:
-    """One arrival of a resolved mark. Without a topic it is for all of them, without a partition for the topic."""
+    """One arrival of a resolved mark. Without a topic it covers all topics, without a partition the whole topic."""
 
     resolved: Timestamp
     topic: str | None = None
@@ -59,29 +59,29 @@ class SeenMark:
 
 
 def place_text(topic: str | None, partition: int | None) -> str:
-    """Return an endpoint's name for messages to people."""
+    """Return the name of an endpoint, for messages."""
     if topic is None:
         return "all topics"
     return f"topic {topic}" if partition is None else f"topic {topic} partition {partition}"
 
 
 def key_of(values: Key) -> Key:
-    """Return a key of *values* that is equal to, and has the hash of, every other one of these values."""
+    """Return a key of *values*. Keys of the same values are equal and have the same hash, also with NaN."""
     return tuple(math.nan if value != value else value for value in values)
 
 
 def key_text(key: Key) -> str:
-    """Return a key for messages to people: JSON as far as its values have one."""
+    """Return a key as text, for messages: JSON as far as possible."""
     return json.dumps(list(key), default=str, ensure_ascii=False)
 
 
 def row_text(row: Row | None) -> str:
-    """Return a row for messages to people."""
+    """Return a row as text, for messages."""
     return "no row" if row is None else json.dumps(row, default=str, ensure_ascii=False)
 
 
 def same(one: Row | None, other: Row | None) -> bool:
-    """Return whether two rows are the same: a NaN is the same as another, and a column that one lacks is null there."""
+    """Return whether two rows are the same. NaN equals NaN, and a missing column counts as null."""
     if one == other:
         return True
     if one is None or other is None:

@@ -1,4 +1,4 @@
-"""Feeds what a sink's reader reads, through an encoder's decoder, to validators."""
+"""Feeds the messages of a sink's reader, decoded, to validators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Arrived", "events", "validate"]
 
 @dataclass(slots=True)
 class Arrived:
-    """How many rows and resolved marks came, by topic (without its prefix) and partition."""
+    """The number of rows and resolved marks that arrived, by topic (without its prefix) and partition."""
 
     rows: Counter[Endpoint] = field(default_factory=Counter)
     marks: Counter[Endpoint] = field(default_factory=Counter)
@@ -29,11 +29,11 @@ def validate(
     *,
     prefix: str = "",
 ) -> Arrived:
-    """Feed *messages*, in the order in which a consumer gets them, to *validators*; return how many events there were.
+    """Feed *messages*, in the order in which a consumer gets them, to *validators*; return the number of events.
 
-    *schemas* has the present shape of each topic's table. Topics are told to the validators, and looked up in
-    *schemas*, without their *prefix*. Nothing is passed over. Raises: ValueError, naming the place, for what is neither
-    a row with its key and `updated` nor a mark, and for a topic that is not in *schemas*.
+    *schemas* holds the present schema of each topic's table. The validators, and *schemas*, use topics without their
+    *prefix*. Raises: ValueError, with the place, for a message that is neither a mark nor a row with key and `updated`,
+    and for an unknown topic.
     """
     validators = tuple(validators)
     arrived = Arrived()
@@ -52,7 +52,7 @@ def validate(
 def events(
     messages: Iterable[StoredMessage], decoder: Decoder, schemas: Mapping[str, TableSchema], *, prefix: str = ""
 ) -> Iterator[SeenRow | SeenMark]:
-    """Yield what `validate` feeds."""
+    """Yield the events that `validate` feeds."""
     for message in messages:
         place = place_text(message.topic, message.partition)
         topic = None if message.topic is None else _without(prefix, message.topic, place)
@@ -61,9 +61,9 @@ def events(
             yield SeenMark(topic=topic, partition=message.partition, resolved=resolved)
             continue
         if topic is None:
-            raise ValueError(f"{place}: what is of no topic must be a resolved mark, not {_start(message.value)}")
+            raise ValueError(f"{place}: a message without a topic must be a resolved mark, not {_start(message.value)}")
         if topic not in schemas:
-            raise ValueError(f"{place}: no table of the changefeed has this topic; there are {sorted(schemas)}")
+            raise ValueError(f"{place}: no table of the changefeed has this topic; the topics are {sorted(schemas)}")
         if decoder.context.output == "files":
             rows = decoder.file(schemas[topic], message.value or b"")
         else:
@@ -73,7 +73,7 @@ def events(
 
 
 def _resolved(decoder: Decoder, message: StoredMessage) -> Timestamp | None:
-    """Return the mark that *message* is. A keyed message is none; a file of rows may be nothing that a mark can be."""
+    """Return the timestamp of a mark, None for other messages. Files of rows may not even be decodable as a mark."""
     if message.key is not None:
         return None
     try:
@@ -86,11 +86,9 @@ def _resolved(decoder: Decoder, message: StoredMessage) -> Timestamp | None:
 
 def _seen(row: DecodedRow, topic: str, partition: int | None, place: str, prefix: str) -> SeenRow:
     if row.key is None:
-        raise ValueError(
-            f"{place}: a row without its key cannot be validated; let the option key_in_value put it there"
-        )
+        raise ValueError(f"{place}: a row has no key; set the option key_in_value")
     if row.updated is None:
-        raise ValueError(f"{place}: the row with key {row.key} has no 'updated'; switch the option updated on")
+        raise ValueError(f"{place}: the row with key {row.key} has no 'updated'; set the option updated")
     return SeenRow(
         topic=topic,
         partition=partition,
@@ -111,7 +109,7 @@ def _without(prefix: str, topic: str, place: str) -> str:
 
 
 def _inside(prefix: str, topic: str) -> str:
-    """Return the topic that a value names; where it lacks the prefix, a text that is no topic."""
+    """Return the topic in a value, without its prefix. Without the prefix, return a text that is not a topic."""
     return topic.removeprefix(prefix) if topic.startswith(prefix) else f"{topic}, without the prefix {prefix}"
 
 

@@ -1,4 +1,4 @@
-"""The consumer's tables beside the source's, at every time that can be looked at."""
+"""Compares the consumer's tables with the source's at every timestamp."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ __all__ = ["FingerprintValidator"]
 
 
 class FingerprintValidator:
-    """What arrived makes up the source's tables, at every `updated`, just before it, and at every resolved mark.
+    """The rows that arrived make the source's tables: at every `updated`, just before it, and at every resolved mark.
 
-    *state_at* returns what the source held as of a time, by topic and key. The look just before a timestamp finds an
-    update that never arrived although a later one of the row did. Rows count once the least of the marks of all
-    *endpoints* covers them. With *start*, which the source held where the changefeed began, nothing is scanned;
-    without it, timestamps below the first cut are not looked at. A row that differs is reported once, until it is right
-    again or differs in another way.
+    *state_at* returns the rows of the source as of a time, by topic and key. The comparison just before a timestamp
+    finds an update that never arrived although a later one of the row did. Rows are applied when the marks of all
+    *endpoints* cover them. *start* is the source's state at the start of a changefeed without initial scan; if it is
+    not given, timestamps below the first cut are not compared. A row that differs is reported once, until it is right
+    or differs in another way.
 
-    For a source that cannot be read as of a time there is `PrefixValidator`. An oracle that fails may be wrapped in
-    `retried`.
+    Use `PrefixValidator` for a source that cannot be read as of a time, and `retried` for an oracle that may fail.
 
-    Cost: one *state_at* and one comparison of all rows for each moment; three for a timestamp alone between two marks.
-    Memory: see `Replay`.
+    Cost: one *state_at* and one comparison of all rows for each moment, up to three for each timestamp. Memory: see
+    `Replay`.
     """
 
     def __init__(

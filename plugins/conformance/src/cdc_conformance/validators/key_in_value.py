@@ -1,4 +1,4 @@
-"""The key, wherever a message says it."""
+"""Validates the key in the value."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["KeyInValueValidator"]
 
 @dataclass
 class KeyInValueValidator:
-    """The key that the option key_in_value puts into the value is the message's key.
+    """The key that the option key_in_value puts into the value equals the message's key.
 
-    *columns* names the key columns of topics, in key order: there `after` must have the key's values too. Memory: none
-    but failures.
+    *columns* names the key columns of topics, in key order. For these, `after` must match the key too. Memory: only
+    failures.
     """
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)

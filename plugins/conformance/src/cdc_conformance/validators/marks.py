@@ -1,4 +1,4 @@
-"""How far each endpoint is resolved."""
+"""The resolved timestamp of each endpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Marks", "speaks_for"]
 
 @dataclass(slots=True)
 class Marks:
-    """The greatest mark of each endpoint so far; a smaller one that comes later changes nothing."""
+    """The greatest mark of each endpoint so far."""
 
     at: dict[Endpoint, Timestamp] = field(default_factory=dict)
 
@@ -21,11 +21,11 @@ class Marks:
         self.at[mark.endpoint] = max(mark.resolved, self.at.get(mark.endpoint, Timestamp()))
 
     def over(self, row: SeenRow) -> Timestamp:
-        """Return the greatest mark that speaks for where *row* arrived, zero when there is none."""
+        """Return the greatest mark that covers the place of *row*; zero if there is none."""
         return max(self.at.get(endpoint, Timestamp()) for endpoint in speaks_for(row.topic, row.partition))
 
     def least(self, endpoints: Collection[Endpoint]) -> Timestamp:
-        """Return up to where all of *endpoints* are resolved: zero while one of them has no mark."""
+        """Return the timestamp up to which all *endpoints* are resolved; zero while one of them has no mark."""
         return min((self.at.get(endpoint, Timestamp()) for endpoint in endpoints), default=Timestamp())
 
 

@@ -1,4 +1,4 @@
-"""The row's own commit timestamp."""
+"""Validates the commit timestamps of rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["MvccValidator"]
 
 @dataclass
 class MvccValidator:
-    """Every row says when it was committed: not after `updated`, and not more than *within_s* before it.
+    """Every row has `mvcc`, not after `updated` and at most *within_s* before it.
 
-    With *within_s* None a row may be as old as it likes, as scanned rows are. Memory: none but failures.
+    With *within_s* None, a row may have any age, as scanned rows do. Memory: only failures.
     """
 
     within_s: float | None = field(default=3600.0, kw_only=True)

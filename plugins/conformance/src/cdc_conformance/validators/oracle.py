@@ -1,4 +1,4 @@
-"""What validators ask of the source: callbacks, and how one bears with a database that is down for a while."""
+"""The callbacks by which validators read the source, and how to retry them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cdc_core import Timestamp
 __all__ = ["AsOf", "Change", "Commit", "State", "StateAt", "differences", "retried"]
 
 AsOf = Callable[[str, Key, Timestamp], Row | None]
-"""Returns the row of a topic's table that has a key, as of a time; None where there was none."""
+"""Returns the row with a key in a topic's table as of a time; None if there was none."""
 State = Mapping[str, Mapping[Key, Row]]
 """Live rows by topic and key."""
 StateAt = Callable[[Timestamp], State]
 """Returns all rows of all watched tables as of a time."""
 Change = tuple[str, Key, Row | None]
-"""Topic, key, and what became of the row, None when it was deleted."""
+"""Topic, key, and the new row; None for a delete."""
 Commit = Sequence[Change]
-"""What one transaction changed, each row once."""
+"""The changes of one transaction, each row once."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -29,10 +29,10 @@ _T = TypeVar("_T")
 def retried(
     oracle: Callable[_P, _T], *, on: tuple[type[Exception], ...], limit_s: float = 60.0, pause_s: float = 0.1
 ) -> Callable[_P, _T]:
-    """Return *oracle* so that it is asked again after one of the errors *on*, for *limit_s* after its first one.
+    """Return *oracle* with retries: it is called again after an error in *on*, for *limit_s* after the first one.
 
-    For an oracle that asks a database which is killed now and then. Other errors, and the last one, are raised: a
-    validator never takes an oracle's error for an answer. One that was interrupted so is not to be asked any more.
+    For an oracle that reads a database which tests kill. Other errors, and the last one, are raised, because an error
+    is not an answer. Do not use a validator after its oracle has raised.
     """
 
     def ask(*args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -1,4 +1,4 @@
-"""The order of the versions of each key, and of rows and resolved marks."""
+"""Validates the order of a key's versions, and of rows and resolved marks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _Place = tuple[str, Key, int | None]
 
 @dataclass
 class OrderValidator:
-    """No new version of a key arrives after a later one of it, or at or below a mark over its partition. Repeats may.
+    """No new version of a key follows a later version of it, or a mark at or above it. Repeats may follow.
 
-    A key has one partition; with *moving_keys* it may have several, as when partitions are added, and then the order
-    is looked at in each of them. Without *strict* a row may be at the mark, as in CockroachDB's own validator.
+    All rows of a key must be in one partition. With *moving_keys* they may be in several, as after partitions were
+    added, and the order is validated in each. Without *strict*, a row may equal the mark, as in CockroachDB's own
+    validator.
 
     Memory: a timestamp for every distinct version.
     """

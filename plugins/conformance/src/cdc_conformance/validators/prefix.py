@@ -1,4 +1,4 @@
-"""The consumer's tables beside those that a known list of commits leads to."""
+"""Compares the consumer's tables with the state after each commit of a known list."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _Tables = dict[str, dict[Key, Row]]
 
 
 class PrefixValidator:
-    """At every resolved mark, and after every `updated`, the tables are what some first commits of the source made.
+    """At every resolved mark, and after every `updated`, the tables are the state after some number of commits.
 
-    The fingerprint of a source that cannot be read as of a time. *commits* is all that the source committed, in commit
-    order, beginning with empty tables; it may grow while events arrive, but must have what they tell of. The first cut
-    may come after any number of commits, each later one after no fewer. Without *every_timestamp* only marks are looked
-    at: for a source that gives one large transaction several timestamps. With *whole* the last cut must be after all
-    commits. Commits that are undone before anybody looks are not missed, see `CompletenessValidator`.
+    It replaces `FingerprintValidator` for a source that cannot be read as of a time. *commits* holds all commits in
+    order, from empty tables on. It may grow while events arrive, but must contain every commit whose rows arrived. The
+    number of commits may be anything at the first cut and never decreases. Without *every_timestamp* only marks are
+    validated, for a source that gives one large transaction several timestamps. With *whole*, the last cut must be
+    after all commits. Commits that cancel out between two comparisons are not missed; see `CompletenessValidator`.
 
-    What comes after the first failure is not looked at. Memory: see `Replay`, and the tables once more.
+    Nothing is validated after the first failure. Memory: see `Replay`, and the tables a second time.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class PrefixValidator:
         self._replay = Replay(frozenset(endpoints))
         self._wanted = {Moment.RESOLVED, Moment.AT} if every_timestamp else {Moment.RESOLVED}
         self._made = 0
-        """How many commits led to `_model`."""
+        """The number of commits in `_model`."""
         self._model: _Tables = {}
         self._differing: set[tuple[str, Key]] = set()
         """Topic and key of the rows in which `_model` and the replayed tables differ."""
@@ -61,7 +61,7 @@ class PrefixValidator:
         return found
 
     def _look(self, moment: Moment, timestamp: Timestamp) -> None:
-        """Go on to the next commit after which the tables are as they are now."""
+        """Advance to the next commit after which the tables match."""
         self.looks += 1
         self._compare(self._replay.changed)
         self._replay.changed.clear()
@@ -71,11 +71,11 @@ class PrefixValidator:
             self._made += 1
             _apply(self._model, commit)
             self._compare((topic, key) for topic, key, _ in commit)
-            # of the commit just made and the one that should follow, it is the latter that is not there as it should
+            # If the next commit reduces the difference no more than the last one, it is the one that is missing.
             if len(self._differing) < least + (self._made == following):
                 least, nearest = len(self._differing), self._made
         if self._differing:
-            self._failures += self._difference(f"{moment.value} {timestamp}: no commit left the tables so", nearest)
+            self._failures += self._difference(f"{moment.value} {timestamp}: the tables match no commit", nearest)
 
     def _compare(self, ids: Iterable[tuple[str, Key]]) -> None:
         for topic, key in ids:
@@ -85,7 +85,7 @@ class PrefixValidator:
                 self._differing.add((topic, key))
 
     def _difference(self, what: str, count: int) -> list[str]:
-        """Return *what*, with a row that is not as it was after *count* commits; nothing when there is none."""
+        """Return *what* with the first row that differs from the state after *count* commits, if any."""
         model: _Tables = {}
         for commit in self._commits[:count]:
             _apply(model, commit)

@@ -1,4 +1,4 @@
-"""Makes the tables anew from what arrives, as the only consumer may who wants states that the source had."""
+"""Rebuilds the tables from what arrives, as a consumer must that wants consistent states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Moment", "Replay"]
 
 
 class Moment(Enum):
-    """When a state may be looked at."""
+    """When a state may be examined."""
 
     BEFORE = "before"
     """Just before the rows of a timestamp are applied."""
@@ -27,13 +27,13 @@ class Moment(Enum):
 
 @dataclass
 class Replay:
-    """Holds rows back until the least of the marks of all *endpoints* covers them, and then applies them in time order.
+    """Holds rows back until the marks of all *endpoints* cover them, and then applies them in timestamp order.
 
-    `note_resolved` yields the moments at which `state` may be looked at; it must be exhausted. Below the first cut
-    there is none but the cut itself: rows of an initial scan are from different times. With *known* `state` is what the
-    source held at the start, nothing is scanned, and every moment counts. A row that came too late, below a cut that
-    was made, is applied with the next cut, and its timestamp is no moment. `strangers` names endpoints that are not
-    *endpoints*; their events are left out. Of repeats the first counts.
+    `note_resolved` yields the moments at which `state` may be examined; it must be exhausted. Up to the first cut the
+    only moment is the cut itself, because rows of an initial scan have different ages. With *known*, `state` is the
+    source's state at the start of a changefeed without initial scan, and there are moments from the start on. A late
+    row, below a cut, is applied with the next cut, without a moment of its own. Events at other endpoints are ignored,
+    and `strangers` names those endpoints. The first of several repeats counts.
 
     Memory: the tables, a timestamp for every key, and the rows above the last cut.
     """
@@ -43,7 +43,7 @@ class Replay:
     state: dict[str, dict[Key, Row]] = field(default_factory=dict)
     cut: Timestamp = Timestamp()
     changed: set[tuple[str, Key]] = field(default_factory=set)
-    """Topic and key of every row that was applied; whoever looks may clear it."""
+    """Topic and key of every row that was applied. The caller may clear it."""
     strangers: list[str] = field(default_factory=list)
     _marks: Marks = field(default_factory=Marks)
     _applied: dict[tuple[str, Key], Timestamp] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Replay:
 
     @property
     def waiting(self) -> int:
-        """How many rows are above the last cut; a repeat of what it covers is not."""
+        """The number of rows above the last cut, without repeats of rows that it covers."""
         return sum(1 for updated, _, _ in self._waiting if updated > self.cut)
 
     def note_row(self, row: SeenRow) -> None:

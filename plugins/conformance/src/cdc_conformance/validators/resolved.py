@@ -1,4 +1,4 @@
-"""The resolved marks themselves."""
+"""Validates resolved marks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ __all__ = ["ResolvedValidator"]
 
 @dataclass
 class ResolvedValidator:
-    """Marks never go back at an endpoint, and reach every endpoint; none is ahead of a row that nobody has seen.
+    """Marks never decrease at an endpoint, reach every endpoint, and are never ahead of a row that is still to arrive.
 
-    With *each* every single mark must be at every endpoint, else only the greatest: for runs that were killed, or
-    topics that were given more partitions. A row that arrives for the first time, wherever that is, must be above the
-    least of all endpoints' marks: what `OrderValidator` sees at one partition holds for a consumer of all of them, also
-    where keys move.
+    With *each*, every mark must arrive at every endpoint. Without it, only the greatest one must, for attempts that
+    were killed and topics that got more partitions. A row that arrives for the first time must be above the marks that
+    all endpoints have in common: `OrderValidator` validates one partition, this one all of them, also if keys move.
 
     Memory: a timestamp for every distinct version, and with *each* for every mark of every endpoint.
     """
@@ -43,7 +42,7 @@ class ResolvedValidator:
     def note_resolved(self, mark: SeenMark) -> None:
         place = place_text(*mark.endpoint)
         if mark.endpoint not in self.endpoints:
-            self._failures.append(f"{place}: resolved {mark.resolved} where no mark belongs")
+            self._failures.append(f"{place}: resolved {mark.resolved} at an endpoint without marks")
             return
         last = self._marks.at.get(mark.endpoint, Timestamp())
         if mark.resolved < last:

@@ -1,4 +1,4 @@
-"""Topics, wherever a message says them."""
+"""Validates topics, also in values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["TopicValidator"]
 
 @dataclass
 class TopicValidator:
-    """Rows and marks arrive in *topics* only; with *in_value* each row says which, as topic_in_value asks.
+    """Rows and marks arrive in *topics* only. With *in_value*, each value holds its topic (option topic_in_value).
 
-    That a row is in the topic of its own table shows here only by what it says; else `CompletenessValidator` and the
-    fingerprint find it, as a row that one topic lacks and another should not have. Memory: none but failures.
+    Without a topic in the value, a row in the wrong topic is not found here, but by `CompletenessValidator` and
+    `FingerprintValidator`. Memory: only failures.
     """
 
     topics: Collection[str]

@@ -1,4 +1,4 @@
-"""What all validators have in common."""
+"""The interface of validators."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["All", "Validator"]
 
 
 class Validator(Protocol):
-    """Takes every event in the order in which a consumer gets it; afterwards `failures` says in words what was wrong.
+    """Takes every event in the order in which a consumer gets it. `failures` then returns what was wrong, in words.
 
-    Repeats are fed too: what a repeat may be is the validator's business. A failure names topic, partition, key and
-    timestamps as far as it has them, and what was expected. No failures means that all was well.
+    Repeats are fed too. A failure names topic, partition, key and timestamps, if known, and the expected value. No
+    failures means success.
     """
 
     def note_row(self, row: SeenRow) -> None: ...
@@ -25,7 +25,7 @@ class Validator(Protocol):
 
 
 class All:
-    """Feeds several validators; its failures are all of theirs, in their order."""
+    """Feeds several validators. Its failures are those of all of them, in their order."""
 
     def __init__(self, validators: Iterable[Validator]) -> None:
         self.validators = tuple(validators)

@@ -1,4 +1,4 @@
-"""Versions that a column counts."""
+"""Validates versions that a column counts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["VersionValidator"]
 
 @dataclass
 class VersionValidator:
-    """Every committed version of a row arrived: a column counts them, and no number may be missing between two.
+    """Every committed version of a row arrived: no number is missing between two versions.
 
-    *column* is raised by one in each transaction that writes the row. The first version to arrive is whatever the
-    initial scan found. For what a source tells nobody: where its commits are known, `CompletenessValidator` sees more.
+    Each transaction that writes the row increments *column*. The first version that arrives may have any number. If
+    the commits are known, use `CompletenessValidator`, which finds more.
 
     Memory: a number for every distinct version.
     """
@@ -32,7 +32,7 @@ class VersionValidator:
 
     @property
     def newest(self) -> int:
-        """The greatest version that arrived, of any key; 0 when there is none."""
+        """The greatest version of any key that arrived; 0 if there is none."""
         return max((version for versions in self._versions.values() for version in versions), default=0)
 
     def failures(self) -> list[str]:

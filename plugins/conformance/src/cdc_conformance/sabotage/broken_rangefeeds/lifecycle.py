@@ -1,25 +1,31 @@
-"""Rangefeeds that start, restart, let go and end wrongly."""
+"""Rangefeeds that start, restart, release, close and drop wrongly."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from cdc_conformance.sabotage.rangefeed_edits import Editor
+from cdc_conformance.sabotage.broken_rangefeeds.parts import (
+    BrokenHistory,
+    BrokenPlanner,
+    BrokenRangefeed,
+    BrokenReader,
+    SharedSource,
+)
 from cdc_conformance.simulated.options import SimulatedOptions
-from cdc_conformance.simulated.position import Position, is_intent
+from cdc_conformance.simulated.tokens import SimulatedToken, is_intent
 from cdc_core import (
     ConfigError,
     Frontier,
     HistoryLostError,
-    Mark,
     RangefeedContext,
     RetryableRangefeedError,
     RowBatch,
     Slice,
     Span,
+    SpanMark,
     StepLimit,
     TableSchema,
     TerminalRangefeedError,
@@ -31,8 +37,8 @@ from cdc_core.options import option
 Save = Callable[[Token], None]
 
 
-class OpensInItsConstructor(Editor):
-    """Opens what it may need when it is made."""
+class ConnectsInTheConstructor(BrokenReader):
+    """Opens a file in its constructor."""
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
@@ -45,206 +51,219 @@ class OpensInItsConstructor(Editor):
         super().close()
 
 
-class PreparesInCheck(Editor):
-    """Makes the source ready while it looks whether it can be used."""
+class PreparesInCheck(BrokenRangefeed):
+    """Prepares the source while it checks it."""
 
     def check(self) -> None:
         super().check()
-        if self._feed not in self._database.protected():
-            self._database.protect(self._feed, self._database.now)
+        source = self.source
+        if source.feed not in source.database.protected():
+            source.database.protect(source.feed, source.database.now)
 
 
-class ChecksNoTables(Editor):
-    """Looks whether the source is there, and not at the tables."""
+class ChecksNoTables(BrokenRangefeed):
+    """Checks the source but not the tables."""
 
     def check(self) -> None:
         try:
             super().check()
         except ConfigError:
-            if not self._database.exists:
+            if not self.source.database.exists:
                 raise
 
 
-class RaisesWhatItsClientRaises(Editor):
-    """Passes the errors of its client library on."""
+class RaisesClientErrors(BrokenRangefeed):
+    """Raises the errors of its client library."""
 
     def check(self) -> None:
-        if not self._database.exists:
-            raise FileNotFoundError(2, "No such file or directory", str(self._database.directory))
+        if not self.source.database.exists:
+            raise FileNotFoundError(2, "No such file or directory", str(self.source.database.directory))
         super().check()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TerseOptions(SimulatedOptions):
-    """With an option that nobody explains."""
+class UndocumentedOption(SimulatedOptions):
+    """Has an option without documentation."""
 
     hurry: bool = option(False, doc="")
 
 
-class Terse(Editor):
-    """Has an option that nobody explains."""
-
-
-class ShowsItsUri(Editor):
-    """Shows all of its context in its `repr`."""
+class ShowsItsUri(BrokenRangefeed):
+    """Shows the URI in its `repr`."""
 
     def __repr__(self) -> str:
         return f"ShowsItsUri({self.context.uri!r})"
 
 
-class KnowsNoNumber(Editor):
-    """Has NaN for a gauge that is not known yet."""
+class ReportsNaN(BrokenHistory):
+    """Reports NaN for a gauge that is not known yet."""
 
     def metrics(self) -> Mapping[str, float]:
         return {**super().metrics(), "lag_s": float("nan")}
 
 
-class ForgetsTheScan(Editor):
-    """Does not keep in mind over a restart that there is more to scan."""
+class ForgetsTheScan(BrokenRangefeed):
+    """Ignores the rest of the scan after a restart."""
 
     def start(self, saved: Token | None, save: Save) -> Token:
         token = super().start(saved, save)
         return token if saved is None or is_intent(saved) else {**token, "scan": None}
 
 
-class ScansAsOfTheRestart(Editor):
-    """Takes a new snapshot for the rest of the scan, and reads the log from where it was."""
+class RenewsTheSnapshot(BrokenRangefeed):
+    """Takes a new snapshot for the rest of the scan, but reads the log from where it was."""
 
     def start(self, saved: Token | None, save: Save) -> Token:
         token = super().start(saved, save)
         if saved is None or token["scan"] is None:
             return token
-        at = self._database.begin_reading(self._feed)
+        at = self.source.database.begin_reading(self.source.feed)
         return {**token, "scan": {**token["scan"], "at": str(at)}}
 
 
-class TakesAnIntentForAToken(Editor):
-    """Goes on after a crash in the start as if all had been done."""
+class TreatsAnIntentAsAToken(BrokenRangefeed):
+    """Assumes after a crash that the start was complete."""
 
     def start(self, saved: Token | None, save: Save) -> Token:
         token = super().start(saved, save)
         return {**token, "scan": None} if saved is not None and is_intent(saved) else token
 
 
-class CreatesBeforeItSaves(Editor):
-    """Tells of what it has created afterwards."""
+class CreatesBeforeItSaves(BrokenRangefeed):
+    """Saves its intent after it has created something."""
 
     def start(self, saved: Token | None, save: Save) -> Token:
         if saved is None:
-            self._database.begin_reading(self._feed)
+            self.source.database.begin_reading(self.source.feed)
         return super().start(saved, save)
 
 
-class TuplesInTokens(Editor):
-    """Has a tuple in its tokens, which comes back from JSON as a list."""
+class TuplesInTokens(BrokenPlanner):
+    """Puts a tuple into its tokens, which JSON turns into a list."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         end = super().advance(start, after=after, limit=limit)
-        return start if end is start else {**end, "names": tuple(self._names)}
+        return start if end is start else {**end, "names": tuple(self.source.names)}
 
 
-class UriInTokens(Editor):
-    """Writes into its tokens which source they are of."""
+class UriInTokens(BrokenPlanner):
+    """Puts the source's URI into its tokens."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         end = super().advance(start, after=after, limit=limit)
         return start if end is start else {**end, "source": self.context.uri}
 
 
-class ReleasesWhatItHasRead(Editor):
-    """Lets go in `advance` of what the engine does not ask for again."""
+class ReleasesInAdvance(BrokenPlanner):
+    """Releases the history before the start of each step that it plans."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        self.release(start)
+        BrokenHistory(self.context).release(start)
         return super().advance(start, after=after, limit=limit)
 
 
-class RefusesLateReleases(Editor):
-    """Takes a token older than the last for a mistake of the engine's."""
+class RefusesOldTokens(BrokenHistory):
+    """Raises an error for a token that is older than the last one."""
 
     _last = Timestamp()
 
     def release(self, token: Token) -> None:
-        needed = Position.from_token(token).needed
+        needed = SimulatedToken.from_token(token).needed
         if needed < self._last:
-            raise TerminalRangefeedError(f"history was let go up to {self._last}, and now {needed} is to be")
+            raise TerminalRangefeedError(f"history was released up to {self._last}, and {needed} is older")
         self._last = needed
         super().release(token)
 
 
-class ReleasesUpToNow(Editor):
-    """Lets go of all that is there when it may let go of what lies before a token."""
+class ReleasesUpToNow(BrokenHistory):
+    """Releases everything up to now instead of everything before the token."""
 
     def release(self, token: Token) -> None:
         super().release(token)
-        self._database.protect(self._feed, self._database.now)
+        self.source.database.protect(self.source.feed, self.source.database.now)
 
 
-class GoesOnWithWhatIsLeft(Editor):
-    """Begins with the oldest history that there is when it should begin earlier."""
+class StartsFromTheOldestHistory(BrokenRangefeed):
+    """Starts from the oldest history that exists if the history after the saved token is lost."""
 
     def start(self, saved: Token | None, save: Save) -> Token:
         try:
             return super().start(saved, save)
         except HistoryLostError:
             assert saved is not None
-            left = Frontier([Span(name) for name in self._names], self._cluster.gc_threshold)
-            return super().start(replace(Position.from_token(saved), frontier=left).to_token(), save)
+            left = Frontier([Span(name) for name in self.source.names], self.source.cluster.gc_threshold)
+            return super().start(replace(SimulatedToken.from_token(saved), frontier=left).to_token(), save)
 
 
-class NeverReleases(Editor):
-    """Leaves it to the source when history may go."""
+class NeverReleases(BrokenHistory):
+    """Ignores `release`."""
 
     def release(self, token: Token) -> None:
-        """Nothing."""
+        pass
 
 
-class SharesItsSlot(Editor):
-    """Keeps history under a name that all changefeeds of the source have in common."""
+class CommonSlot(SharedSource):
+    """Keeps the history of all changefeeds under one name."""
 
     @property
-    def _feed(self) -> str:
+    def feed(self) -> str:
         return "cdc"
 
 
-class ClosesOnce(Editor):
-    """Cannot be closed again."""
+class SharesItsSlot(BrokenRangefeed):
+    """Keeps history under a name that all changefeeds of the source share."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self.source = CommonSlot(context)
+
+
+class SharesItsSlotHistory(BrokenHistory):
+    """The coordinator's part of `SharesItsSlot`."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self.source = CommonSlot(context)
+
+
+class ClosesOnce(BrokenPlanner):
+    """Cannot be closed twice."""
 
     _closed = False
 
     def close(self) -> None:
         if self._closed:
-            raise TerminalRangefeedError("this instance is closed")
+            raise TerminalRangefeedError("this planner is closed")
         self._closed = True
         super().close()
 
 
-class LeavesFilesOpen(Editor):
-    """Opens a file for each look at the schemas, and closes none."""
+class LeavesFilesOpen(BrokenRangefeed):
+    """Opens a file in each call of `schemas` and never closes it."""
 
-    def schemas(self) -> list[TableSchema]:
+    def schemas(self) -> Sequence[TableSchema]:
         os.open(os.devnull, os.O_RDONLY)
-        return list(super().schemas())
+        return super().schemas()
 
 
-class DropsOnce(Editor):
-    """Expects that what it drops is there."""
+class DropsOnce(BrokenRangefeed):
+    """Raises an error if there is nothing to drop."""
 
     def drop(self, saved: Token | None) -> None:
-        if self._feed not in self._database.protected():
-            raise TerminalRangefeedError(f"changefeed {self._feed} keeps no history of the source")
+        if self.source.feed not in self.source.database.protected():
+            raise TerminalRangefeedError(f"changefeed {self.source.feed} keeps no history of the source")
         super().drop(saved)
 
 
-class DropsNothing(Editor):
-    """Leaves what it has created to the administrators of the source."""
+class DropsNothing(BrokenRangefeed):
+    """Leaves everything that it created on the source."""
 
     def drop(self, saved: Token | None) -> None:
         pass
 
 
-class GivesUpAtOnce(Editor):
-    """Takes a source that is out of reach for one that is gone."""
+class TreatsOutagesAsFatal(BrokenPlanner):
+    """Raises a TerminalRangefeedError while the source is out of reach."""
 
     def now(self) -> Timestamp:
         try:
@@ -253,22 +272,26 @@ class GivesUpAtOnce(Editor):
             raise TerminalRangefeedError(str(error)) from error
 
 
-class SkipsWhatAnOutageHeldUp(Editor):
-    """Begins at the present when it connects again after an outage."""
+class SkipsAheadAfterAnOutage(BrokenRangefeed):
+    """Continues from the present when it connects again after an outage."""
 
-    _cut_off: ClassVar[bool] = False
-
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
-        try:
-            yield from super().read(slice_)
-        except RetryableRangefeedError:
-            type(self)._cut_off = True
-            raise
+    cut_off: ClassVar[bool] = False
 
     def start(self, saved: Token | None, save: Save) -> Token:
         token = super().start(saved, save)
-        if type(self)._cut_off and saved is not None:
-            type(self)._cut_off = False
-            present = Frontier([Span(name) for name in self._names], self._cluster.high)
-            return replace(Position.from_token(token), frontier=present).to_token()
+        if SkipsAheadAfterAnOutage.cut_off and saved is not None:
+            SkipsAheadAfterAnOutage.cut_off = False
+            present = Frontier([Span(name) for name in self.source.names], self.source.cluster.high)
+            return replace(SimulatedToken.from_token(token), frontier=present).to_token()
         return token
+
+
+class SkipsAheadAfterAnOutageReader(BrokenReader):
+    """The reader of `SkipsAheadAfterAnOutage`."""
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+        try:
+            yield from super().read(slice_)
+        except RetryableRangefeedError:
+            SkipsAheadAfterAnOutage.cut_off = True
+            raise

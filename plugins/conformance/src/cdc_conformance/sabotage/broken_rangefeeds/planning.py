@@ -1,4 +1,7 @@
-"""Rangefeeds that plan, mark and read wrongly."""
+"""Rangefeeds that plan, mark and read wrongly.
+
+A mistake that needs a planner and a reader is in two classes: the planner has the name of the mistake.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from cdc_conformance.sabotage.rangefeed_edits import Editor, Row, Tagged, edited, rebuilt, stamp, tagged, updated
-from cdc_conformance.simulated.position import Position
-from cdc_conformance.simulated.rangefeed import LogSlice, ScanSlice
-from cdc_core import Mark, RowBatch, ScanProgress, Slice, Span, StepLimit, TerminalRangefeedError, Timestamp, Token
+from cdc_conformance.sabotage.broken_rangefeeds.edits import Items, Row, edited, rebuilt, stamp, updated_of
+from cdc_conformance.sabotage.broken_rangefeeds.parts import (
+    BrokenPlanner,
+    BrokenRangefeed,
+    BrokenReader,
+    Tagged,
+    tagged,
+)
+from cdc_conformance.simulated.slices import LogSlice, ScanSlice
+from cdc_conformance.simulated.tokens import SimulatedToken
+from cdc_core import RowBatch, ScanProgress, Slice, Span, SpanMark, StepLimit, TerminalRangefeedError, Timestamp, Token
 
-Items = list[RowBatch | Mark]
 
-
-class IgnoresEmptyTables(Editor):
-    """Has nothing to do while there are no rows."""
+class IgnoresEmptyTables(BrokenPlanner):
+    """Plans no step while all tables are empty."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        if Position.from_token(start).scan is None and not _has_rows(self):
+        if SimulatedToken.from_token(start).scan is None and not _has_rows(self):
             return start
         return super().advance(start, after=after, limit=limit)
 
 
-class CountsDown(Editor):
-    """Tells what is left of the scan for what is done."""
+class CountsDown(BrokenRangefeed):
+    """Reports the rest of the scan as done."""
 
     def scan_progress(self, token: Token) -> ScanProgress | None:
         found = super().scan_progress(token)
         return found and replace(found, done=found.total - found.done)
 
 
-class GoesOnWithoutTheTable(Editor):
-    """Takes the absence of a table for an absence of changes."""
+class IgnoresDroppedTables(BrokenPlanner):
+    """Treats a dropped table like a table without changes."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         try:
@@ -43,15 +51,15 @@ class GoesOnWithoutTheTable(Editor):
             return start
 
 
-class MarksFirst(Editor):
+class YieldsMarksFirst(BrokenReader):
     """Yields the marks of a slice before its rows."""
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         yield from sorted(super().read(slice_), key=lambda item: isinstance(item, RowBatch))
 
 
-class MarksBelowTheLastRow(Editor):
-    """Takes the time before the last row for how far a slice got."""
+class MarksBelowTheLastRow(BrokenReader):
+    """Marks a span just below its last row."""
 
     def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
         latest: dict[str, Timestamp] = {}
@@ -61,26 +69,30 @@ class MarksBelowTheLastRow(Editor):
                 latest[name] = max(latest.get(name, Timestamp()), item.latest())
         return [
             replace(item, timestamp=min(item.timestamp, latest[item.span.table].prev()))
-            if isinstance(item, Mark) and item.span.table in latest
+            if isinstance(item, SpanMark) and item.span.table in latest
             else item
             for item in items
         ]
 
 
-class BeginsWhereTheLastStepEnded(Editor):
-    """Has its intervals open at the wrong end: stamps the first row of a step with the end of the step before."""
+class IncludesTheLastStepsEnd(BrokenPlanner):
+    """Uses intervals that include their start: the first row of a step gets the timestamp of the last step's end."""
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         found = super().slices(start, end, after=after)
         return [replace(slice_, lower=slice_.lower.prev()) for slice_ in found]
 
+
+class IncludesTheLastStepsEndReader(BrokenReader):
+    """The reader of `IncludesTheLastStepsEnd`."""
+
     def log(self, payload: LogSlice, items: Items) -> Items:
         rows = [row for item in items if isinstance(item, RowBatch) for row in item.batch.to_pylist()]
-        together = Counter(updated(row) for row in rows)
+        together = Counter(updated_of(row) for row in rows)
         first = payload.pieces[0].after
 
         def edit(found: list[Row]) -> list[Row]:
-            if found and found[0] == rows[0] and together[updated(found[0])] == 1:
+            if found and found[0] == rows[0] and together[updated_of(found[0])] == 1:
                 times: Row = {name: stamp(first) for name in ("updated", "mvcc") if name in found[0]}
                 return [{**found[0], **times}, *found[1:]]
             return found
@@ -88,8 +100,8 @@ class BeginsWhereTheLastStepEnded(Editor):
         return edited(items, edit)
 
 
-class BoundsTooHigh(Editor):
-    """Takes the end of a slice for its beginning."""
+class UsesTheEndAsLowerBound(BrokenPlanner):
+    """Uses the end of a slice as its lower bound."""
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         return [
@@ -98,8 +110,8 @@ class BoundsTooHigh(Editor):
         ]
 
 
-class ResolvesAnewAfterARestart(Editor):
-    """Begins to count resolved timestamps from the saved one in each run."""
+class ResolvesBackwardsAfterARestart(BrokenPlanner):
+    """Counts resolved timestamps from the saved one again in each attempt."""
 
     _planned = False
 
@@ -108,26 +120,30 @@ class ResolvesAnewAfterARestart(Editor):
         first, self._planned = not self._planned, True
         return tagged(found, "first") if first and isinstance(found[0].payload, LogSlice) else found
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+
+class ResolvesBackwardsAfterARestartReader(BrokenReader):
+    """The reader of `ResolvesBackwardsAfterARestart`."""
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         if not isinstance(slice_.payload, Tagged):
             yield from super().read(slice_)
             return
         for item in super().read(replace(slice_, payload=slice_.payload.payload)):
-            yield replace(item, timestamp=slice_.lower.prev().prev()) if isinstance(item, Mark) else item
+            yield replace(item, timestamp=slice_.lower.prev().prev()) if isinstance(item, SpanMark) else item
 
 
-class MarksWholeTables(Editor):
-    """Says of a whole table what holds of a chunk."""
+class MarksWholeTables(BrokenReader):
+    """Marks the whole table after each chunk."""
 
     def scan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
-        return [replace(item, span=Span(item.span.table)) if isinstance(item, Mark) else item for item in items]
+        return [replace(item, span=Span(item.span.table)) if isinstance(item, SpanMark) else item for item in items]
 
 
-class ResolvesQuietTablesAhead(Editor):
-    """Marks a table that rests, in a step with rows of others, as far as the source has got and not the step."""
+class ResolvesIdleTablesAhead(BrokenPlanner):
+    """Marks a table without rows in a step as far as the source has got, beyond the end of the step."""
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        cluster = self._cluster
+        cluster = self.source.cluster
         found = super().slices(start, end, after=after)
         pieces = [piece for slice_ in found if isinstance(slice_.payload, LogSlice) for piece in slice_.payload.pieces]
         busy = {
@@ -135,36 +151,41 @@ class ResolvesQuietTablesAhead(Editor):
             for piece in pieces
             if any(cluster.tables[piece.span.table].changes(piece.span, after=piece.after, upto=piece.upto))
         }
-        ahead = {name: str(cluster.resolved(name).high_water) for name in self._names if busy and name not in busy}
+        names = self.source.names
+        ahead = {name: str(cluster.resolved(name).high_water) for name in names if busy and name not in busy}
         return tagged(found, ahead) if pieces else found
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+
+class ResolvesIdleTablesAheadReader(BrokenReader):
+    """The reader of `ResolvesIdleTablesAhead`."""
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         if not isinstance(slice_.payload, Tagged):
             yield from super().read(slice_)
             return
         ahead = slice_.payload.tag
         for item in super().read(replace(slice_, payload=slice_.payload.payload)):
-            if isinstance(item, Mark) and item.span.table in ahead:
+            if isinstance(item, SpanMark) and item.span.table in ahead:
                 item = replace(item, timestamp=max(item.timestamp, Timestamp.parse(ahead[item.span.table])))
             yield item
 
 
-class ClockBeforeTheLastCommit(Editor):
-    """Takes for the source's clock what is just below its last commit."""
+class ClockBehindTheLastCommit(BrokenPlanner):
+    """Returns a time just below the last commit as the source's clock."""
 
     def now(self) -> Timestamp:
         return super().now().prev()
 
 
-class ResolvesCommitsOnly(Editor):
-    """Sees nothing more to do a little while after the last commit."""
+class StopsResolvingWhenIdle(BrokenPlanner):
+    """Plans no more steps some time after the last commit."""
 
     _idle = (Timestamp(), 0)
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        position, high = Position.from_token(start), self._cluster.high
+        token, high = SimulatedToken.from_token(start), self.source.cluster.high
         at, times = self._idle
-        if position.scan is None and position.frontier.high_water >= high and _has_rows(self):
+        if token.scan is None and token.frontier.high_water >= high and _has_rows(self):
             if at == high and times >= 2:
                 return start
             end = super().advance(start, after=after, limit=limit)
@@ -174,15 +195,15 @@ class ResolvesCommitsOnly(Editor):
         return super().advance(start, after=after, limit=limit)
 
 
-class CountsItsTurns(Editor):
-    """Puts into the token how often it was asked."""
+class CountsCallsInTheToken(BrokenPlanner):
+    """Counts the calls of `advance` in the token."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         return {**super().advance(start, after=after, limit=limit), "turn": start.get("turn", 0) + 1}
 
 
-class FillsUpWithTheFirstSlice(Editor):
-    """Gives idle tasks something to do."""
+class RepeatsTheFirstSlice(BrokenPlanner):
+    """Gives idle tasks the first slice again."""
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         found = list(super().slices(start, end, after=after))
@@ -190,27 +211,27 @@ class FillsUpWithTheFirstSlice(Editor):
         return [*found, *found[:1] * spare]
 
 
-class UnlimitedRows(Editor):
-    """Looks at the bytes of a step of the log only."""
+class IgnoresTheRowLimit(BrokenPlanner):
+    """Limits steps of the log by bytes only."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        if Position.from_token(start).scan is None:
+        if SimulatedToken.from_token(start).scan is None:
             limit = replace(limit, rows=sys.maxsize)
         return super().advance(start, after=after, limit=limit)
 
 
-class UnlimitedBytes(Editor):
-    """Looks at the rows of a step of the log only."""
+class IgnoresTheByteLimit(BrokenPlanner):
+    """Limits steps of the log by rows only."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         return super().advance(start, after=after, limit=replace(limit, bytes=sys.maxsize))
 
 
-class ScansAtOnce(Editor):
+class ScansInOneStep(BrokenPlanner):
     """Scans each table in one step."""
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        if Position.from_token(start).scan is None:
+        if SimulatedToken.from_token(start).scan is None:
             return super().advance(start, after=after, limit=limit)
         context = self.context
         try:
@@ -220,8 +241,8 @@ class ScansAtOnce(Editor):
             self.context = context
 
 
-class OneBatchASlice(Editor):
-    """Collects all rows of a slice before it hands them out."""
+class YieldsOneBatchPerSlice(BrokenReader):
+    """Collects all rows of a slice before it yields them."""
 
     def each(self, items: Items) -> Items:
         joined: Items = []
@@ -234,29 +255,37 @@ class OneBatchASlice(Editor):
         return joined
 
 
-class CarriesThingsAlong(Editor):
-    """Puts into each slice all that it might need."""
+class SendsLargeSlices(BrokenPlanner):
+    """Puts everything that a reader may need into each slice."""
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         return tagged(super().slices(start, end, after=after), bytes(200_000))
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+
+class SendsLargeSlicesReader(BrokenReader):
+    """The reader of `SendsLargeSlices`."""
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         yield from super().read(replace(slice_, payload=slice_.payload.payload))
 
 
-class ReadsUpToNow(Editor):
-    """Reads the log to its end, wherever the step ends."""
+class ReadsUpToNow(BrokenPlanner):
+    """Reads the log to its end, beyond the end of the step."""
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         found = super().slices(start, end, after=after)
-        return tagged(found, str(self._cluster.high)) if isinstance(found[0].payload, LogSlice) else found
+        return tagged(found, str(self.source.cluster.high)) if isinstance(found[0].payload, LogSlice) else found
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+
+class ReadsUpToNowReader(BrokenReader):
+    """The reader of `ReadsUpToNow`."""
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         if not isinstance(slice_.payload, Tagged):
             yield from super().read(slice_)
             return
         pieces = slice_.payload.payload.pieces
-        planned, now = Timestamp.parse(slice_.payload.tag), self._cluster.high
+        planned, now = Timestamp.parse(slice_.payload.tag), self.source.cluster.high
         later = [replace(piece, after=max(planned, piece.upto), upto=now) for piece in pieces if now > planned]
         for further in (later, pieces):
             for item in super().read(replace(slice_, payload=LogSlice(pieces=tuple(further)))):
@@ -264,35 +293,42 @@ class ReadsUpToNow(Editor):
                     yield item
 
 
-class RemembersItsSlices(Editor):
-    """Keeps what a slice stands for in the process that planned it."""
+class KeepsSlicesInItsProcess(BrokenPlanner):
+    """Keeps the contents of slices in the memory of the process that planned them."""
 
-    _payloads: ClassVar[list[Any]] = []
+    payloads: ClassVar[list[Any]] = []
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         found = super().slices(start, end, after=after)
-        self._payloads.extend(slice_.payload for slice_ in found)
-        first = len(self._payloads) - len(found)
+        self.payloads.extend(slice_.payload for slice_ in found)
+        first = len(self.payloads) - len(found)
         return [replace(slice_, payload=first + place) for place, slice_ in enumerate(found)]
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
-        yield from super().read(replace(slice_, payload=self._payloads[slice_.payload]))
+
+class KeepsSlicesInItsProcessReader(BrokenReader):
+    """The reader of `KeepsSlicesInItsProcess`."""
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+        yield from super().read(replace(slice_, payload=KeepsSlicesInItsProcess.payloads[slice_.payload]))
 
 
-class GoesOnWhereItWasLeft(Editor):
-    """Keeps its cursor when a reader goes away."""
+class ContinuesAbandonedReads(BrokenReader):
+    """Keeps the cursor of an abandoned read in the process."""
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
-        kept: dict[Any, Iterator[RowBatch | Mark]] = self.__dict__.setdefault("_kept", {})
+    _cursors: ClassVar[dict[str, Iterator[RowBatch | SpanMark]]] = {}
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         key = repr(slice_)
-        items = kept.pop(key, None) or super().read(slice_)
-        kept[key] = items
-        yield from _one_by_one(items)
-        del kept[key]
+        items = self._cursors.pop(key, None) or super().read(slice_)
+        try:
+            yield from _one_by_one(items)
+        except GeneratorExit:
+            self._cursors[key] = items
+            raise
 
 
-class PlansOn(Editor):
-    """Begins a step where the last one that it planned ended, whatever became of that."""
+class ContinuesFromItsLastPlan(BrokenPlanner):
+    """Begins each step where its last plan ended, also if that step was never read."""
 
     _ended: Token | None = None
 
@@ -301,13 +337,13 @@ class PlansOn(Editor):
         return super().slices(begin, end, after=after)
 
 
-def _has_rows(rangefeed: Editor) -> bool:
-    cluster = rangefeed._cluster
-    tables = [cluster.tables[name] for name in rangefeed._names if name in cluster.tables]
+def _has_rows(planner: BrokenPlanner) -> bool:
+    cluster = planner.source.cluster
+    tables = [cluster.tables[name] for name in planner.source.names if name in cluster.tables]
     return any(True for table in tables for _ in cluster.rows(table, cluster.high))
 
 
-def _one_by_one(items: Iterator[RowBatch | Mark]) -> Iterator[RowBatch | Mark]:
-    """Yield from *items* without closing them when nobody wants more."""
+def _one_by_one(items: Iterator[RowBatch | SpanMark]) -> Iterator[RowBatch | SpanMark]:
+    """Yield from *items*, but do not close them when the caller stops."""
     while (item := next(items, None)) is not None:
         yield item

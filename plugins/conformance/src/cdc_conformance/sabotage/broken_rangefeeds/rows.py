@@ -1,55 +1,63 @@
-"""Rangefeeds that hand out wrong rows."""
+"""Rangefeeds that yield wrong rows."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cdc_conformance.sabotage.rangefeed_edits import Editor, Row, edited, of, one_row, rebuilt, stamp, updated
-from cdc_conformance.simulated.rangefeed import LogSlice, ScanSlice
+from cdc_conformance.sabotage.broken_rangefeeds.edits import (
+    Items,
+    Row,
+    edited,
+    one_row,
+    op_of,
+    rebuilt,
+    stamp,
+    updated_of,
+)
+from cdc_conformance.sabotage.broken_rangefeeds.parts import BrokenRangefeed, BrokenReader
+from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.transactions import Status
-from cdc_core import Mark, Op, RangefeedContext, RowBatch, TableSchema
-
-Items = list[RowBatch | Mark]
+from cdc_core import Op, RangefeedContext, RowBatch, SpanMark, TableSchema
 
 
-class ReadsChunkEndsTwice(Editor):
-    """Both chunks that meet at a key include it."""
+class ReadsChunkEndsTwice(BrokenReader):
+    """Includes the key at which two chunks meet in both."""
 
     def scan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
         return edited(items, lambda rows: [*rows, rows[-1]])
 
 
-class ScansAsInserts(Editor):
-    """Gives scanned rows the op of new ones."""
+class ScansAsInserts(BrokenReader):
+    """Yields scanned rows with the op INSERT."""
 
     def scan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
         return edited(items, lambda rows: [{**row, "op": int(Op.INSERT)} for row in rows])
 
 
-class AlwaysScans(Editor):
-    """Forgets to look at `initial_scan`."""
+class AlwaysScans(BrokenRangefeed):
+    """Ignores `initial_scan`."""
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(replace(context, initial_scan=True))
 
 
-class ScansTheLastChunkWithoutSnapshot(Editor):
-    """Reads the last chunk of a table as it is by now, under the timestamp of the snapshot."""
+class ScansTheLastChunkWithoutSnapshot(BrokenReader):
+    """Reads the last chunk of a table in its present state, under the timestamp of the snapshot."""
 
     def scan(self, payload: ScanSlice, items: Items) -> Items:
         if payload.span.start == b"" or payload.span.end is not None:
             return items
-        table = self._cluster.tables[payload.span.table]
+        cluster = self.source.cluster
+        table = cluster.tables[payload.span.table]
         shape = table.newest_shape
-        now = {id_: shape.row(version.cells or {}) for id_, version in self._cluster.rows(table, self.now())}
+        now = {id_: shape.row(version.cells or {}) for id_, version in cluster.rows(table, cluster.high)}
         return edited(items, lambda rows: [{**row, "after": now.get(row["key"]["id"], row["after"])} for row in rows])
 
 
-class ForgetsTransactionsOpenAtTheStart(Editor):
-    """Reads the log from where the snapshot was taken, by when a transaction began and not by when it committed."""
+class SkipsTransactionsOpenAtTheStart(BrokenReader):
+    """Compares the snapshot with the time when a transaction began, not with its commit time."""
 
     def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
         running: set[str] = set()
@@ -68,8 +76,8 @@ class ForgetsTransactionsOpenAtTheStart(Editor):
         return edited(items, lambda rows: [row for row in rows if _version(row) not in lost])
 
 
-class KeepsTheNewestTwentyVersions(Editor):
-    """Collects the changes of a step by key, with room for only so many."""
+class KeepsTheNewestTwentyVersions(BrokenReader):
+    """Collects the changes of a step by key, and keeps at most twenty of each."""
 
     def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
         batches = [item for item in items if isinstance(item, RowBatch)]
@@ -85,25 +93,25 @@ class KeepsTheNewestTwentyVersions(Editor):
         return items
 
 
-class DeletesLast(Editor):
-    """Hands out the deletes of a slice after its other rows."""
+class YieldsDeletesLast(BrokenReader):
+    """Yields the deletes of a slice after its other rows."""
 
     def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
-        marks: Items = [item for item in items if isinstance(item, Mark)]
+        marks: Items = [item for item in items if isinstance(item, SpanMark)]
         parts: Items = []
         for deletes in (False, True):
             for item in items:
                 if isinstance(item, RowBatch):
-                    rows = [row for row in item.batch.to_pylist() if (of(row) is Op.DELETE) is deletes]
+                    rows = [row for row in item.batch.to_pylist() if (op_of(row) is Op.DELETE) is deletes]
                     parts.append(rebuilt(item, rows))
         return [*parts, *marks]
 
 
-class ReadsIntents(Editor):
-    """Hands out what transactions have written that are still open."""
+class ReadsIntents(BrokenReader):
+    """Yields rows of open transactions."""
 
     def log(self, payload: LogSlice, items: Items) -> Items:
-        cluster = self._cluster
+        cluster = self.source.cluster
         dirty: Items = []
         for transaction in cluster.transactions.values():
             for (name, id_), intent in transaction.intents.items():
@@ -115,8 +123,8 @@ class ReadsIntents(Editor):
         return [*dirty, *items]
 
 
-class ForgetsLongTransactions(Editor):
-    """Keeps the rows of open transactions in a buffer of which the oldest are thrown away."""
+class DropsLongTransactions(BrokenReader):
+    """Keeps the rows of open transactions in a buffer that drops the oldest rows when it is full."""
 
     def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
         commits = 0
@@ -135,8 +143,8 @@ class ForgetsLongTransactions(Editor):
         return edited(items, lambda found: [row for row in found if _version(row) not in lost])
 
 
-class CountsRowsOfATransaction(Editor):
-    """Gives the rows of a larger transaction logical counters of their own from the fifth on."""
+class NumbersRowsOfATransaction(BrokenReader):
+    """Increments the logical counter within a transaction from its fifth row on."""
 
     def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
         seen: Counter[object] = Counter()
@@ -144,7 +152,7 @@ class CountsRowsOfATransaction(Editor):
         def edit(rows: list[Row]) -> list[Row]:
             result = []
             for row in rows:
-                time = updated(row)
+                time = updated_of(row)
                 seen[time] += 1
                 result.append({**row, "updated": stamp(time.next())} if seen[time] > 4 else row)
             return result
@@ -152,81 +160,81 @@ class CountsRowsOfATransaction(Editor):
         return edited(items, edit)
 
 
-class InsertsOnly(Editor):
-    """Knows only that a row is there now."""
+class ReportsUpdatesAsInserts(BrokenReader):
+    """Does not look whether there was a row before."""
 
     def row(self, row: Row) -> Row:
-        return {**row, "op": int(Op.INSERT)} if of(row) is Op.UPDATE else row
+        return {**row, "op": int(Op.INSERT)} if op_of(row) is Op.UPDATE else row
 
 
-class BeforeIsAfter(Editor):
-    """Takes the image before an update after it was applied."""
+class BeforeIsAfter(BrokenReader):
+    """Takes the row before an update after the update was applied."""
 
     def row(self, row: Row) -> Row:
-        return {**row, "before": row["after"]} if of(row) is Op.UPDATE and "before" in row else row
+        return {**row, "before": row["after"]} if op_of(row) is Op.UPDATE and "before" in row else row
 
 
-class AlwaysBefore(Editor):
-    """Yields the rows before all changes, whoever asks for them."""
+class AlwaysYieldsBefore(BrokenReader):
+    """Ignores `diff`."""
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(replace(context, diff=True))
 
 
-class DeletesWithARow(Editor):
-    """Leaves the last version of a row in `after` when it is deleted."""
+class KeepsAfterOfDeletes(BrokenReader):
+    """Leaves the last version of a deleted row in `after`."""
 
     def row(self, row: Row) -> Row:
-        return {**row, "after": row["before"]} if of(row) is Op.DELETE and "before" in row else row
+        return {**row, "after": row["before"]} if op_of(row) is Op.DELETE and "before" in row else row
 
 
-class DeletesWithoutKey(Editor):
-    """Takes the key of a deleted row from `before`, which is not there unless it was asked for."""
-
-    def row(self, row: Row) -> Row:
-        return {**row, "key": {"id": None}} if of(row) is Op.DELETE and "before" not in row else row
-
-
-class UpdatesWithoutKey(Editor):
-    """Has no key columns in updates that did not change them."""
+class DeletesWithoutKey(BrokenReader):
+    """Takes the key of a deleted row from `before`, which is absent without `diff`."""
 
     def row(self, row: Row) -> Row:
-        return {**row, "key": {"id": None}} if of(row) is Op.UPDATE else row
+        return {**row, "key": {"id": None}} if op_of(row) is Op.DELETE and "before" not in row else row
 
 
-class EmptyIsNull(Editor):
-    """Takes empty texts for null."""
+class UpdatesWithoutKey(BrokenReader):
+    """Omits the key columns in updates that did not change them."""
+
+    def row(self, row: Row) -> Row:
+        return {**row, "key": {"id": None}} if op_of(row) is Op.UPDATE else row
+
+
+class EmptyIsNull(BrokenReader):
+    """Yields null for an empty text."""
 
     def row(self, row: Row) -> Row:
         after = row["after"]
         return {**row, "after": {**after, "note": after["note"] or None}} if after else row
 
 
-class DropsUnchangedLargeValues(Editor):
-    """Has null where the log leaves out a large value that did not change."""
+class DropsUnchangedLargeValues(BrokenReader):
+    """Yields null for a large value that did not change, which logs omit."""
 
     def row(self, row: Row) -> Row:
         after = row["after"]
-        large = after and of(row) is Op.UPDATE and len(after["note"] or "") > 10_000
+        large = after and op_of(row) is Op.UPDATE and len(after["note"] or "") > 10_000
         return {**row, "after": {**after, "note": None}} if large else row
 
 
-class MvccAfterUpdated(Editor):
-    """Takes `mvcc` from a clock that is read a little later."""
+class MvccAfterUpdated(BrokenReader):
+    """Takes `mvcc` from a clock that it reads a little later."""
 
     def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
-        return edited(items, lambda rows: [{**row, "mvcc": stamp(updated(row).next())} for row in rows])
+        return edited(items, lambda rows: [{**row, "mvcc": stamp(updated_of(row).next())} for row in rows])
 
 
-class ScannedRowsAreNew(Editor):
-    """Gives scanned rows the time of the scan for that of their commit."""
+class UsesTheScanTimeAsMvcc(BrokenReader):
+    """Yields the time of the scan as the commit time of scanned rows."""
 
     def scan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
         return edited(items, lambda rows: [{**row, "mvcc": row["updated"]} for row in rows])
 
 
-class WideOps(Editor):
-    """Builds batches by itself, with another integer type for `op`."""
+class WideOps(BrokenReader):
+    """Builds batches without `RowBatch.of`, with another integer type for `op`."""
 
     def batch(self, rows: RowBatch) -> RowBatch:
         place = rows.batch.schema.get_field_index("op")
@@ -234,26 +242,26 @@ class WideOps(Editor):
         return RowBatch(schema=rows.schema, batch=batch)
 
 
-class FirstShapeForEver(Editor):
-    """Decodes all rows with the columns that the table had in the beginning."""
+class KeepsTheFirstSchema(BrokenReader):
+    """Decodes all rows with the columns that the table had at the start."""
 
     def batch(self, rows: RowBatch) -> RowBatch:
         schema = replace(rows.schema, columns=tuple(rows.schema.columns[:3]))
         return rebuilt(rows, rows.batch.to_pylist(), schema=schema)
 
 
-class NumbersShapesByWidth(Editor):
-    """Takes the number of columns for the version of a shape."""
+class NumbersSchemasByWidth(BrokenReader):
+    """Uses the number of columns as the schema version."""
 
     def batch(self, rows: RowBatch) -> RowBatch:
         return RowBatch(schema=replace(rows.schema, version=len(rows.schema.columns) - 2), batch=rows.batch)
 
 
-class KeylessSchemas(Editor):
-    """Describes tables without their keys."""
+class KeylessSchemas(BrokenRangefeed):
+    """Describes tables without their primary keys."""
 
     def schemas(self) -> Sequence[TableSchema]:
-        return [dataclasses.replace(schema, primary_key=()) for schema in super().schemas()]
+        return [replace(schema, primary_key=()) for schema in super().schemas()]
 
 
 def _key(rows: RowBatch, row: Row) -> tuple[str, int]:

@@ -1,0 +1,1 @@
+"""Parts of rangefeeds, each with one mistake: the simulated database's otherwise."""

@@ -1,0 +1,94 @@
+"""Plans the steps of a changefeed of the simulated database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cdc_conformance.simulated import log_steps, scan
+from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.options import SimulatedOptions
+from cdc_conformance.simulated.slices import LogSlice, ScanSlice
+from cdc_conformance.simulated.source import Source
+from cdc_conformance.simulated.tokens import Scan, SimulatedToken
+from cdc_core import Frontier, RangefeedContext, Slice, Span, StepLimit, StepPlanner, Timestamp, Token
+
+__all__ = ["SimulatedPlanner"]
+
+_FRUITLESS = 20
+"""After so many ticks that resolved nothing, the planner ticks at its idle interval only."""
+
+
+class SimulatedPlanner(StepPlanner):
+    """Lets the database's time pass while nothing new is resolved, unless the option `time_passes` is off."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self.source = Source(context)
+        self._options: SimulatedOptions = context.options
+        self._not_before = 0.0
+        self._fruitless = 0
+
+    def now(self) -> Timestamp:
+        cluster = self.source.cluster
+        # An idle database closes timestamps above the last event; marks must not be ahead of the clock.
+        closed = [cluster.resolved(name).latest for name in self.source.names if name in cluster.tables]
+        return max([cluster.high, *closed])
+
+    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:  # noqa: ARG002
+        token = SimulatedToken.from_token(start)
+        cluster = self.source.cluster
+        self.source.require(cluster, token)
+        if token.scan is not None:
+            left = scan.taken(
+                cluster,
+                token.scan,
+                rows=limit.rows,
+                parts=self.context.parallelism,
+                chunk_rows=self._options.scan_chunk_rows,
+            )
+            return replace(token, events=cluster.events, scan=left).to_token()
+        frontier = log_steps.advanced(cluster, token.frontier, limit)
+        if frontier == token.frontier and self._let_time_pass(cluster, frontier):
+            cluster = self.source.cluster
+            frontier = log_steps.advanced(cluster, token.frontier, limit)
+        if frontier == token.frontier:
+            return start
+        self._fruitless = 0
+        return replace(token, events=cluster.events, frontier=frontier).to_token()
+
+    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:  # noqa: ARG002
+        first, last = SimulatedToken.from_token(start), SimulatedToken.from_token(end)
+        cluster = self.source.cluster
+        if first.scan is not None:
+            return self._scan_slices(cluster, first.scan, last.scan)
+        groups = log_steps.grouped(log_steps.pieces(cluster, first.frontier, last.frontier))
+        return [Slice(lower=group[0].after.next(), payload=LogSlice(pieces=tuple(group))) for group in groups]
+
+    def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
+        if any(SimulatedToken.from_token(token).scan is not None for token in (start, end)):
+            return None
+        return self.slices(start, end, after=after)
+
+    def close(self) -> None:
+        self.source.close()
+
+    def _let_time_pass(self, cluster: Cluster, frontier: Frontier) -> bool:
+        """Tick if a tick is due, and return whether it was: at once while a tick can resolve something, else rarely."""
+        if not self._options.time_passes:
+            return False
+        names = self.source.names
+        behind = any(frontier.of(Span(name)) < cluster.high for name in names)
+        held = any(row[0] in names for txn in cluster.transactions.values() for row in txn.intents)
+        if (not behind or held or self._fruitless >= _FRUITLESS) and time.monotonic() < self._not_before:
+            return False
+        self._not_before = time.monotonic() + self._options.idle_interval
+        self._fruitless += 1
+        self.source.database.tick()
+        return True
+
+    def _scan_slices(self, cluster: Cluster, first: Scan, last: Scan | None) -> list[Slice]:
+        spans = scan.without(first.left, last.left if last is not None else ())
+        chunks = scan.chunks(cluster, spans, first.at, rows=self._options.scan_chunk_rows)
+        return [Slice(lower=first.at, payload=ScanSlice(span=span, at=first.at)) for span, _ in chunks]

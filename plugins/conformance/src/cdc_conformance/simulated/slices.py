@@ -1,0 +1,34 @@
+"""The payloads of the simulated rangefeed's slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_core import Span, Timestamp
+
+__all__ = ["LogSlice", "Piece", "ScanSlice"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The share of one span in a step: its rows later than `after`, up to `upto`. `node` serves the span."""
+
+    span: Span
+    after: Timestamp
+    upto: Timestamp
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSlice:
+    """Changes of spans that one node serves."""
+
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSlice:
+    """A chunk of the initial scan."""
+
+    span: Span
+    at: Timestamp

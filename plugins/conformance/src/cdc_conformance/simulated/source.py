@@ -1,0 +1,102 @@
+"""The simulated database as every part of its rangefeed sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.database import SimulatedDatabase
+from cdc_conformance.simulated.state import table_name
+from cdc_conformance.simulated.tokens import SimulatedToken
+from cdc_core import (
+    ConfigError,
+    HistoryLostError,
+    RangefeedContext,
+    RetryableRangefeedError,
+    TerminalRangefeedError,
+    Timestamp,
+    masked_uri,
+)
+
+__all__ = ["Source", "directory_of", "lost_history"]
+
+
+def directory_of(uri: str) -> Path:
+    """Return the directory of the database that *uri* names. Raises: ConfigError."""
+    parts = urlsplit(uri)
+    if parts.netloc or not parts.path.startswith("/"):
+        raise ConfigError(f"'{masked_uri(uri)}' names no simulated database; write simulated:///path/of/its/directory")
+    return Path(unquote(parts.path))
+
+
+def lost_history(reason: object) -> HistoryLostError:
+    """Return the error for history that the database no longer has."""
+    return HistoryLostError(
+        f"the simulated database collected garbage: {reason}; start a changefeed under another name"
+    )
+
+
+class Source:
+    """Opens the database on first use. Each part of a rangefeed has its own."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        self.context = context
+        self._database: SimulatedDatabase | None = None
+
+    @property
+    def database(self) -> SimulatedDatabase:
+        if self._database is None:
+            self._database = self.open()
+        return self._database
+
+    @property
+    def cluster(self) -> Cluster:
+        """The present state of the cluster. Raises: RetryableRangefeedError while the database is out of reach."""
+        if not self.database.exists:
+            raise RetryableRangefeedError(f"the simulated database {self.database.directory} is out of reach")
+        return self.database.cluster
+
+    @property
+    def feed(self) -> str:
+        """The name under which the database keeps history for this changefeed."""
+        return self.context.feed_id or self.context.changefeed
+
+    @property
+    def names(self) -> list[str]:
+        """The full names of the watched tables."""
+        return [table_name(text).full for text in self.context.tables]
+
+    def open(self) -> SimulatedDatabase:
+        return SimulatedDatabase(directory_of(self.context.uri))
+
+    def close(self) -> None:
+        self._database = None
+
+    def require(self, cluster: Cluster, token: SimulatedToken) -> None:
+        """Return when the changefeed can continue at *token*.
+
+        Raises: HistoryLostError for another database or for collected history; TerminalRangefeedError for a dropped
+        table.
+        """
+        if cluster.events < token.events:
+            raise HistoryLostError(
+                f"the simulated database {self.database.directory} has {cluster.events} events, but {token.events} were"
+                " read before: it is another database; start a changefeed under another name"
+            )
+        for name, created in token.tables.items():
+            table = cluster.tables.get(name)
+            if table is None or table.created != created:
+                raise TerminalRangefeedError(
+                    f"table {name} was dropped: start a changefeed under another name, with an initial scan, or remove"
+                    " the table from the changefeed's list"
+                )
+        self.require_history(cluster, token.needed)
+
+    def require_history(self, cluster: Cluster, timestamp: Timestamp) -> None:
+        """Return when the history from *timestamp* on is kept. Raises: HistoryLostError."""
+        if timestamp < cluster.gc_threshold:
+            raise lost_history(
+                f"the changefeed needs history from {timestamp} on, but the database keeps it from"
+                f" {cluster.gc_threshold} on"
+            )
