@@ -39,10 +39,10 @@ class _HoldingBody(FileBody):
 
 
 @pytest.fixture
-def holding(context: Callable[..., SinkContext]) -> Encoder:
+def holding(context: Callable[..., SinkContext], monkeypatch: pytest.MonkeyPatch) -> Encoder:
     """An encoder whose bodies return no bytes before they are finished."""
     encoder = context().encoder
-    encoder.open_body = lambda _: _HoldingBody()  # type: ignore[method-assign]
+    monkeypatch.setattr(encoder, "open_body", lambda _: _HoldingBody())
     return encoder
 
 

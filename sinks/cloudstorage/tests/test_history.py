@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_sink_cloudstorage.store import Chunk, Staged
 from fsspec.implementations.local import LocalFileSystem
 
 from cdc_core import ConfigError, Covered, HistoryLostError, RowBatch, SliceInfo, Timestamp
@@ -130,10 +131,10 @@ def test_rows_above_the_mark_of_their_file_are_found_when_reading_after_it(
     ahead = feed.step(1, 9)  # one part of the table is ahead of the others
     first = feed.mark(2, latest=9)
     second = feed.mark(5, latest=9)
-    behind = feed.step(6)
+    later = feed.step(6)
     third = feed.mark(10)
-    assert listed(history, third, after=first) == ahead + behind
-    assert listed(history, third, after=second) == ahead + behind
+    assert listed(history, third, after=first) == ahead + later
+    assert listed(history, third, after=second) == ahead + later
     assert listed(history, third, after=third) == []
 
 
@@ -214,9 +215,9 @@ def test_damaged_and_missing_files_are_noticed(feed: Feed, history: CloudStorage
 def test_changefeeds_that_share_a_root_have_separate_histories(open_feed: Callable[..., Feed], root: Path) -> None:
     one = open_feed(changefeed="one", feed_id="0" * 12)
     two = open_feed(changefeed="two", feed_id="1" * 12)
-    anew = open_feed(changefeed="two", feed_id="2" * 12)
-    paths = [feed.step(1, table=f"t{index}") for index, feed in enumerate((one, two, anew))]
-    for feed in (one, two, anew):
+    again = open_feed(changefeed="two", feed_id="2" * 12)
+    paths = [feed.step(1, table=f"t{index}") for index, feed in enumerate((one, two, again))]
+    for feed in (one, two, again):
         feed.mark(2)  # all at the same time
 
     def of(changefeed: str) -> CloudStorageHistory:
@@ -360,9 +361,12 @@ def test_a_file_that_exists_is_not_uploaded_to_an_object_store_again(
     uri = f"memory://bucket/{secrets.token_hex(4)}"
     sent: list[str] = []
     stage = FsspecStore.stage
-    monkeypatch.setattr(
-        FsspecStore, "stage", lambda self, path, chunks: (sent.append(path), stage(self, path, chunks))[1]
-    )
+
+    def recording_stage(store: FsspecStore, path: str, chunks: Sequence[Chunk]) -> Staged:
+        sent.append(path)
+        return stage(store, path, chunks)
+
+    monkeypatch.setattr(FsspecStore, "stage", recording_stage)
     delivered = []
     for epoch, planned_by in ((7, None), (9, 7)):
         sink = open_sink({"file_size": "1B"}, uri=uri, epoch=epoch)

@@ -14,7 +14,7 @@ __all__ = ["Layout"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What all parts of a sink must agree on, so that they write the same names."""
+    """The rules for names that all parts of the sink share."""
 
     topics: TopicNames
     partition_format: PartitionFormat

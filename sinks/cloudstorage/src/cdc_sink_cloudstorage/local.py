@@ -27,7 +27,7 @@ class LocalStore(Store):
     """
 
     max_name_bytes = 255
-    visible_is_durable = False  # a process may have died after the rename and before the sync of the directory
+    visible_is_durable = False  # its writer may have died after the rename and before the sync of the directory
 
     def __init__(self, root: str, *, temporary_names: TemporaryNames) -> None:
         self.root = Path(root)

@@ -157,7 +157,7 @@ class S3Store(FsspecStore):
         return self.location(f"{IN_PROGRESS}/{self._temporary_names.new(secrets.token_hex(16))}")
 
     def write_note(self, note: dict[str, str], upload: dict[str, str]) -> None:
-        """Write the note that *upload* is under way."""
+        """Write the note that names *upload*."""
         body = json.dumps({"key": upload["Key"], "upload": upload["UploadId"]}).encode()
         # Other storage classes bill an object for at least a month.
         cheap = {"StorageClass": "STANDARD"} if self._options.s3_storage_class else {}

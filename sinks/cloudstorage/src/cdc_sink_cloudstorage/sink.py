@@ -38,9 +38,9 @@ class CloudStorageSink(Sink):
     that the largest is finished early. Files that are being uploaded hold at most `upload_buffer` and one file.
 
     Which rows are in which file depends on the rows alone, so the same slice gives the same files, byte for byte, and
-    under the same names: see `SliceNames`. A file that exists under a name and has other content, or cannot be read,
-    stays as it is. The slice then continues with names that nobody has used, so that a reader that skips the names
-    which it has already read still reads every row.
+    under the same names: see `SliceNames`. If a file of that name has other content or cannot be read, it is left as it
+    is, and the slice continues with unused names. A reader that skips names which it has already read therefore still
+    reads every row.
     """
 
     def __init__(self, context: SinkContext) -> None:

@@ -87,7 +87,7 @@ class Uploads:
     def close(self) -> None:
         """Drop what is not visible yet and let the threads end. Waits for nothing. May be called twice.
 
-        The next file of each lane may become visible after this, when its last request is under way already.
+        The next file of each lane may still become visible, if its last request was already sent.
         """
         with self._changed:
             self._closed = True
