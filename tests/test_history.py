@@ -1,4 +1,4 @@
-"""The database's record of what was committed, as commits that validators take."""
+"""The history that the database recorded, as commits for validators."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import psycopg
 from cdc_testing.history import commits, record, recorded
 
 
-def test_what_was_present_is_the_first_commit() -> None:
-    versions = {"[1]": ["(1,a)", "(1,b)"], "[2]": ["(2,c)", None], "[3]": [None]}
+def test_present_rows_are_the_first_commit() -> None:
+    versions: dict[str, list[str | None]] = {"[1]": ["(1,a)", "(1,b)"], "[2]": ["(2,c)", None], "[3]": [None]}
     assert commits("t", versions, {"[1]"}) == [
         [("t", ("[1]",), {"row": "(1,a)"}), ("t", ("[2]",), None), ("t", ("[3]",), None)],
         [("t", ("[1]",), {"row": "(1,b)"})],
@@ -17,7 +17,7 @@ def test_what_was_present_is_the_first_commit() -> None:
     ]
 
 
-def test_the_database_records_what_is_committed_and_of_a_transaction_the_last(database: str) -> None:
+def test_the_last_version_of_each_committed_transaction_is_recorded(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
         connection.execute("INSERT INTO t VALUES (1, 'a')")

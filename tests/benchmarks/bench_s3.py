@@ -1,13 +1,13 @@
-"""The cloud-storage sink into an S3 store, beside bare s3fs loops that upload the same objects.
+"""The cloud-storage sink with an S3 store, compared with s3fs loops that upload the same objects.
 
-The store is SeaweedFS on this machine, with signatures checked. All put the same bodies, byte for byte, under as many
-keys, by clients that have the same settings and stay open; they take turns, several times, and the medians stand beside
-each other.
+The store is SeaweedFS on this machine, which checks signatures. The sink and the loops write the same bodies, byte for
+byte, under the same number of keys, with clients that have the same settings and stay open. They take turns for several
+rounds, and the medians are compared.
 
-In the timing: from the first call until every object is acknowledged. The sink starts with Arrow rows: it encodes them
-as JSON lines, cuts files of 16 MB, takes their checksums, and uploads them in the background in parts. The bare loop
-has its bodies ready: it calls `pipe_file` for one after the other, as one would write it, which is one request for
-each. A second loop has four under way at a time (`asyncio.gather`), as many as the sink may have.
+The time is measured from the first call until every object is acknowledged. The sink starts with Arrow rows: it encodes
+them as JSON lines, makes files of 16 MB, computes their checksums, and uploads them in the background in parts. The
+first loop has the bodies ready and calls `pipe_file` for one after the other, with one request for each. The second
+loop has four uploads at the same time (`asyncio.gather`), as many as the sink may have.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def run(bench: Bench) -> Iterator[Figure]:
             )
         )
         steps = itertools.count()
-        _write_slice(sink, batches, next(steps))  # connects, and makes what the bare loops upload
+        _write_slice(sink, batches, next(steps))  # connects, and writes the objects that the loops upload
         fs = open_s3(options)
         bodies = [fs.cat_file(path) for path in sorted(fs.find(f"{BUCKET}/sink")) if path.endswith(".ndjson")]
         keys = (f"{BUCKET}/bare/{number}" for number in itertools.count())
-        gc.freeze()  # or the collector would look at all of this again and again while somebody is timed
+        gc.freeze()  # keeps the garbage collector from traversing all of this during the measurement
         try:
             elapsed = _take_turns(
                 {
@@ -121,7 +121,7 @@ async def _upload_at_once(fs: Any, keys: Iterator[str], bodies: Sequence[bytes])
 
 
 def _take_turns(works: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Return the seconds that each of *works* took, round by round, after one round that does not count."""
+    """Return the seconds that each of *works* took in each round, after one round that is not counted."""
     elapsed: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(1 + _ROUNDS):
         for name, work in works.items():

@@ -1,4 +1,4 @@
-"""Reads a directory of changefeed files as a consumer would: in lexicographic order, into validators."""
+"""Reads a directory of changefeed files as a consumer would, in lexicographic order, into validators."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["last_resolved", "paths_in_order", "validate_files"]
 
 
 def paths_in_order(directory: Path) -> list[Path]:
-    """Return the files below *directory* in the order in which they must be read."""
+    """Return the files below *directory* in the order in which consumers must read them."""
     found = [path for path in directory.rglob("*") if path.is_file()]
     return sorted(found, key=lambda path: str(path.relative_to(directory)))
 
 
 def validate_files(directory: Path, topics: Iterable[str], validators: Iterable[Validator]) -> Arrived:
-    """Feed all files of JSON to *validators* and return how many rows and resolved marks there were."""
+    """Pass the rows of all JSON files to *validators*, and return how many rows and resolved marks there were."""
     decoder = json_decoder(output="files")
     context = SinkContext(
         changefeed="test",
@@ -39,6 +39,6 @@ def validate_files(directory: Path, topics: Iterable[str], validators: Iterable[
 
 
 def last_resolved(directory: Path) -> Timestamp:
-    """Return the greatest resolved mark below *directory*, zero when there is none."""
+    """Return the greatest resolved mark below *directory*, or zero when there is none."""
     names = (parse_name(path.name) for path in directory.rglob("*.RESOLVED"))
     return max((name.timestamp for name in names if isinstance(name, ResolvedFile)), default=Timestamp())

@@ -1,7 +1,7 @@
-"""What a table really went through, recorded by the database itself, and what a changefeed made of it.
+"""The true history of a table, recorded by the database, and the history that a changefeed delivered.
 
-PostgreSQL cannot be asked what a row was `AS OF` a time. So a trigger writes every version of every row into a table
-`history` in the same transaction; row locks make its order that of the commits of each key.
+PostgreSQL cannot read a row `AS OF` an earlier time. So a trigger writes every version of every row into the table
+`history` in the same transaction. Because of row locks, the versions of each key are in the order of their commits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ORDER BY seq
 
 
 def record(connection: psycopg.Connection[Any], table: str) -> None:
-    """Record the versions of *table*, whose key is `id`, from its present rows on."""
+    """Record the present rows and all later versions of *table*, whose key is `id`."""
     connection.execute(_RECORD)
     trigger = "CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON {} FOR EACH ROW EXECUTE FUNCTION note()"
     present = (
@@ -56,7 +56,7 @@ def record(connection: psycopg.Connection[Any], table: str) -> None:
 
 
 def recorded(connection: psycopg.Connection[Any]) -> dict[str, list[str | None]]:
-    """Return the committed versions by key; of several in one transaction the last."""
+    """Return the committed versions by key: the last version of each transaction."""
     versions: dict[str, list[str | None]] = defaultdict(list)
     for key, version in connection.execute(_VERSIONS):
         versions[key].append(version)
@@ -64,10 +64,10 @@ def recorded(connection: psycopg.Connection[Any]) -> dict[str, list[str | None]]
 
 
 def commits(table: str, versions: Mapping[str, Sequence[str | None]], present: Collection[str]) -> list[Commit]:
-    """Return `recorded` *versions* as commits of *table*, of which the first made the keys that were *present*.
+    """Return `recorded` *versions* as commits of *table*. The first commit inserts the keys in *present*.
 
-    Only the commits of each key are in their order. A transaction that inserts a key and deletes it again may leave
-    a delete of what was not there.
+    Only the commits of one key are in order. A transaction that inserts and deletes a key may give a delete of a key
+    that did not exist.
     """
     first = [(table, (key,), _row(rows[0] if key in present else None)) for key, rows in versions.items()]
     return [
@@ -77,11 +77,11 @@ def commits(table: str, versions: Mapping[str, Sequence[str | None]], present: C
 
 
 def arrivals(directory: Path, connection: psycopg.Connection[Any], table: str) -> list[SeenRow]:
-    """Return the first arrivals in the files below *directory*, in order, with texts as `recorded` has them.
+    """Return the first delivery of each version in the files below *directory*, in order, with texts as `recorded`.
 
-    The server turns `before` and `after` into rows of *table* again, and those into text as `record` did.
+    The server converts `before` and `after` to rows of *table*, and these to text in the same way as `record`.
     """
-    # json and not jsonb, which would write numbers anew
+    # json, because jsonb would change the form of numbers
     connection.execute("CREATE TEMPORARY TABLE arrived (n int, key text, updated text, message json)")
     seen = set()
     with connection.cursor().copy("COPY arrived FROM STDIN") as copy:

@@ -231,8 +231,8 @@ def _reader() -> dict[str, object]:
 
 def _program(name: str) -> str:
     """Return the path of a program that a package of this environment installs."""
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
+    program = Path(sys.executable).with_name(name)
+    found = str(program) if program.exists() else shutil.which(name)
     assert found is not None, f"{name} is missing: install requirements-dev.txt"
     return found
 

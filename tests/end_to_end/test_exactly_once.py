@@ -1,4 +1,4 @@
-"""kill -9 of the feed and of the store that it writes to: by manifest every row once, by name at least once.
+"""kill -9 of the changefeed and of its store: readers of manifests get every row once, readers of names at least once.
 
 `python tests/kills/run.py` does the same with more kills, and with Spark.
 """
@@ -21,7 +21,7 @@ def test_files_in_a_directory(database: str, workers_find_the_tests: None, tmp_p
     assert report.repeated_steps > 0, report
 
 
-def test_files_in_a_store_that_is_killed_too(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
+def test_files_in_a_store_that_is_killed(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
     with SeaweedFS() as store:
         report = Ordeal(tmp_path, database, store.uri("kills"), store=store, seed=1, spark=False).play(4)
     assert report.faults == [], report

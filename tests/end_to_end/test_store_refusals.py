@@ -1,4 +1,4 @@
-"""An object store that cannot be used: one clear sentence, exit status 2, no secret, nothing made."""
+"""An object store that cannot be used: a clear message, exit status 2, no secret shown, nothing created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Refused = Callable[..., str]
 
 @pytest.fixture
 def refused(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], seaweedfs: SeaweedFS) -> Refused:
-    """Returns what `cdc check` or `cdc run` says on its way out with status 2."""
+    """Returns the output of `cdc check` or `cdc run`, which exits with status 2."""
     with psycopg.connect(database) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, note text)")
 
@@ -43,34 +43,34 @@ def refused(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], s
 
 
 @pytest.mark.parametrize("command", ["check", "run"])
-def test_wrong_keys_are_refused_before_anything_is_made(refused: Refused, seaweedfs: SeaweedFS, command: str) -> None:
+def test_wrong_keys_are_refused_and_nothing_is_created(refused: Refused, seaweedfs: SeaweedFS, command: str) -> None:
     said = refused(seaweedfs.uri("x", AWS_SECRET_ACCESS_KEY=WRONG), command=command)
     assert (
-        "sink s3://changefeeds/x cannot be used because the secret key does not belong to the access key: check"
-        " AWS_SECRET_ACCESS_KEY, percent-encoded inside a URI"
+        "sink s3://changefeeds/x cannot be used: the secret key does not match the access key. Check"
+        " AWS_SECRET_ACCESS_KEY, which must be percent-encoded inside a URI"
     ) in said
 
 
-def test_keys_without_the_right_to_write_are_refused_before_anything_is_made(
+def test_keys_without_write_permission_are_refused_and_nothing_is_created(
     refused: Refused, seaweedfs: SeaweedFS
 ) -> None:
     keys = {"AWS_ACCESS_KEY_ID": S3_READER_KEY, "AWS_SECRET_ACCESS_KEY": S3_READER_SECRET}
-    assert "cannot be used because these credentials may not use it: grant them" in refused(
+    assert "cannot be used: these credentials lack permissions. Grant them" in refused(
         seaweedfs.uri("x", **keys), command="run"
     )
 
 
-def test_a_missing_bucket_is_refused_and_not_made(refused: Refused, seaweedfs: SeaweedFS) -> None:
-    said = refused(seaweedfs.uri("x", bucket="nobodys"))
-    assert "sink s3://nobodys/x cannot be used because the bucket does not exist: create it" in said
+def test_a_missing_bucket_is_refused_and_not_created(refused: Refused, seaweedfs: SeaweedFS) -> None:
+    said = refused(seaweedfs.uri("x", bucket="missing"))
+    assert "sink s3://missing/x cannot be used: the bucket does not exist. Create it" in said
     assert seaweedfs.file_system().ls("") == [BUCKET]
 
 
 def test_parameters_of_another_store_are_refused(refused: Refused, seaweedfs: SeaweedFS) -> None:
     said = refused(seaweedfs.uri("x", AZURE_ACCOUNT_NAME="shop"))
-    assert "sink 's3://changefeeds/x' cannot use AZURE_ACCOUNT_NAME, which is for Azure: leave it out" in said
+    assert "sink 's3://changefeeds/x' cannot use AZURE_ACCOUNT_NAME, which is for Azure. Remove it" in said
 
 
-def test_a_role_to_assume_is_refused_with_what_to_do_instead(refused: Refused, seaweedfs: SeaweedFS) -> None:
+def test_assume_role_is_refused_with_the_alternative(refused: Refused, seaweedfs: SeaweedFS) -> None:
     said = refused(seaweedfs.uri("x", ASSUME_ROLE="arn:aws:iam::1:role/cdc"))
-    assert "ASSUME_ROLE is not supported: put the role into a profile of the AWS configuration" in said
+    assert "ASSUME_ROLE is not supported. Put the role into a profile of the AWS configuration" in said
