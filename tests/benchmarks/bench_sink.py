@@ -65,6 +65,7 @@ def run(bench: Bench) -> Iterator[Figure]:
                     options=options,
                     encoder=_Ready(body),
                     tables=(SCHEMA.name,),
+                    compression=compression,
                 )
             )
 
