@@ -210,9 +210,6 @@ class WebhookReader(SinkReader):
     def endpoints(self) -> Collection[Endpoint]:
         return [(None, None)]
 
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 @pytest.fixture(scope="session")
 def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
