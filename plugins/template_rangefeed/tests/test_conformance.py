@@ -1,4 +1,4 @@
-"""The source keeps the promises of rangefeeds."""
+"""The conformance suite."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +9,7 @@ from cdc_conformance import RangefeedConformance
 
 class TestTemplate(RangefeedConformance):
     rangefeed = "template"
+    capabilities = frozenset({"before_images", "unreachable"})
 
     @pytest.fixture
     def rangefeed_uri(self, tmp_path: Path) -> str:
@@ -20,12 +21,8 @@ class TestTemplate(RangefeedConformance):
         return {"idle_interval": "10ms", "batch_bytes": "8kB"}
 
     @pytest.fixture
-    def capabilities(self) -> frozenset[str]:
-        return frozenset({"before_images", "unreachable"})
-
-    @pytest.fixture
     def unreachable_uri(self, tmp_path: Path) -> str:
-        return f"template://{tmp_path}/nowhere"
+        return f"template://{tmp_path}/missing"
 
     @pytest.fixture
     def large_slice_bytes(self) -> int:

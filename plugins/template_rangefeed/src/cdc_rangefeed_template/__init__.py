@@ -1,1 +1,1 @@
-"""Journals as a source. Nothing here is public but what `plugin` registers."""
+"""Journals as a source for changefeeds. Only what `plugin` registers is public."""

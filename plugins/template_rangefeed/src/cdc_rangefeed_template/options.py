@@ -1,11 +1,11 @@
-"""What a user may say about the source, as options of the changefeed."""
+"""The options of the source, which are options of the changefeed."""
 
 from dataclasses import dataclass
 
-from cdc_core.options import MB, ByteSize, Duration, option
+from cdc_core import MB, ByteSize, Duration, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateOptions:
-    idle_interval: Duration = option(Duration(1.0), doc="How often an idle journal's clock is read.")
-    batch_bytes: ByteSize = option(ByteSize(4 * MB), doc="About how much of the journal makes a batch of rows.")
+    idle_interval: Duration = option(Duration(1.0), doc="How often the clock of an idle journal is read.")
+    batch_bytes: ByteSize = option(ByteSize(4 * MB), doc="About how many bytes of the journal make a batch of rows.")

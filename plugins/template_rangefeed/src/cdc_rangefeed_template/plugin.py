@@ -1,4 +1,4 @@
-"""Says what this package brings. Runs in every `cdc` command, so it imports no client library."""
+"""Registers the source. Every `cdc` command imports this module, so it imports no client library."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,9 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
     yield RangefeedRegistration(
         name="template",
         schemes=("template",),
-        target="cdc_rangefeed_template.rangefeed:TemplateRangefeed",
+        rangefeed="cdc_rangefeed_template.rangefeed:TemplateRangefeed",
+        planner="cdc_rangefeed_template.planner:TemplatePlanner",
+        reader="cdc_rangefeed_template.reader:TemplateReader",
         options="cdc_rangefeed_template.options:TemplateOptions",
         writer="cdc_rangefeed_template.writer:TemplateWriter",
         summary="A file with a line for each transaction",

@@ -1,22 +1,22 @@
-"""Writes to a journal as an application would, for the conformance suite."""
+"""Writes to a journal as an application does, for the conformance suite."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from cdc_core import SourceTransaction, SourceWriter, SourceWriterContext
 
-from cdc_rangefeed_template.journal import Journal, Rows
+from cdc_rangefeed_template.journal import Journal, Key, Row
 
 
 class TemplateTransaction(SourceTransaction):
     def __init__(self, writer: "TemplateWriter") -> None:
         self._writer = writer
-        self._changes: dict[tuple[str, int], Mapping[str, Any] | None] = {}
+        self._changes: dict[Key, Row | None] = {}
 
     def put(self, table: str, row: Mapping[str, Any]) -> None:
         key = (table, row["id"])
-        there = self._changes[key] if key in self._changes else self._writer.all_rows.get(key)
-        self._changes[key] = {"note": None, **(there or {}), **row}
+        before = self._changes[key] if key in self._changes else self._writer.all_rows.get(key)
+        self._changes[key] = {"note": None, **(before or {}), **row}
 
     def delete(self, table: str, id_: int) -> None:
         self._changes[table, id_] = None
@@ -29,11 +29,11 @@ class TemplateTransaction(SourceTransaction):
 
 
 class TemplateWriter(SourceWriter):
-    """The only one who writes to the journal."""
+    """The only writer of the journal."""
 
     def __init__(self, context: SourceWriterContext) -> None:
         super().__init__(context)
-        self.all_rows: Rows = {}
+        self.all_rows: dict[Key, Row] = {}
         self._journal = Journal(context.uri)
         self._last = 0
 
@@ -46,7 +46,7 @@ class TemplateWriter(SourceWriter):
     def begin(self) -> TemplateTransaction:
         return TemplateTransaction(self)
 
-    def write(self, changes: Mapping[tuple[str, int], Mapping[str, Any] | None]) -> None:
+    def write(self, changes: Mapping[Key, Row | None]) -> None:
         known = {key: after for key, after in changes.items() if after is not None or key in self.all_rows}
         writes = [[*key, self.all_rows.get(key), after] for key, after in known.items()]
         self._last = self._journal.append(self._last, writes=writes)
@@ -54,16 +54,16 @@ class TemplateWriter(SourceWriter):
             if after is None:
                 del self.all_rows[key]
             else:
-                self.all_rows[key] = dict(after)
+                self.all_rows[key] = after
 
     def rows(self, table: str) -> Mapping[int, Mapping[str, Any]]:
         return {id_: row for (of, id_), row in self.all_rows.items() if of == table}
 
     def add_column(self, table: str, column: str) -> None:
-        raise NotImplementedError("a journal's tables have the same columns for ever")
+        raise NotImplementedError("the columns of a journal's tables never change")
 
     def drop_column(self, table: str, column: str) -> None:
-        raise NotImplementedError("a journal's tables have the same columns for ever")
+        raise NotImplementedError("the columns of a journal's tables never change")
 
     def close(self) -> None:
-        """Nothing stays open between calls."""
+        """Nothing is open between calls."""
