@@ -10,6 +10,7 @@ pytest_plugins = ["pytester"]
 SUITE = """
 import pytest
 from cdc_conformance import Condition, Conformance, applies_if, requires
+from cdc_conformance.promises import does_not_apply
 from cdc_core import SinkRegistration
 
 HAS_READER = Condition(lambda cls: bool(cls.sink.reader), "the sink registers no reader")
@@ -32,6 +33,8 @@ class Delivery:
     def test_rows(self, way): pass
 
     def test_always(self): pass
+
+    def test_envelopes(self): does_not_apply("the encoder has no envelope with rows")
 
 class PaperConformance(History, Delivery, Conformance):
     kind = "sink"
@@ -57,7 +60,7 @@ class TestOther:
     def test_of_no_suite(self): pass
 """
 
-ALWAYS = ["test_rows[all]", "test_always"]
+ALWAYS = ["test_rows[all]", "test_always", "test_envelopes"]
 
 
 class Lifecycle:
@@ -100,8 +103,9 @@ def test_a_run_prints_nothing_about_other_promises(pytester: pytest.Pytester) ->
     result.assert_outcomes(passed=3)
     assert "capability" not in result.stdout.str()
     assert "registers no" not in result.stdout.str()
+    assert "envelope" not in result.stdout.str()
     assert result.outlines[-1].startswith("=")
-    assert "3 passed in" in result.outlines[-1]
+    assert "3 passed, 1 not declared in" in result.outlines[-1]
 
 
 def test_the_promises_of_a_suite_are_the_tests_of_all_its_bases() -> None:

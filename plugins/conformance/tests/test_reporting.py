@@ -13,6 +13,7 @@ pytest_plugins = ["pytester"]
 SUITE = '''
 import pytest
 from cdc_conformance import Conformance, requires
+from cdc_conformance.promises import does_not_apply
 from cdc_core import SinkRegistration
 
 SHELF = SinkRegistration(
@@ -43,6 +44,8 @@ class PaperConformance(Delivery, Conformance):
     @requires("stall", "the test must stop it")
     def test_memory_is_bounded(self): pass
 
+    def test_envelopes(self): does_not_apply("the sink takes no envelope")
+
     def test_close_may_be_called_twice(self): raise OSError("no shelf at hunter2")
 
     def test_begin_is_cheap(self, broken): pass
@@ -64,7 +67,7 @@ class TestOther:
 '''
 
 
-COUNTS = {"passed": 1, "failed": 2, "error": 1, "skipped": 0, "xfailed": 1, "not_declared": 1}
+COUNTS = {"passed": 1, "failed": 2, "error": 1, "skipped": 0, "xfailed": 1, "not_declared": 2}
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
@@ -104,6 +107,8 @@ def test_the_document_holds_the_outcome_of_each_promise(pytester: pytest.Pyteste
     }
     assert promises["test_memory_is_bounded"]["outcome"] == "not_declared"
     assert promises["test_memory_is_bounded"]["reason"] == "needs the capability 'stall': the test must stop it"
+    assert promises["test_envelopes"]["outcome"] == "not_declared"
+    assert promises["test_envelopes"]["reason"] == "the sink takes no envelope"
     assert promises["test_begin_is_cheap"]["outcome"] == "error"
     assert promises["test_close_may_be_called_twice"]["outcome"] == "failed"
 
@@ -115,7 +120,7 @@ def test_a_promise_that_was_overridden_is_never_reported_as_kept(pytester: pytes
 
 
 def test_the_document_counts_deselected_promises(pytester: pytest.Pytester) -> None:
-    assert document(pytester, "-k", "values")["counts"]["deselected"] == 4
+    assert document(pytester, "-k", "values")["counts"]["deselected"] == 5
 
 
 def test_an_error_shows_where_it_was_raised_without_frames_of_pytest(pytester: pytest.Pytester) -> None:
@@ -141,8 +146,9 @@ def test_people_see_counts_capabilities_and_versions(pytester: pytest.Pytester) 
     result.stdout.fnmatch_lines(
         [
             "sink 'shelf' of no installed distribution: 1 kept, 1 broken, 1 not tested because of an error, "
-            "1 overridden with a reason, 1 not declared",
+            "1 overridden with a reason, 2 not declared",
             "  capabilities: idempotent; not declared: stall",
+            "  the sink takes no envelope: 1 promises do not apply",
             "cdc-core *, cdc-conformance *, pytest *, python *",
             "1 promises were deselected",
             "written to promises.json",

@@ -13,7 +13,7 @@ import pluggy
 import pytest
 
 from cdc_conformance.components import Origin
-from cdc_conformance.promises import suite_of
+from cdc_conformance.promises import DoesNotApply, suite_of
 
 __all__ = ["Outcome", "Proof", "contract_of", "failure_sentence", "outcome_of", "topic_of"]
 
@@ -23,7 +23,7 @@ _INTERNALS = (
 )
 """Path prefixes of files whose frames do not help the author of a plugin."""
 _SHOWN_FRAMES = 8
-_BADNESS = ("not_declared", "passed", "skipped", "xfailed", "error", "failed")
+_BADNESS = ("passed", "not_declared", "skipped", "xfailed", "error", "failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,9 @@ def outcome_of(
     elif hasattr(report, "wasxfail"):
         outcome, reason = "xfailed", str(report.wasxfail).removeprefix("reason: ")
     elif report.skipped:
-        outcome, reason = "skipped", _skip_reason(report)
+        error = None if call.excinfo is None else call.excinfo.value
+        inapplicable = isinstance(error, DoesNotApply)
+        outcome, reason = ("not_declared", str(error)) if inapplicable else ("skipped", _skip_reason(report))
     elif waived is not None and report.when == "call":
         outcome, reason = "xfailed", waived
     return replace(blank, outcome=outcome, reason=reason, seconds=report.duration)

@@ -12,14 +12,23 @@ from cdc_conformance.report import Report, versions
 
 __all__ = ["alike", "failure_lines", "outcome_line", "summary_lines"]
 
-LABELS = {"passed": "PASS", "failed": "FAIL", "error": "ERROR", "skipped": "SKIP", "xfailed": "XFAIL"}
+LABELS = {
+    "passed": "PASS",
+    "failed": "FAIL",
+    "error": "ERROR",
+    "skipped": "SKIP",
+    "xfailed": "XFAIL",
+    "not_declared": "N/A",
+}
 _WIDTH = 100
 
 
 def outcome_line(outcome: Outcome) -> str:
     """Return a promise and its outcome in one line. `failure_lines` gives the reasons of failures."""
     line = f"{LABELS[outcome.outcome]:<5}  {words(outcome.name)}"
-    return f"{line}: {' '.join(outcome.reason.split())}" if outcome.outcome in ("skipped", "xfailed") else line
+    if outcome.outcome in ("skipped", "xfailed", "not_declared"):
+        return f"{line}: {' '.join(outcome.reason.split())}"
+    return line
 
 
 def failure_lines(outcome: Outcome, *, again: str = "") -> Iterator[str]:

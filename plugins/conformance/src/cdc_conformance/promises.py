@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pytest
 
@@ -14,8 +14,10 @@ __all__ = [
     "REQUIRES",
     "Condition",
     "Conformance",
+    "DoesNotApply",
     "applies_if",
     "conditions_of",
+    "does_not_apply",
     "promises_of",
     "requires",
     "suite_of",
@@ -39,6 +41,10 @@ class Condition:
     """Takes the test class, which names the component."""
     otherwise: str
     """Why the promise does not apply, such as "the sink registers no history"."""
+
+
+class DoesNotApply(pytest.skip.Exception):  # type: ignore[name-defined,misc]
+    """Raised by `does_not_apply`."""
 
 
 class Conformance:
@@ -118,6 +124,14 @@ def conditions_of(cls: type, test: str) -> list[Condition]:
     """Return the conditions that `applies_if` puts on a test of *cls*."""
     marks = getattr(getattr(cls, test), "pytestmark", [])
     return [mark.args[0] for mark in marks if mark.name == APPLIES]
+
+
+def does_not_apply(reason: str) -> NoReturn:
+    """End a test whose promise does not apply to the component, for a reason that only the running test can find out.
+
+    The report lists the promise as not declared.
+    """
+    raise DoesNotApply(reason)
 
 
 def why_not_declared(item: pytest.Function) -> str | None:

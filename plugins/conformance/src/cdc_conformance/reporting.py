@@ -64,6 +64,14 @@ class Reporting:
         setattr(report, ATTRIBUTE, _masked_values(outcome.to_json(), self._secrets))
         return report
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Count promises that do not apply apart from skipped tests, so that `-ra` does not list them."""
+        outcome = getattr(report, ATTRIBUTE, None)
+        if outcome is None or outcome["outcome"] != "not_declared":
+            return None
+        return "not declared", "n", "NOT DECLARED"
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         value = getattr(report, ATTRIBUTE, None)
         if value is not None:
