@@ -1,13 +1,14 @@
-"""What every test of the tree may use."""
+"""Fixtures for every test in the tree."""
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator
 
 import pytest
 
-collect_ignore_glob = ["plugins/template*"]  # tested where they are installed, outside of the tree
+collect_ignore_glob = ["plugins/template*"]  # .ci/check_outside.py tests them where they are installed
 pytest_plugins = [
     "cdc_testing.fixtures",
     "cdc_testing.kafka_fixtures",
@@ -18,9 +19,17 @@ pytest_plugins = [
 ]
 
 
+def pytest_unconfigure() -> None:
+    """Undo what the worker cache does in processes of tasks, which some tests run here.
+
+    Frozen objects are not collected when Python exits, and extension modules report them as leaks after the result.
+    """
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """The command sets up logging for its process, which here runs other tests as well."""
+def restored_logging() -> Iterator[None]:
+    """Restore the logging of this process, which the command `cdc` configures."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
