@@ -1,4 +1,4 @@
-"""The page of promises is that of the suites."""
+"""The page of promises matches the suites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_page_is_up_to_date() -> None:
     assert done.returncode == 0, f"{done.stderr}run: python docs/generate_promises.py"
 
 
-def test_every_promise_stands_on_the_page_once_and_says_what_it_means() -> None:
+def test_every_promise_is_on_the_page_once_with_its_meaning() -> None:
     page = (ROOT / "docs" / "promises.md").read_text()
     rows = re.findall(r"^\| .+ \| (.*) \| `(test_\w+)` \|$", page, re.MULTILINE)
     assert sorted(test for _, test in rows) == sorted(name for kind in SUITES for name in promises_of(suite_for(kind)))

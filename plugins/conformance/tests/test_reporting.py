@@ -148,9 +148,9 @@ def test_people_see_counts_capabilities_and_versions(pytester: pytest.Pytester) 
             "sink 'shelf' of no installed distribution: 1 kept, 1 broken, 1 not tested because of an error, "
             "1 overridden with a reason, 2 not declared",
             "  capabilities: idempotent; not declared: stall",
-            "  the sink takes no envelope: 1 promises do not apply",
+            "  1 not applicable: the sink takes no envelope",
             "cdc-core *, cdc-conformance *, pytest *, python *",
-            "1 promises were deselected",
+            "1 deselected",
             "written to promises.json",
         ]
     )

@@ -60,10 +60,10 @@ def summary_lines(report: Report) -> Iterator[str]:
         yield f"{proof.kind} '{proof.name}' of {proof.origin}: {_counted(report, proof)}"
         yield f"  capabilities: {', '.join(proof.capabilities) or 'none'}{_undeclared(proof)}"
         for reason, count in _missing(report, proof).items():
-            yield f"  {reason}: {count} promises do not apply"
+            yield f"  {count} not applicable: {reason}"
     yield ", ".join(f"{name} {version}" for name, version in versions().items())
     if report.deselected:
-        yield f"{report.deselected} promises were deselected"
+        yield f"{report.deselected} deselected"
 
 
 def _wrapped(line: str) -> list[str]:

@@ -15,6 +15,8 @@ __all__ = ["Closing"]
 
 
 class Closing(RangefeedSuite):
+    """`close` and `drop`."""
+
     def test_close_may_be_called_twice(
         self, workload: Workload, open_feed: OpenFeed, make_changefeed: MakeChangefeed
     ) -> None:

@@ -19,6 +19,8 @@ Forget = Callable[[], None]
 
 
 class History(RangefeedSuite):
+    """The history that the source retains."""
+
     def test_only_release_discards_history(self, workload: Workload, open_feed: OpenFeed, forget: Forget) -> None:
         """After many steps and restarts without `release`, the feed can start again from its first token.
 

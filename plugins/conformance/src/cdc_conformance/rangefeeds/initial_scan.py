@@ -16,6 +16,8 @@ __all__ = ["InitialScan"]
 
 
 class InitialScan(RangefeedSuite):
+    """The initial scan, and the transition from it to the log."""
+
     def test_initial_scan_yields_every_row_once(self, workload: Workload, open_feed: OpenFeed) -> None:
         """While nobody writes, every row that a table holds at the start is read exactly once.
 

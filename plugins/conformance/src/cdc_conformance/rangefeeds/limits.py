@@ -15,6 +15,8 @@ _SLICE_BYTES = 100_000
 
 
 class Limits(RangefeedSuite):
+    """The size of steps, slices and batches."""
+
     def test_log_steps_obey_the_row_limit(self, workload: Workload, open_feed: OpenFeed, many_rows: int) -> None:
         """A backlog of many more rows than `StepLimit.rows` is read in many steps.
 

@@ -19,6 +19,8 @@ _CALLS, _SLOW_S = 50, 0.1
 
 
 class Marks(RangefeedSuite):
+    """Span marks, resolved timestamps and the source's clock."""
+
     def test_span_marks_follow_the_rows_of_their_slice(self, workload: Workload, open_feed: OpenFeed) -> None:
         """`read` yields all rows of a slice, then at least one mark: one for each span that the slice advances.
 

@@ -17,6 +17,8 @@ __all__ = ["Outages"]
 
 
 class Outages(RangefeedSuite):
+    """A source that is out of reach for a while."""
+
     @requires("disturbance", "the test must cut off the source")
     def test_an_outage_is_a_retryable_error(
         self, workload: Workload, open_feed: OpenFeed, disturbance: Disturbance

@@ -22,6 +22,8 @@ class CrashError(Exception):
 
 
 class Restarts(RangefeedSuite):
+    """Crashes and restarts: an attempt needs only the progress that was saved."""
+
     def test_restarts_lose_no_rows(self, workload: Workload, open_feed: OpenFeed, many_rows: int) -> None:
         """Attempts are killed every few steps, also before a step is saved; the newest version of every row arrives.
 

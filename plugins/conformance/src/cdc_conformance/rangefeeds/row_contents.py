@@ -17,6 +17,8 @@ _TEXTS = ("", " ", "null", "NULL", "ünï😀", 'a "quoted" \\ text', "{}", "lin
 
 
 class RowContents(RangefeedSuite):
+    """The contents of a row: its key, the row before and after the change, its times and its schema."""
+
     @requires("before_images", "the source must know the row before a change")
     def test_before_is_the_previous_committed_version(self, workload: Workload, open_feed: OpenFeed) -> None:
         """`before` is the row before the transaction, null if there was none.

@@ -15,6 +15,8 @@ __all__ = ["Slices"]
 
 
 class Slices(RangefeedSuite):
+    """Reading slices: repeatedly, in another process, and after an abandoned read."""
+
     def test_reading_a_slice_is_repeatable(self, workload: Workload, open_feed: OpenFeed) -> None:
         """Another reader, after more commits, yields the same rows of a slice in the same order, and the same marks.
 

@@ -22,6 +22,8 @@ __all__ = ["Startup"]
 
 
 class Startup(RangefeedSuite):
+    """What happens before the first step: constructors, `check`, schemas, options and secrets."""
+
     def test_constructors_have_no_side_effects(self, make_changefeed: MakeChangefeed) -> None:
         """The constructors of all four parts open no file or connection and start no thread.
 

@@ -15,6 +15,8 @@ __all__ = ["Transactions"]
 
 
 class Transactions(RangefeedSuite):
+    """The log: which rows of transactions arrive, in which order and with which timestamps."""
+
     def test_every_committed_version_arrives(self, workload: Workload, open_feed: OpenFeed) -> None:
         """Each committed version of a row arrives, also of a row that changes all the time.
 
