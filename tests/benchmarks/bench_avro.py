@@ -16,13 +16,13 @@ from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.schemas import envelope_schema, key_schema, schema_text
 
-from cdc_core import EncoderContext, EnvelopeOptions, RowBatch
+from cdc_core import EncoderContext, Envelope, RowBatch
 
 __all__ = ["run"]
 
 _BATCH_ROWS = 16_384
 _OPTIONS = AvroOptions(confluent_schema_registry="http://nowhere.invalid")
-_ENVELOPE = EnvelopeOptions(updated=True)
+_ENVELOPE = Envelope(updated=True)
 
 
 class _Alone(AvroEncoder):
@@ -66,7 +66,7 @@ def run(bench: Bench) -> Iterator[Figure]:
 
 
 def _file(batches: list[RowBatch], codec: Any) -> None:
-    envelope = EnvelopeOptions(updated=True, key_in_value=True)
+    envelope = Envelope(updated=True, key_in_value=True)
     options = AvroOptions(avro_codec=codec)
     context = EncoderContext(changefeed="bench", envelope=envelope, options=options, output="files")
     body = AvroEncoder(context).open_body("orders")

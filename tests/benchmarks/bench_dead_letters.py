@@ -1,4 +1,4 @@
-"""One row in a million that is not taken, put aside in a file, beside the same million without it.
+"""One row in a million that is not taken, written to the dead letters in a file, beside the same million without it.
 
 First one process, one slice: packed batches to compressed JSON in memory, with `write_slice` as on an executor. With
 and without the bad row take turns, several times. There is no destination behind the sink, so what a bad row costs is
@@ -31,21 +31,19 @@ from cdc_core import (
     EncodeError,
     Encoder,
     Flushed,
-    PartialWriteError,
+    RefusedRow,
     RefusedRowsError,
     RowBatch,
     Sink,
-    SliceInfo,
-    TableName,
     Timestamp,
 )
 from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import Job
-from cdc_core.delivery.bad_rows import PutAside
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.delivery.bad_rows import DeadLetterRows
 from cdc_core.delivery.row_json import key_json
-from cdc_core.encoder import joined_values
 from cdc_core.engine.aggregator import write_slice
 from cdc_core.engine.packing import BEGIN, END, note, pack
+from cdc_core.file_body import joined_values
 from cdc_core.plugins.host import PluginHost
 
 __all__ = ["run"]
@@ -80,11 +78,11 @@ def run(bench: Bench) -> Iterator[Figure]:
     blocked = [(SCHEMA.name.full, key_json(SCHEMA, keys[number]).replace("[", "[-")) for number in range(_BLOCKED_KEYS)]
     begin = note(BEGIN, {"step": 0, "index": 0, "lower": str(Timestamp()), "blocked": blocked})
     with bench.scratch("dead_letters") as directory:
-        job = _job(directory, "continue")
+        feed = _feed(directory, "continue")
         work: dict[str, Callable[[], object]] = {
-            "none": lambda: _write(_Sink("", None), slice_, job, bad=0),
-            **{how: lambda how=how: _write(_Sink(how, bad), slice_, job, bad=1) for how in _HOW},  # type: ignore[misc]
-            "blocked": lambda: _write(_Sink("", None), [begin, *slice_[1:]], _job(directory, "block_key"), bad=0),
+            "none": lambda: _write(_Sink("", None), slice_, feed, bad=0),
+            **{how: lambda how=how: _write(_Sink(how, bad), slice_, feed, bad=1) for how in _HOW},  # type: ignore[misc]
+            "blocked": lambda: _write(_Sink("", None), [begin, *slice_[1:]], _feed(directory, "block_key"), bad=0),
         }
         by_clock, by_processor = _take_turns(work, len(whole))
     fastest = {name: max(values) for name, values in by_processor.items()}
@@ -164,17 +162,17 @@ def _take_turns(work: Mapping[str, Callable[[], object]], rows: int) -> tuple[Ro
     return by_clock, by_processor
 
 
-def _write(sink: Sink, slice_: Sequence[pa.RecordBatch], job: Job, *, bad: int) -> None:
-    assert job.dead_letter is not None
-    letters = job.dead_letter.open_sink()
-    report = write_slice(sink, slice_, bad_rows=PutAside(job, open_sink=lambda: letters))
+def _write(sink: Sink, slice_: Sequence[pa.RecordBatch], feed: ResolvedChangefeed, *, bad: int) -> None:
+    assert feed.dead_letter is not None
+    letters = feed.dead_letter.open_sink()
+    report = write_slice(sink, slice_, bad_rows=DeadLetterRows(feed, open_sink=lambda: letters))
     letters.close()
     assert report is not None
     assert len(report.dead_letters) == bad
     assert report.flushed.messages == report.rows - bad
 
 
-def _job(directory: Path, order: str) -> Job:
+def _feed(directory: Path, order: str) -> ResolvedChangefeed:
     changefeed = Changefeed(
         name="bench",
         source="postgresql://user@host/bench",
@@ -186,7 +184,7 @@ def _job(directory: Path, order: str) -> Job:
             "dead_letter_order": order,
         },
     )
-    return resolve(changefeed, PluginHost.load()).with_run(feed_id="0" * 12, epoch=1)
+    return resolve(changefeed, PluginHost.load()).for_attempt(feed_id="0" * 12, epoch=1)
 
 
 class _Sink(Sink):
@@ -197,19 +195,8 @@ class _Sink(Sink):
         self._bad = bad
         self._encoder: Encoder = encoder()
         self._messages = 0
-        self._failures: list[tuple[int, str]] = []
+        self._rows: list[RefusedRow] = []
         self._refused = False
-
-    def check(self) -> None: ...
-    def prepare(self) -> None: ...
-    def close(self) -> None: ...
-    def emit_resolved(self, timestamp: Timestamp) -> None: ...
-
-    def topic(self, table: TableName) -> str:
-        return table.table
-
-    def begin(self, slice_: SliceInfo) -> None:
-        self._messages = 0
 
     def emit(self, rows: RowBatch) -> None:
         messages = self._encoder.encode(rows, topic="orders")
@@ -220,7 +207,7 @@ class _Sink(Sink):
         if found >= 0 and self._how == "encode":
             raise EncodeError("a value that has no JSON text", row=found)
         if found >= 0 and self._how == "name":
-            self._failures.append((self._messages + found, "message too large"))
+            self._rows.append(RefusedRow(index=self._messages + found, reason="message too large"))
         self._refused |= found >= 0 and self._how == "refuse"
         self._messages += len(rows)
 
@@ -229,12 +216,5 @@ class _Sink(Sink):
         if self._refused:
             self._refused = False
             raise RefusedRowsError("400 Bad Request")
-        failures, self._failures = self._failures, []
-        if failures:
-            self._left = messages - len(failures)
-            raise PartialWriteError("some are too large", failures=failures)
-        left, self._left = self._left, 0
-        return Flushed(messages=messages + left)
-
-    _left = 0
-    """Messages of a flush that named rows; the next one tells of them."""
+        refused, self._rows = tuple(self._rows), []
+        return Flushed(messages=messages - len(refused), refused=refused)

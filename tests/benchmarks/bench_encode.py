@@ -24,7 +24,7 @@ from cdc_encoder_parquet.encoder import ParquetEncoder
 from cdc_encoder_parquet.options import ParquetOptions
 from pyarrow import csv
 
-from cdc_core import Decoder, Encoder, EncoderContext, EnvelopeOptions, RowBatch
+from cdc_core import Decoder, Encoder, EncoderContext, Envelope, RowBatch
 
 __all__ = ["encoder", "run"]
 
@@ -33,7 +33,7 @@ _BATCH_ROWS = 16_384
 
 def encoder() -> JsonEncoder:
     """Return the encoder of the benchmarks: wrapped, with `updated`."""
-    context = EncoderContext(changefeed="bench", envelope=EnvelopeOptions(updated=True), options=JsonOptions())
+    context = EncoderContext(changefeed="bench", envelope=Envelope(updated=True), options=JsonOptions())
     return JsonEncoder(context)
 
 
@@ -126,7 +126,7 @@ def _reading(batches: Sequence[RowBatch]) -> Iterator[Figure]:
 
 
 def _file_context(options: Any, *, updated: bool = False, compression: str = "none") -> EncoderContext:
-    envelope = EnvelopeOptions(updated=updated, key_in_value=True)
+    envelope = Envelope(updated=updated, key_in_value=True)
     return EncoderContext(
         changefeed="bench", envelope=envelope, options=options, output="files", compression=compression
     )

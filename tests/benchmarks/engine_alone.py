@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,25 +17,31 @@ from benchmarks.feed import NAME
 from benchmarks.rows import SCHEMA, row_batch
 
 from cdc_core import (
+    Destination,
     Flushed,
-    Mark,
     Rangefeed,
     RangefeedContext,
+    RangefeedRegistration,
+    ResolvedSink,
     RowBatch,
-    ScanProgress,
     Sink,
     SinkContext,
+    SinkRegistration,
     Slice,
-    SliceInfo,
+    SliceReader,
     Span,
+    SpanMark,
     StepLimit,
-    TableName,
+    StepPlanner,
+    TableSchema,
     Timestamp,
     Token,
+    option,
 )
 from cdc_core.config.changefeed import ChangefeedOptions
-from cdc_core.config.resolved import Component, Job
-from cdc_core.options import option
+from cdc_core.config.component import Component
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status
 
@@ -54,30 +60,33 @@ class ReadyOptions:
 class ReadyRangefeed(Rangefeed):
     """Step n is at wall time n and yields the same batch, committed then, again and again."""
 
-    def __init__(self, context: RangefeedContext) -> None:
-        super().__init__(context)
-        self._options: ReadyOptions = context.options
-        self._batch: RowBatch | None = None
-
     def check(self) -> None:
         pass
 
-    def schemas(self) -> Sequence:  # type: ignore[type-arg]
+    def schemas(self) -> Sequence[TableSchema]:
         return [SCHEMA]
 
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         return {"n": 0} if saved is None else saved
 
+
+class ReadyPlanner(StepPlanner):
     def now(self) -> Timestamp:
-        return Timestamp(self._options.steps)
+        return Timestamp(self.context.options.steps)
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        return {"n": min(start["n"] + 1, self._options.steps)}
+        return {"n": min(start["n"] + 1, self.context.options.steps)}
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        return [Slice(lower=after.next(), payload=(end["n"], index)) for index in range(self._options.slices)]
+        return [Slice(lower=after.next(), payload=(end["n"], index)) for index in range(self.context.options.slices)]
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | Mark]:
+
+class ReadyReader(SliceReader):
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self._batch: RowBatch | None = None
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         if self._batch is None:
             self._batch = row_batch(BATCH_ROWS)
         step, _ = slice_.payload
@@ -86,24 +95,9 @@ class ReadyRangefeed(Rangefeed):
         )
         columns = {name: self._batch.column(name) for name in self._batch.batch.schema.names}
         rows = RowBatch.of(SCHEMA, **{**columns, "updated": now})
-        for _ in range(self._options.batches):
+        for _ in range(self.context.options.batches):
             yield rows
-        yield Mark(span=Span(SCHEMA.name.full), timestamp=Timestamp(step), resolved=True)
-
-    def release(self, token: Token) -> None:
-        pass
-
-    def scan_progress(self, token: Token) -> ScanProgress | None:
-        return None
-
-    def metrics(self) -> Mapping[str, float]:
-        return {}
-
-    def drop(self, saved: Token | None) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        yield SpanMark(span=Span(SCHEMA.name.full), timestamp=Timestamp(step), resolved=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,52 +112,54 @@ class DiscardingSink(Sink):
         super().__init__(context)
         self._messages = 0
 
-    def check(self) -> None:
-        pass
-
-    def topic(self, table: TableName) -> str:
-        return table.table
-
-    def prepare(self) -> None:
-        pass
-
-    def begin(self, slice_: SliceInfo) -> None:
-        self._messages = 0
-
     def emit(self, rows: RowBatch) -> None:
         self._messages += len(rows)
 
     def flush(self) -> Flushed:
-        return Flushed(messages=self._messages)
+        messages, self._messages = self._messages, 0
+        return Flushed(messages=messages)
 
+
+class DiscardingResolvedSink(ResolvedSink):
     def emit_resolved(self, timestamp: Timestamp) -> None:
         pass
 
-    def close(self) -> None:
+
+class Nowhere(Destination):
+    def check(self) -> None:
         pass
 
 
-def _job(steps: int, slices: int, batches: int) -> Job:
+def _feed(steps: int, slices: int, batches: int) -> ResolvedChangefeed:
     here = "benchmarks.engine_alone"
-    return Job(
+    source = RangefeedRegistration(
+        name="ready",
+        schemes=("ready",),
+        rangefeed=f"{here}:ReadyRangefeed",
+        planner=f"{here}:ReadyPlanner",
+        reader=f"{here}:ReadyReader",
+        options=f"{here}:ReadyOptions",
+        summary="Ready-made batches",
+    )
+    sink = SinkRegistration(
+        name="nowhere",
+        schemes=("nowhere",),
+        sink=f"{here}:DiscardingSink",
+        resolved_sink=f"{here}:DiscardingResolvedSink",
+        destination=f"{here}:Nowhere",
+        options=f"{here}:NoOptions",
+        summary="Throws rows away",
+        output="messages",
+    )
+    encoder = PluginHost.load().encoder("json")
+    return ResolvedChangefeed(
         name=NAME,
         tables=("public.orders",),
         source="ready://",
         destination="nowhere://",
-        rangefeed=Component(
-            kind="source",
-            name="ready",
-            target=f"{here}:ReadyRangefeed",
-            options=f"{here}:ReadyOptions",
-            values={"steps": steps, "slices": slices, "batches": batches},
-        ),
-        encoder=Component(
-            kind="encoder",
-            name="json",
-            target="cdc_encoder_json.encoder:JsonEncoder",
-            options="cdc_encoder_json.options:JsonOptions",
-        ),
-        sink=Component(kind="sink", name="nowhere", target=f"{here}:DiscardingSink", options=f"{here}:NoOptions"),
+        rangefeed=Component(registration=source, values={"steps": steps, "slices": slices, "batches": batches}),
+        encoder=Component(registration=encoder),
+        sink=Component(registration=sink),
         options=ChangefeedOptions(),
     )
 
@@ -180,7 +176,7 @@ def main() -> int:
     steps, slices, batches = map(int, sys.argv[2:])
     store = ProgressStore(store_url(state_dir))
     store.open()
-    return runner.run(_job(steps, slices, batches), store=store, state_dir=state_dir, once=True, status=_ignored)
+    return runner.run(_feed(steps, slices, batches), store=store, state_dir=state_dir, once=True, status=_ignored)
 
 
 if __name__ == "__main__":

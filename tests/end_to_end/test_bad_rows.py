@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pyarrow.parquet as pq
 import pytest
-from cdc_testing.engine import Journal, counter_job
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.files import last_resolved
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kept_spark import KeptSpark
@@ -174,12 +174,13 @@ def test_rows_that_were_put_aside_in_kafka_are_read_back_and_sent(
     letters = resolve(
         replace(bare, options={"on_error": "dead_letter", "dead_letter": uri}), PluginHost.load()
     ).dead_letter
-    job = counter_job(tmp_path, options={"on_error": "dead_letter", "dead_letter": uri}, dead_letter=letters, total=300)
-    engine = LocalEngine(job, tmp_path / "state")
+    options = {"on_error": "dead_letter", "dead_letter": uri}
+    feed = counter_feed(tmp_path, options=options, dead_letter=letters, total=300)
+    engine = LocalEngine(feed, tmp_path / "state")
     engine.run()
     engine.until(Timestamp(300))
     refused.unlink()
-    find = DeadLetterReader(job, PluginHost.load()).find
-    result, missing = send_again(job, store=engine.store, state_dir=tmp_path / "state", find=find)
+    find = DeadLetterReader(feed).find
+    result, missing = send_again(feed, store=engine.store, state_dir=tmp_path / "state", find=find)
     assert (len(result.sent), len(result.kept), missing) == (2, 0, 0)
     assert sorted(Journal(tmp_path).of("rows")[-1][4]) == [[0, 250], [17, 17]]

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_sink_cloudstorage.names import DataFile, parse_name
-from cdc_testing.local_engine import LocalEngine, job_of
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 
 from cdc_core import Flushed, RetryableError, RowBatch, Sink, SliceInfo
 from cdc_core.readback.reader import ChangeReader
@@ -82,8 +82,8 @@ def data_files(root: Path) -> dict[str, bytes]:
 
 
 def engine_of(database: str, directory: Path, **options: Any) -> LocalEngine:
-    job = job_of(database, f"file://{directory}/files", "public.orders", options={**OPTIONS, **options})
-    return LocalEngine(job, directory, wrap_sink=DyingSink)
+    feed = resolved_feed(database, f"file://{directory}/files", "public.orders", options={**OPTIONS, **options})
+    return LocalEngine(feed, directory, wrap_sink=DyingSink)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.validators import FingerprintValidator, OrderValidator, ResolvedValidator, State, Validator
 from cdc_testing.files import validate_files
-from cdc_testing.local_engine import LocalEngine, job_of
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 
 from cdc_core import Timestamp
 
@@ -30,8 +30,8 @@ def engine(db: SimulatedDatabase, out: Path, tmp_path: Path) -> Callable[..., Lo
     """Return a function that returns an engine for tables of `db` into files in `out`."""
 
     def engine_of(*tables: str, options: dict[str, Any] | None = None, **wraps: Any) -> LocalEngine:
-        job = job_of(db.uri, f"file://{out}", *tables, options={"idle_interval": 0, **(options or {})})
-        return LocalEngine(job, tmp_path, **wraps)
+        feed = resolved_feed(db.uri, f"file://{out}", *tables, options={"idle_interval": 0, **(options or {})})
+        return LocalEngine(feed, tmp_path, **wraps)
 
     return engine_of
 

@@ -8,20 +8,20 @@ from cdc_conformance.simulated import SimulatedDatabase
 from cdc_testing.files import paths_in_order
 from cdc_testing.local_engine import LocalEngine
 
-from cdc_core import ContractError, Mark, Rangefeed, RowBatch, Slice
+from cdc_core import ContractError, RowBatch, Slice, SliceReader, SpanMark
 
 
 class Late:
-    """Stands in front of a rangefeed: keeps the rows of one slice back, although it marks them, until the next one."""
+    """Stands in front of a reader: keeps the rows of one slice back, although it marks them, until the next one."""
 
     def __init__(self) -> None:
         self.kept: list[RowBatch] = []
         self.keep = False
 
-    def __call__(self, rangefeed: Rangefeed) -> Rangefeed:
-        read = rangefeed.read
+    def __call__(self, reader: SliceReader) -> SliceReader:
+        read = reader.read
 
-        def late(slice_: Slice) -> Iterator[RowBatch | Mark]:
+        def late(slice_: Slice) -> Iterator[RowBatch | SpanMark]:
             given, self.kept = ([], self.kept) if self.keep else (self.kept, [])
             for item in read(slice_):
                 if self.keep and isinstance(item, RowBatch):
@@ -31,8 +31,8 @@ class Late:
                 given = []
                 yield item
 
-        rangefeed.read = late  # type: ignore[method-assign]
-        return rangefeed
+        reader.read = late  # type: ignore[method-assign]
+        return reader
 
 
 def test_a_row_that_comes_after_it_was_resolved_stops_the_changefeed_and_is_named(
@@ -41,7 +41,7 @@ def test_a_row_that_comes_after_it_was_resolved_stops_the_changefeed_and_is_name
     """A104309: a range was resolved before all of its writes were read, and the late ones were dropped in silence."""
     db.create_table("t")
     late = Late()
-    feed = engine("t", wrap_rangefeed=late)
+    feed = engine("t", wrap_reader=late)
     feed.run()
     feed.until(db.now)
     late.keep = True
@@ -52,7 +52,7 @@ def test_a_row_that_comes_after_it_was_resolved_stops_the_changefeed_and_is_name
     db.put("t", id=8, n=1)
     with pytest.raises(ContractError) as caught:
         feed.until(db.now)
-    assert "SimulatedRangefeed broke its contract" in str(caught.value)
+    assert "SimulatedReader broke its contract" in str(caught.value)
     assert "the row of table public.t with key {'id': 7}" in str(caught.value)
     assert paths_in_order(out) == before, "nothing may be delivered with the late row, and nothing resolved after it"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.validators import SeenMark, SeenRow
-from cdc_rangefeed_postgres.position import Position
-from cdc_testing.local_engine import LocalEngine, job_of
+from cdc_rangefeed_postgres.token import PostgresToken
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 
 from cdc_core import Frontier, Span, Timestamp, Token
 
@@ -88,8 +88,7 @@ def test_a_changefeed_goes_on_from_a_checkpoint_that_an_older_version_saved(
     arriving: dict[int, list[int]],
 ) -> None:
     """A82309: changefeeds stopped after an upgrade, because the new version did not read the old one's checkpoints."""
-    job = job_of(golden.uri, f"file://{tmp_path}/out", "t", name=name)
-    feed = LocalEngine(job, tmp_path)
+    feed = LocalEngine(resolved_feed(golden.uri, f"file://{tmp_path}/out", "t", name=name), tmp_path)
     feed.run()
     feed.until(golden.settle())
     versions = Versions()
@@ -100,7 +99,7 @@ def test_a_changefeed_goes_on_from_a_checkpoint_that_an_older_version_saved(
 
 def test_everything_in_an_old_checkpoint_is_understood(golden: SimulatedDatabase, tmp_path: Path) -> None:
     """A82309: a field that is silently passed over is progress lost or, worse, made up."""
-    store = LocalEngine(job_of(golden.uri, f"file://{tmp_path}/out", "t", name="log"), tmp_path).store
+    store = LocalEngine(resolved_feed(golden.uri, f"file://{tmp_path}/out", "t", name="log"), tmp_path).store
     table, middle = "sim.public.t", bytes.fromhex("8000000000000003")
     progress = store.load("log")
     assert progress is not None
@@ -127,4 +126,4 @@ def test_everything_in_an_old_checkpoint_is_understood(golden: SimulatedDatabase
 @pytest.mark.parametrize("name", list(POSTGRES_TOKENS))
 def test_positions_in_postgresql_that_an_older_version_saved_are_understood(name: str) -> None:
     """A82309: the part of a checkpoint that belongs to the source has a format too."""
-    assert Position.from_token(POSTGRES_TOKENS[name]).to_token() == POSTGRES_TOKENS[name]
+    assert PostgresToken.from_json(POSTGRES_TOKENS[name]).to_json() == POSTGRES_TOKENS[name]

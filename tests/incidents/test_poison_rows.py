@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
-from cdc_testing.engine import Journal, counter_job
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
 
-from cdc_core.config.resolved import Component
+from cdc_core.config.component import Component
+from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status
 
@@ -58,21 +59,17 @@ def test_a_row_that_nobody_takes_is_waited_for_without_loss_and_in_order(
     db.create_table("t")
     script, store = Script(tmp_path), ProgressStore(store_url(tmp_path))
     script.order("bad-rows", json.dumps({"how": how, "rows": [POISON]}))
-    job = dataclasses.replace(
-        counter_job(tmp_path, options={"on_error": "pause", "max_step_rows": 7, "resolved": None}),
+    feed = dataclasses.replace(
+        counter_feed(tmp_path, options={"on_error": "pause", "max_step_rows": 7, "resolved": None}),
         source=db.uri,
         tables=("t",),
         rangefeed=Component(
-            kind="rangefeed",
-            name="simulated",
-            target="cdc_conformance.simulated.rangefeed:SimulatedRangefeed",
-            options="cdc_conformance.simulated.options:SimulatedOptions",
-            values={"batch_rows": 3, "idle_interval": 0},
+            registration=PluginHost.load().rangefeed_for(db.uri), values={"batch_rows": 3, "idle_interval": 0}
         ),
     )
     person = Person(db, script, store)
     with kept_spark.lent():
-        assert runner.run(job, store=store, state_dir=tmp_path, once=False, status=person) == 0
+        assert runner.run(feed, store=store, state_dir=tmp_path, once=False, status=person) == 0
     [reason] = person.reasons
     assert f"the row of table public.t with key {{'id': {POISON % KEYS}}}" in reason
     assert Journal(tmp_path).faults(total=TOTAL) == []

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
-from cdc_testing.engine import Journal, counter_job
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
 
-from cdc_core.config.resolved import Component
+from cdc_core.config.component import Component
+from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 
 ROWS = 400
@@ -28,24 +29,18 @@ def test_success_is_reported_when_all_rows_are_durable_and_not_before(
             txn.put("t", id=id_, n=id_)
     script = Script(tmp_path)
     options = {"resolved": None, "initial_scan": "only"} if only else {}
-    job = dataclasses.replace(
-        counter_job(tmp_path, options=options),
+    feed = dataclasses.replace(
+        counter_feed(tmp_path, options=options),
         source=db.uri,
         tables=("t",),
-        rangefeed=Component(
-            kind="rangefeed",
-            name="simulated",
-            target="cdc_conformance.simulated.rangefeed:SimulatedRangefeed",
-            options="cdc_conformance.simulated.options:SimulatedOptions",
-            values={"batch_rows": 25},
-        ),
+        rangefeed=Component(registration=PluginHost.load().rangefeed_for(db.uri), values={"batch_rows": 25}),
     )
     # A flush that fails, and one whose report is lost, are among those that success must wait for.
     script.order("flush", "RetryableSinkError the destination is busy")
     script.order("before-report", "OSError the report is lost")
     with kept_spark.lent():
         status = runner.run(
-            job, store=ProgressStore(store_url(tmp_path)), state_dir=tmp_path, once=True, status=lambda _: None
+            feed, store=ProgressStore(store_url(tmp_path)), state_dir=tmp_path, once=True, status=lambda _: None
         )
     journal = Journal(tmp_path)
     assert status == 0

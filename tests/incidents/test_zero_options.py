@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
-from cdc_testing.local_engine import LocalEngine, job_of
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 
 from cdc_core import ConfigError
 from cdc_core.config.changefeed import ChangefeedOptions
@@ -74,12 +74,12 @@ def test_an_option_of_zero_or_nothing_works_or_is_refused_with_a_sentence(
     if option == "max_retry_backoff":
         options["retry_backoff"] = 0
     try:
-        job = job_of(source, sink, "t", format_=name if kind == "encoder" else "json", options=options)
+        resolved = resolved_feed(source, sink, "t", format_=name if kind == "encoder" else "json", options=options)
         if (kind, name) not in LOCAL:
-            job.open_rangefeed().close()
-            job.open_sink().close()
+            resolved.open_rangefeed().close()
+            resolved.open_sink().close()
             return
-        feed = LocalEngine(job, tmp_path)
+        feed = LocalEngine(resolved, tmp_path)
         feed.run()
         feed.until(db.now, most=100)
         db.put("t", id=1, n=2)

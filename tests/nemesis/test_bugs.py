@@ -8,7 +8,7 @@ import pytest
 from cdc_testing.engine_bugs import BUGS, installed
 from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
-from cdc_core.engine import coordinator
+from cdc_core.engine import coordinator, planner
 from cdc_core.spark import runner, source, writer
 
 PLACES = (
@@ -16,7 +16,7 @@ PLACES = (
     coordinator.Coordinator,
     runner,
     source,
-    source.Planner,
+    planner.Planner,
     writer,
     writer.SinkWriter,
 )

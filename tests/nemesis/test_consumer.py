@@ -13,8 +13,7 @@ from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_testing.nemesis_consumer import NemesisConsumer
 
-from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage, Timestamp
-from cdc_core.encoder import EncoderContext, EnvelopeOptions
+from cdc_core import EncoderContext, Endpoint, Envelope, SinkContext, SinkReader, StoredMessage, Timestamp
 
 FOO = table("foo", {"id": INT8, "n": INT8})
 
@@ -63,7 +62,7 @@ def shelf() -> Shelf:
 def consumer(shelf: Shelf) -> NemesisConsumer:
     context = EncoderContext(
         changefeed="t",
-        envelope=EnvelopeOptions(updated=True, key_in_value=True),
+        envelope=Envelope(updated=True, key_in_value=True),
         options=JsonOptions(),
         output="files",
     )

@@ -127,7 +127,10 @@ def test_a_run_of_a_changefeed_that_nobody_registered_is_refused(store: Progress
             {"source": "postgresql://host2/shop"},
             "'orders' was started on the source postgresql://user:\\*\\*\\*@host:5432/shop",
         ),
-        ({"source": "postgresql://user@host:5432/other"}, "not postgresql://user@host:5432/other; give the new changefeed"),
+        (
+            {"source": "postgresql://user@host:5432/other"},
+            "not postgresql://user@host:5432/other; give the new changefeed",
+        ),
         (
             {"tables": ["public.orders"]},
             "on the tables public.orders, public.users, not public.orders; give the new changefeed",

@@ -48,7 +48,8 @@ def test_the_line_has_the_scan_while_there_is_one() -> None:
 
 
 def test_a_source_that_does_not_release_its_history_is_told_of() -> None:
-    told = "the source's history: not released at the last 1,500 steps, so it grows; see orders.spark.log for the reason"
+    told = "the source's history: not released at the last 1,500 steps, so it grows; see orders.spark.log for the"
+    told += " reason"
     assert status_line(replace(RUNNING, releases_failed=1500)).endswith(f", {told}")
     assert status_line(replace(RUNNING, releases_failed=1)) == status_line(RUNNING)  # it passed before anybody knew
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
