@@ -14,7 +14,8 @@ from cdc_core.cli.main import main
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status, status_line
 
-PAGE = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "operations.md").read_text()
 MOMENT = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
 RUNNING = Status(
     changefeed="orders",
@@ -65,7 +66,16 @@ def test_the_page_shows_what_cdc_resume_prints(
     )
     store = ProgressStore(store_url(tmp_path / ".cdc"))
     store.register("orders", {"source": "postgresql://h/d", "tables": ["t"], "sink": "file:///out", "format": "json"})
-    store.pause("orders", store.begin_run("orders"), "a row was refused")
+    store.pause("orders", store.begin_attempt("orders"), "a row was refused")
     monkeypatch.chdir(tmp_path)
     assert main(command.split()) == 0
     assert capsys.readouterr().out == printed
+
+
+def test_the_messages_of_the_troubleshooting_table_are_in_the_code() -> None:
+    sources = [*ROOT.glob("cdc_core/**/*.py"), *ROOT.glob("*/*/src/**/*.py")]
+    joined = re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in sources))
+    table = PAGE.partition("## Troubleshooting")[2].partition("\n## ")[0]
+    messages = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
+    missing = [piece for message in messages for piece in re.split(r"\s*…\s*", message) if piece not in joined]
+    assert missing == []
