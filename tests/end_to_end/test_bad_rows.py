@@ -1,4 +1,4 @@
-"""PostgreSQL rows that no Parquet file takes: stopped at, put aside, sent again, and none lost in kills."""
+"""PostgreSQL rows that no Parquet file takes: stopped at, made dead letters, sent again, and none lost in kills."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def feed_of(directory: Path, uri: str, **options: object) -> Feed:
     return Feed(directory, uri, ["items"], format_="parquet", options=options)
 
 
-def aside(directory: Path, **options: object) -> dict[str, object]:
+def dead_letter_options(directory: Path, **options: object) -> dict[str, object]:
     return {"on_error": "dead_letter", "dead_letter": f"file://{directory}/dead", **options}
 
 
@@ -79,35 +79,35 @@ def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path
         assert "is not taken by encoder 'parquet' (stage encode): column day" in said
         assert "set on_error='dead_letter'" in said
 
-        options = aside(tmp_path, dead_letter_order="block_key")
+        options = dead_letter_options(tmp_path, dead_letter_order="block_key")
         with feed_of(tmp_path, database, **options) as feed:
             feed.once(kept_spark)
             assert sorted(set(numbers(delivered(feed)))) == [n for n in range(1, ROWS + 1) if n != BAD]
             [letter] = letters(tmp_path)
             assert (letter["table"].rpartition(".")[2], letter["key"], letter["stage"]) == ("items", [BAD], "encode")
             assert letter["row"] == {"id": BAD, "n": BAD, "day": "infinity"}
-            assert "put aside (stage encode)" in feed.log()
+            assert "(stage encode)" in feed.log()
 
             connection.execute("UPDATE items SET n = n + 100000, day = '2024-03-01' WHERE id IN (%s, 1)", [BAD])
             feed.once(kept_spark)
             assert (100_001 in numbers(delivered(feed)), BAD + 100_000 in numbers(delivered(feed))) == (True, False)
             assert replay(feed)[0] == 1
             status, told = replay(feed)
-            assert (status, told.splitlines()[0]) == (1, "changefeed 'test': 0 rows were sent again, 2 go on waiting")
+            assert (status, told.splitlines()[0]) == (1, "changefeed 'test': 0 rows sent, 2 still dead letters")
 
     with feed_of(tmp_path, database, parquet_special_values="string", **options) as mended:
-        assert replay(mended) == (0, "changefeed 'test': 2 rows were sent again, 0 go on waiting\n")
+        assert replay(mended) == (0, "changefeed 'test': 2 rows sent, 0 still dead letters\n")
         of_key = [row["n"] for row in delivered(mended) if row["id"] == BAD]
         assert of_key == [BAD, BAD + 100_000]
         mended.once(kept_spark)
         assert sorted(set(numbers(delivered(mended)))) == sorted([*range(1, ROWS + 1), 100_001, BAD + 100_000])
 
 
-def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_are_put_aside(
+def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_become_dead_letters(
     database: str, tmp_path: Path, kept_spark: KeptSpark
 ) -> None:
     written: set[int] = set()
-    options = aside(tmp_path, dead_letter_max=100_000, max_step_rows=2000)
+    options = dead_letter_options(tmp_path, dead_letter_max=100_000, max_step_rows=2000)
     spark = {"spark.log.level": "INFO"}  # it tells of every task that it loses
     with (
         psycopg.connect(database, autocommit=True) as connection,
@@ -126,7 +126,7 @@ def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_are_pu
 
         rounds = itertools.count(1)
 
-        def more_are_put_aside(than: int) -> bool:
+        def there_are_more(than: int) -> bool:
             """Every step has bad rows among its rows, so that each kill comes in the way of some."""
             write(next(rounds) * 1000, 900)
             return len(letters(tmp_path)) > than
@@ -143,28 +143,28 @@ def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_are_pu
         of_the_scan = len(letters(tmp_path))
         for _ in range(2):
             seen, lost = len(letters(tmp_path)), feed.lost_tasks()
-            feed.until("bad rows of the log", lambda seen=seen: more_are_put_aside(seen))  # type: ignore[misc]
+            feed.until("bad rows of the log", lambda seen=seen: there_are_more(seen))  # type: ignore[misc]
             feed.until("a worker at work", worker_is_killed)
             feed.until("the loss of its task", lambda lost=lost: feed.lost_tasks() > lost)  # type: ignore[misc]
         seen = len(letters(tmp_path))
-        feed.until("bad rows after the last worker", lambda: more_are_put_aside(seen))
+        feed.until("bad rows after the last worker", lambda: there_are_more(seen))
         feed.kill_driver()
         assert len(letters(tmp_path)) > of_the_scan > 0
         feed.once(kept_spark)
     there = {row["n"] for row in delivered(feed)}
-    put_aside = {letter["row"]["n"] for letter in letters(tmp_path)}
-    assert there | put_aside == written
-    assert put_aside == {n for n in written if n % 50 == 0}
-    assert not there & put_aside
+    refused = {letter["row"]["n"] for letter in letters(tmp_path)}
+    assert there | refused == written
+    assert refused == {n for n in written if n % 50 == 0}
+    assert not there & refused
     waiting = ProgressStore(store_url(feed.state)).dead_letters("test")
     entries = [(letter.table, letter.key, letter.updated) for letter in waiting]
     assert len(entries) == len(set(entries))
     status, told = replay(feed)
     assert status == 1
-    assert told.startswith(f"changefeed 'test': 0 rows were sent again, {len(entries)} go on waiting")
+    assert told.startswith(f"changefeed 'test': 0 rows sent, {len(entries)} still dead letters")
 
 
-def test_rows_that_were_put_aside_in_kafka_are_read_back_and_sent(
+def test_dead_letters_in_kafka_are_read_back_and_sent(
     tmp_path: Path, kafka_broker: Kafka, topic_prefix: str
 ) -> None:
     uri = f"kafka://{kafka_broker.bootstrap_servers}?topic_prefix={topic_prefix}"

@@ -1,4 +1,4 @@
-"""Rows that are put aside: what the dead letters hold, what progress knows, what a crash does to both."""
+"""Dead letters: what the dead letters hold, what progress knows, what a crash does to both."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_bad_row_is_put_aside_and_all_others_arrive(how: str, rig: Rig) -> None:
+def test_a_bad_row_becomes_a_dead_letter_and_all_others_arrive(how: str, rig: Rig) -> None:
     rig.refuse(17, 205, 400, how=how)
     engine = rig.complete()
     stage = "encode" if how == "encode" else "sink"
@@ -241,7 +241,7 @@ def test_a_row_that_even_the_dead_letters_do_not_take_ends_the_changefeed(
     )
 
 
-def test_more_bad_rows_than_the_budget_end_the_changefeed_with_all_of_them_put_aside(rig: Rig) -> None:
+def test_more_bad_rows_than_the_budget_end_the_changefeed_with_all_of_them_in_the_dead_letters(rig: Rig) -> None:
     rig.refuse(3, 103, 203)
     engine = rig.start(dead_letter_max=2)
     engine.step()
@@ -257,7 +257,7 @@ def test_more_bad_rows_than_the_budget_end_the_changefeed_with_all_of_them_put_a
     assert engine.high_water == Timestamp(300)
 
 
-def test_the_budget_counts_what_earlier_runs_put_aside(rig: Rig) -> None:
+def test_the_budget_counts_the_dead_letters_of_earlier_runs(rig: Rig) -> None:
     rig.refuse(3, 103, 203)
     engine = rig.start(dead_letter_max=2)
     engine.step()
@@ -405,7 +405,9 @@ def test_nothing_is_sent_again_while_the_changefeed_runs(rig: Rig) -> None:
     rig.complete()
     with RunLock(rig.directory / "t.lock") as lock:
         assert lock.acquire()
-        with pytest.raises(ConfigError, match=r"changefeed 't' is running from .*: stop it first"):
+        with pytest.raises(
+            ConfigError, match=r"changefeed 't' is running from .*; stop it before you send its dead letters again"
+        ):
             rig.replay()
 
 
@@ -427,11 +429,13 @@ def test_a_foreign_message_among_the_dead_letters_is_named(rig: Rig) -> None:
     [path] = rig.places.rglob("*.ndjson")
     path.write_text(path.read_text() + '{"after": {"changefeed": "t"}, "key": []}\n')
     rig.mend()
-    with pytest.raises(ConfigError, match=r"topic 't_dead_letters' at file://.* holds something else than its dead"):
+    with pytest.raises(
+        ConfigError, match=r"topic 't_dead_letters' at file://.* holds messages that are not its dead letters"
+    ):
         rig.replay()
 
 
-def test_each_row_that_is_put_aside_is_logged_up_to_a_number(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_dead_letter_is_logged_up_to_a_number(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.refuse(3)
     engine = rig.start()
     engine.step()
@@ -445,20 +449,20 @@ def test_each_row_that_is_put_aside_is_logged_up_to_a_number(rig: Rig, caplog: p
         assert told.look() == 35
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 12
-    assert said[0].startswith(f"changefeed 't': row of table {TABLE_NAME} with key [")
-    assert "was put aside (stage encode): there is no text for 1" in said[0]
-    assert said[10] == "changefeed 't': and 23 more rows were put aside"
+    assert said[0].startswith(f"changefeed 't': refused the row of table {TABLE_NAME} with key [")
+    assert "(stage encode): there is no text for 1" in said[0]
+    assert said[10] == "changefeed 't': refused 23 more rows"
     assert "there is no text for 205" in said[11]
 
 
-def test_what_the_last_step_of_a_run_put_aside_is_logged_too(
+def test_dead_letters_of_the_last_step_of_a_run_are_logged_too(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = rig.start()
     store, ended = engine.store, TerminalError("the budget is used up")
 
     class Query:
-        """Put a row aside, and ended before anybody looked."""
+        """Made a dead letter, and ended before anybody looked."""
 
         isActive = False  # noqa: N815
 
@@ -480,7 +484,7 @@ def test_what_the_last_step_of_a_run_put_aside_is_logged_too(
     with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="budget"):
         run._attempts()
     assert [record.getMessage() for record in caplog.records] == [
-        "changefeed 't': row of table t with key [7], updated 7.0000000000, was put aside (stage encode): no text for 7"
+        "changefeed 't': refused the row of table t with key [7], updated 7.0000000000 (stage encode): no text for 7"
     ]
 
 
