@@ -1,4 +1,4 @@
-"""The PostgreSQL of the demo and the tests: it starts wherever it is asked to, and comes back from a crash."""
+"""The PostgreSQL server of the demo and the tests: it starts anywhere and recovers from a crash."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_what_was_committed_survives_a_kill_of_all_processes() -> None:
+def test_commits_survive_a_kill_of_all_processes() -> None:
     with EmbeddedPostgres(settings=FAST) as server:
         port = server.port
         with psycopg.connect(server.uri()) as connection:
@@ -52,7 +52,7 @@ def test_stop_ends_the_server_and_removes_a_temporary_directory() -> None:
     assert not server.directory.exists()
 
 
-def test_it_listens_on_loopback_alone_and_asks_for_the_password() -> None:
+def test_it_listens_on_loopback_only_and_requires_the_password() -> None:
     with EmbeddedPostgres(settings=FAST) as server:
         assert rows(server, "SHOW listen_addresses") == [("127.0.0.1",)]
         assert rows(server, "SHOW unix_socket_directories") == [("",)]
@@ -63,12 +63,12 @@ def test_it_listens_on_loopback_alone_and_asks_for_the_password() -> None:
 def test_a_directory_in_use_is_refused() -> None:
     with EmbeddedPostgres(settings=FAST) as server:
         other = EmbeddedPostgres(server.directory)
-        with pytest.raises(ConfigError, match=f"is in use by a running PostgreSQL: stop its process {server.pid}"):
+        with pytest.raises(ConfigError, match=f"is in use by a running PostgreSQL server. Stop process {server.pid}"):
             other.start()
         assert rows(server, "SELECT 1") == [(1,)]
 
 
-def test_a_port_that_was_taken_meanwhile_is_given_up_for_another() -> None:
+def test_a_port_in_use_is_replaced_by_another_one() -> None:
     with EmbeddedPostgres(settings=FAST) as first:
         second = EmbeddedPostgres(settings=FAST)
         second.port = first.port
@@ -78,7 +78,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up_for_another() -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root runs the server under another account")
-def test_root_may_keep_the_binaries_where_nobody_else_can_go() -> None:
+def test_root_can_use_binaries_that_other_users_cannot_reach() -> None:
     private = account.temporary_directory()
     try:
         packaged = EmbeddedPostgres(private).binaries

@@ -1,4 +1,4 @@
-"""Tables of a real PostgreSQL as the decoders of the log and of the scan see them."""
+"""Reads tables of a PostgreSQL server with the decoders of the log and of the scan."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TYPES = """
 
 
 class LogProbe:
-    """One slot and publication of one database. Everything executed after `__enter__` is in the log."""
+    """One slot and one publication of a database. Everything that is executed after `watch` is in the log."""
 
     def __init__(self, uri: str) -> None:
         self._sql = psycopg.connect(uri, autocommit=True)
@@ -69,14 +69,14 @@ class LogProbe:
                 self.execute(statement)
 
     def watch(self, *tables: str, key: Sequence[str] = ("id",)) -> None:
-        """Create slot and publication of *tables* as they are now."""
+        """Create the slot and the publication for *tables* with their present columns."""
         self.execute(f"CREATE PUBLICATION probe FOR TABLE {', '.join(tables)}")
         self.execute("SELECT pg_create_logical_replication_slot('probe' || current_database(), 'pgoutput')")
         for table in tables:
             self.learn(table, key=key)
 
     def learn(self, table: str, *, key: Sequence[str] = ("id",)) -> TableVersion:
-        """Add the present version of *table* to those that may occur in the log, and return it."""
+        """Add the present version of *table* to the versions that the log can have, and return it."""
         ((relid,),) = self.execute("SELECT %s::regclass::oid", [table])
         versions = self._versions.setdefault(relid, [])
         versions.append(self.version(table, key=key, number=len(versions) + 1))
@@ -125,11 +125,11 @@ class LogProbe:
         )
 
     def log(self, *, binary: bool, diff: bool = False, lookup: Lookup | None = None) -> list[RowBatch]:
-        """Return all rows of the log, decoded in one go."""
+        """Return all rows of the log, decoded at once."""
         return self.decoder(diff=diff, lookup=lookup).decode(self.messages(binary=binary))
 
     def scan(self, version: TableVersion, columns: Sequence[str] | None = None, *, where: str = "true") -> pa.Array:
-        """Return the rows of a table in the order of its column id."""
+        """Return the rows of a table in the order of column id."""
         chunk = self._fetch(
             f"SELECT {select_list(version, columns)} FROM {version.schema.name} WHERE {where} ORDER BY id"
         ).combine_chunks()
@@ -151,7 +151,7 @@ class LogProbe:
             self.execute(f"INSERT INTO {table} VALUES ({number}, {marks})", values)
 
     def assert_log_is(self, rows: pa.StructArray, *, binary: bool) -> None:
-        """Fail unless the log holds just *rows*, compared bit by bit: NaN equals itself and -0 is not 0."""
+        """Fail unless the log has exactly *rows*, compared bit by bit: NaN equals NaN, and -0 differs from 0."""
         logged = pa.concat_arrays([batch.column("after") for batch in self.log(binary=binary)])
         assert logged.type == rows.type
         for field in rows.type:
@@ -164,7 +164,7 @@ class LogProbe:
 
 
 def _bits(array: pa.Array) -> pa.Array:
-    """Return the integers behind floats, dates and timestamps."""
+    """Return floats, dates and timestamps as integers."""
     if array.type in (pa.float32(), pa.date32()):
         return array.view(pa.int32())
     return array.view(pa.int64()) if array.type == pa.float64() or pa.types.is_timestamp(array.type) else array

@@ -1,4 +1,4 @@
-"""Messages of pgoutput, protocol version 1, written by hand."""
+"""Builds messages of pgoutput, protocol version 1."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Value = str | bytes | None | _Unchanged
 
 
 def begin(lsn: int, *, us: int) -> bytes:
-    """A transaction whose commit record starts at *lsn*, committed *us* microseconds after 1970."""
+    """The begin of a transaction whose commit record starts at *lsn*, committed *us* microseconds after 1970."""
     return struct.pack(">cqqI", b"B", lsn, us - _EPOCH_US, 7)
 
 
@@ -69,7 +69,7 @@ def truncate(*relids: int) -> bytes:
 
 
 def tuple_(values: Sequence[Value]) -> bytes:
-    """A tuple: str in text form, bytes in binary form."""
+    """A tuple, with str in text form and bytes in binary form."""
     parts = [struct.pack(">H", len(values))]
     for value in values:
         if value is None:
@@ -87,7 +87,7 @@ def log(*messages: bytes) -> pa.Array:
 
 
 def field_column(values: Sequence[Value]) -> Fields:
-    """Return the fields of one column, out of tuples that follow each other without gaps at the end of a buffer."""
+    """Return the fields of one column in tuples without gaps, the last one at the end of the buffer."""
     messages = Messages(log(*(tuple_([value]) for value in values)))
     (fields,), _ = walk(messages, messages.starts, 1)
     return fields

@@ -1,4 +1,4 @@
-"""Random values of every PostgreSQL type, as texts that its input function takes."""
+"""Random values of every PostgreSQL type, as texts for its input function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one_of(*texts: str) -> Maker:
 
 
 def array_of(make: Maker) -> Maker:
-    """Arrays of one or two dimensions, empty ones, ones with nulls and ones with other lower bounds."""
+    """Make arrays of one or two dimensions, empty arrays, and arrays with nulls or with other lower bounds."""
 
     def quoted(rng: random.Random) -> str:
         if rng.random() < 0.2:
@@ -56,7 +56,7 @@ def _numeric(rng: random.Random) -> str:
     return sign + whole + ("." + _digits(rng, 30) if rng.random() < 0.7 else "")
 
 
-def _moment(rng: random.Random) -> str:
+def _timestamp(rng: random.Random) -> str:
     if rng.random() < 0.2:
         special = ["infinity", "-infinity", "4713-01-01 00:00:00 BC", "0001-12-31 23:59:59.999999 BC",
                    "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", "10000-01-01 00:00:00",
@@ -71,8 +71,8 @@ def _moment(rng: random.Random) -> str:
 def _date(rng: random.Random) -> str:
     if rng.random() < 0.1:
         return rng.choice(["infinity", "-infinity", "5874897-12-31", "4713-01-01 BC", "0004-02-29"])
-    christ = rng.choice(["", "", " BC"])
-    return f"{rng.randint(1, 4000 if christ else 12000):04d}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}{christ}"
+    era = rng.choice(["", "", " BC"])
+    return f"{rng.randint(1, 4000 if era else 12000):04d}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}{era}"
 
 
 def _time(rng: random.Random) -> str:
@@ -100,7 +100,7 @@ TYPES = """
     CREATE TYPE nest AS (p pair, numbers integer[], at timestamptz);
     CREATE TYPE lone AS (only_one integer)
 """
-"""What the types of users among them are made by."""
+"""Statements that create the user-defined types among them."""
 
 BINARY_MAKERS: dict[str, Maker] = {
     "bool": one_of("t", "f"),
@@ -125,14 +125,14 @@ BINARY_MAKERS: dict[str, Maker] = {
     "date": _date,
     "time": _time,
     "time(2)": _time,
-    "timestamp": _moment,
-    "timestamp(0)": lambda r: _moment(r).replace("294246", "294245"),
-    "timestamptz": _moment,
+    "timestamp": _timestamp,
+    "timestamp(0)": lambda r: _timestamp(r).replace("294246", "294245"),
+    "timestamptz": _timestamp,
     "mood": one_of("sad", "ok", 'so, "happy"'),
     "positive": lambda r: _digits(r, 9) + "1",
     "document": _json,
 }
-"""By type: those that the log is decoded from in binary form."""
+"""By type: the types whose binary form is decoded."""
 TEXT_MAKERS: dict[str, Maker] = {
     '"char"': one_of("a", "", '"', "\\"),
     "timetz": lambda r: _time(r) + r.choice(["+00", "-08", "+05:30"]),
@@ -168,8 +168,8 @@ TEXT_MAKERS: dict[str, Maker] = {
     "uuid[]": array_of(lambda r: str(uuid.UUID(bytes=r.randbytes(16)))),
     "date[]": array_of(_date),
     "time[]": array_of(_time),
-    "timestamp[]": array_of(_moment),
-    "timestamptz[]": array_of(_moment),
+    "timestamp[]": array_of(_timestamp),
+    "timestamptz[]": array_of(_timestamp),
     "jsonb[]": array_of(_json),
     "json[]": array_of(_json),
     "oid[]": array_of(lambda r: str(r.randint(0, 99))),
@@ -183,4 +183,4 @@ TEXT_MAKERS: dict[str, Maker] = {
     "nest": one_of('("(1,""x, """"y"""""",t)","{1,NULL}","2020-01-01 00:00:00.5+00")'),
     "lone": one_of("()", "(1)"),
 }
-"""The others."""
+"""By type: all other types."""

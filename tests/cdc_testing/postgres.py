@@ -1,4 +1,4 @@
-"""What tests do to a PostgreSQL: write to it from several sides, and look at what is there."""
+"""Helpers for tests with a PostgreSQL server: concurrent writers, the clock, and the rows of a query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sql = psycopg.Connection[tuple[Any, ...]]
 
 @contextmanager
 def writing(uri: str, write: Callable[[Sql, int], None], *, writers: int = 2) -> Iterator[None]:
-    """Call *write*(connection, n) over and over from several threads, with rising n, until the block ends."""
+    """Call *write*(connection, n) repeatedly in several threads, with rising n, until the block ends."""
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -45,7 +45,7 @@ def writing(uri: str, write: Callable[[Sql, int], None], *, writers: int = 2) ->
 
 
 def clock(uri: str) -> Timestamp:
-    """Return a reading of the server's clock: all that is committed by now is at or below it."""
+    """Return the server's clock: everything that is committed by now is at or below it."""
     with psycopg.connect(uri, autocommit=True) as connection:
         row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
     assert row is not None
@@ -53,7 +53,7 @@ def clock(uri: str) -> Timestamp:
 
 
 def table_of(sql: Sql, query: str, *, key: int = 1) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the result of *query* as rows by key: the first *key* columns."""
+    """Return the rows of *query* by their key, the first *key* columns."""
     cursor = sql.execute(query)
     names = [column.name for column in cursor.description or ()]
     return {row[:key]: dict(zip(names, row, strict=True)) for row in cursor}

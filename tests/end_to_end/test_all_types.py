@@ -1,4 +1,4 @@
-"""Random changes of a table with a column of every type: each version arrives whole, with the one before it."""
+"""Random changes to a table with a column of every type: each version arrives complete, with the version before it."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from psycopg import sql
 pytestmark = pytest.mark.slow
 
 MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
-TYPES_APART = {"json[]", "jsonb[]"}
-"""Types that the server cannot read back from JSON: which brackets are dimensions, and which are values?"""
-COLUMNS = {f"c{number}": type_ for number, type_ in enumerate(MAKERS) if type_ not in TYPES_APART}
+NOT_READ_BACK = {"json[]", "jsonb[]"}
+"""Types that the server cannot read back from JSON: brackets may be dimensions or values."""
+COLUMNS = {f"c{number}": type_ for number, type_ in enumerate(MAKERS) if type_ not in NOT_READ_BACK}
 KEYS = 60
 
 
 def value(type_: str, chance: random.Random) -> str | None:
-    """Return a value that the server reads back from its JSON: null there is no JSON null, and bounds are lost."""
+    """Return a value that the server reads back from its JSON, which has no JSON null and no bounds of arrays."""
     if chance.random() < 0.15:
         return None
     while True:
         text = MAKERS[type_](chance)
         if type_ == "json":
-            text = text.replace("\n", " ")  # as the encoder does: a message is one line
+            text = text.replace("\n", " ")  # the encoder does this too: a message is one line
         lost = text == "null" or (type_.endswith(("[]", "positives")) and text.startswith("["))
-        before_christ = type_.startswith(("date", "time")) and " BC" in text  # written as ISO 8601 does: -0043-03-15
-        if not lost and not before_christ:
+        bc = type_.startswith(("date", "time")) and " BC" in text  # written as in ISO 8601: -0043-03-15
+        if not lost and not bc:
             return text
 
 
 def change(connection: psycopg.Connection[Any], chance: random.Random) -> None:
-    """Run one random transaction of one to four statements; now and then it rolls back."""
+    """Run one random transaction of one to four statements. Some are rolled back."""
     for _ in range(chance.randint(1, 4)):
         key = chance.randrange(KEYS)
         some = chance.sample(sorted(COLUMNS), chance.randint(1, 6))
@@ -69,7 +69,7 @@ def change(connection: psycopg.Connection[Any], chance: random.Random) -> None:
         connection.commit()
 
 
-def test_every_version_of_every_type_arrives_with_the_one_before_it(
+def test_every_version_of_every_type_arrives_with_the_version_before_it(
     database: str, tmp_path: Path, kept_spark: KeptSpark
 ) -> None:
     chance = random.Random(4)

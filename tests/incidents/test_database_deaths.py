@@ -11,8 +11,8 @@ from cdc_conformance.validators import FingerprintValidator, SeenMark, SeenRow, 
 from cdc_core import Timestamp
 
 
-def test_a_validator_bears_with_a_database_that_dies_and_still_finds_a_lost_row(db: SimulatedDatabase) -> None:
-    """#85533: rows that a validator called lost were there; it had taken the error of a dead database for an answer."""
+def test_a_validator_tolerates_a_database_that_dies_and_still_finds_a_lost_row(db: SimulatedDatabase) -> None:
+    """#85533: a validator reported rows as lost. They existed: it took the error of a dead database for an answer."""
     db.create_table("t")
     first, second = db.put("t", id=1, n=1), db.put("t", id=2, n=2)
     asked = 0
@@ -24,7 +24,7 @@ def test_a_validator_bears_with_a_database_that_dies_and_still_finds_a_lost_row(
             raise UnavailableError("the database is down")
         return {"t": {(id_,): row for id_, row in db.as_of(timestamp).rows("t").items()}}
 
-    def judged(*rows: SeenRow) -> list[str]:
+    def failures(*rows: SeenRow) -> list[str]:
         validator = FingerprintValidator(retried(state_at, on=(UnavailableError,), pause_s=0.0))
         for row in rows:
             validator.note_row(row)
@@ -33,23 +33,23 @@ def test_a_validator_bears_with_a_database_that_dies_and_still_finds_a_lost_row(
 
     one = SeenRow(topic="t", key=(1,), after={"id": 1, "n": 1, "note": None}, updated=first)
     two = SeenRow(topic="t", key=(2,), after={"id": 2, "n": 2, "note": None}, updated=second)
-    assert judged(one, two) == []
-    assert len(judged(one)) == 1
+    assert failures(one, two) == []
+    assert len(failures(one)) == 1
     assert asked >= 6
 
 
-def test_an_oracle_that_asks_postgresql_goes_on_when_its_connection_is_killed(database: str) -> None:
-    """#85533: as above, with a connection that the server ends."""
+def test_an_oracle_that_queries_postgresql_continues_after_its_connection_is_killed(database: str) -> None:
+    """#85533: the same with a connection that the server ends."""
     connections: list[psycopg.Connection[tuple[int]]] = []
 
-    def ask() -> int:
+    def query() -> int:
         if not connections or connections[-1].closed:
             connections.append(psycopg.connect(database, autocommit=True))
         row = connections[-1].execute("SELECT 1").fetchone()
         assert row is not None
         return row[0]
 
-    oracle: Callable[[], int] = retried(ask, on=(psycopg.OperationalError,), pause_s=0.0)
+    oracle: Callable[[], int] = retried(query, on=(psycopg.OperationalError,), pause_s=0.0)
     assert oracle() == 1
     with psycopg.connect(database, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s)", [connections[0].info.backend_pid])
@@ -58,11 +58,11 @@ def test_an_oracle_that_asks_postgresql_goes_on_when_its_connection_is_killed(da
     connections[-1].close()
 
 
-def test_an_error_that_is_no_death_is_not_asked_again() -> None:
-    """#85533: the remedy must not hide a mistake in the question."""
+def test_any_other_error_is_not_retried() -> None:
+    """#85533: the remedy must not hide a mistake in the query."""
 
-    def ask() -> int:
+    def query() -> int:
         raise ValueError("no such table")
 
     with pytest.raises(ValueError, match="no such table"):
-        retried(ask, on=(UnavailableError,))()
+        retried(query, on=(UnavailableError,))()

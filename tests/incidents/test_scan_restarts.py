@@ -26,10 +26,10 @@ class Keys:
 
 
 @pytest.mark.parametrize("order", [list(SIZES), list(reversed(SIZES))], ids=["largest first", "largest last"])
-def test_a_run_that_begins_anew_after_each_step_of_the_initial_scan_skips_no_row(
+def test_a_restart_after_each_step_of_the_initial_scan_skips_no_row(
     db: SimulatedDatabase, engine: Callable[..., LocalEngine], faults: Callable[..., list[str]], order: list[str]
 ) -> None:
-    """A123371: on restart all spans were put forward to the checkpoint of one of them, so parts were never scanned."""
+    """A123371: a restart moved all spans to the checkpoint of one of them, so parts of the table were never scanned."""
     for table in order:
         db.create_table(table)
         with db.transaction() as txn:
@@ -51,10 +51,10 @@ def test_a_run_that_begins_anew_after_each_step_of_the_initial_scan_skips_no_row
     assert faults(order, more=[Keys()]) == []
 
 
-def test_a_run_that_dies_within_each_step_of_the_initial_scan_skips_no_row(
+def test_a_crash_within_each_step_of_the_initial_scan_skips_no_row(
     db: SimulatedDatabase, engine: Callable[..., LocalEngine], faults: Callable[..., list[str]]
 ) -> None:
-    """A123371: what a step had delivered but not saved is scanned again, and all else too."""
+    """A123371: a step that was delivered but not saved is scanned again, and the rest of the scan follows."""
     for table, size in SIZES.items():
         db.create_table(table)
         with db.transaction() as txn:
@@ -65,7 +65,7 @@ def test_a_run_that_dies_within_each_step_of_the_initial_scan_skips_no_row(
     while alive.progress.token["scan"] is not None:
         dying = engine(*SIZES, options={"scan_chunk_rows": 20})
         dying.run()
-        dying.store.begin_attempt("t")  # fenced: the step delivers its rows, and its progress is not saved
+        dying.store.begin_attempt("t")  # fenced: the step delivers its rows, but its progress is not saved
         with pytest.raises(Exception, match="took over"):
             dying.step()
         alive = engine(*SIZES, options={"scan_chunk_rows": 20})

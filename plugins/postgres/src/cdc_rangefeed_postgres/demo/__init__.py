@@ -1,1 +1,1 @@
-"""A PostgreSQL of one's own, for the demo, tests and benchmarks. Needs the extra `demo`."""
+"""A PostgreSQL server for the demo, tests and benchmarks. Needs the extra `demo`."""

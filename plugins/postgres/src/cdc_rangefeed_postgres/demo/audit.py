@@ -1,8 +1,8 @@
-"""Does what arrived make up the database? Replays a directory of JSON files and compares the result with the tables.
+"""Audits a directory of JSON files: do its rows make up the tables of the database?
 
-The files are read twice, as the two kinds of consumers read them. By name, in lexicographic order, repeats may come and
-order must hold. By manifest, through `ChangeReader`, no row may come twice, and what the rows make up, written as
-JSON again, must be to the byte what the other reading makes up.
+The files are read twice, as the two kinds of consumers read them. A consumer that reads by name, in lexicographic
+order, may see repeats, and the order must be right. A consumer that reads by manifest, with `ChangeReader`, must see
+every row once. Its rows, written as JSON again, must be equal to those of the first consumer, byte by byte.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_sink_cloudstorage.names import DataFile, ResolvedFile, parse_name
 
-from cdc_core import ConfigError, EncoderContext, Timestamp
-from cdc_core.readback.reader import ChangeReader
+from cdc_core import ChangeReader, ConfigError, EncoderContext, Timestamp
 from cdc_rangefeed_postgres.demo.comparison import Audit, compare
 from cdc_rangefeed_postgres.demo.replay import Replay
 
 __all__ = ["Audit", "Replay", "audit", "replay", "replay_once"]
 
 _PARTITION = "files"
-"""Their names are in the order of all rows and marks, so all of them are one partition."""
+"""The names of the files have the order of all rows and marks, so all files are one partition."""
 
 
 def replay(directory: Path) -> Replay:
-    """Return what the files below *directory* make up, read in lexicographic order of their paths."""
+    """Return the tables that the files below *directory* make up, read in lexicographic order of their paths."""
     result = Replay()
     for path in sorted(directory.rglob("*"), key=lambda path: str(path.relative_to(directory))):
         name = parse_name(str(path))
@@ -45,9 +44,9 @@ def replay(directory: Path) -> Replay:
 
 
 def replay_once(directory: Path) -> Replay:
-    """Return what the rows up to the newest mark make up, read by manifest, each written as JSON again.
+    """Return the tables that the rows up to the newest mark make up, read by manifest and written as JSON again.
 
-    Raises: ConfigError when there is no manifest; HistoryLostError for what is missing or damaged.
+    Raises: ConfigError when there is no manifest; HistoryLostError when a file is missing or damaged.
     """
     result = Replay()
     with ChangeReader(f"file://{directory}") as reader:
@@ -65,7 +64,7 @@ def replay_once(directory: Path) -> Replay:
 def audit(directory: Path, uri: str, tables: Sequence[str]) -> Audit:
     """Compare the files below *directory* with the *tables* (schema public, by name) of the database at *uri*.
 
-    Means something only when nothing was committed after the last resolved mark.
+    The result is only valid when nothing was committed after the last resolved mark.
     """
     by_name = replay(directory)
     found = compare(by_name, uri, tables)

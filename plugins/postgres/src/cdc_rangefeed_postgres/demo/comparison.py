@@ -1,8 +1,8 @@
-"""Does what arrived make up the database? Compares a replay with the tables.
+"""Compares the rows that a consumer has with the tables of the database.
 
-The comparison is the server's own: each replayed row is turned back into a row of its table (`jsonb_populate_record`),
-and the two sets of rows are compared in their text form, so that not even a numeric's scale may differ. That alone
-would take a column that a message lacks for null, and would not look at keys, so both are compared by themselves.
+The server compares them. It turns each replayed row into a row of its table again (`jsonb_populate_record`), and
+compares both sets of rows in text form, where even the scale of a numeric makes a difference. This comparison would
+accept a message without a column that is null, and it ignores keys. So columns and keys are compared separately.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ __all__ = ["Audit", "compare"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """`rows` messages and `resolved` marks were read; `missing` rows of the database did not arrive or differ,
-    `extra` rows that arrived are not in the database, differ, or have other columns or another key than their table
-    gives them; `out_of_order` messages broke order or a resolved mark; `not_once` rows came twice, differed or were
-    missing where each must come exactly once, None where no such thing is promised.
-    """
+    """The counts of an audit. It passes when there are rows and marks, and all other counts are 0."""
 
     rows: int
+    """Messages that were read."""
     resolved: int
+    """Resolved marks that were read."""
     missing: int
+    """Rows of the database that did not arrive, or arrived with other values."""
     extra: int
+    """Rows that arrived and are not in the database, or have other values, columns or keys there."""
     out_of_order: int
+    """Messages that came after a newer version of their key or after their resolved mark."""
     not_once: int | None = None
+    """Rows that came twice, differed or were missing in a reading that promises each row exactly once."""
 
     @property
     def passed(self) -> bool:
@@ -50,8 +52,8 @@ class Audit:
 def compare(replay: Replay, uri: str, tables: Sequence[str]) -> Audit:
     """Compare *replay* with the *tables* (schema public, by name) of the database at *uri*.
 
-    A replayed row is JSON text with the fields `key`, a list, and `after`. The result means something only when nothing
-    was committed after the last resolved mark.
+    A replayed row is JSON text with the fields `key`, a list, and `after`. The result is only valid when nothing was
+    committed after the last resolved mark.
     """
     missing = extra = 0
     with psycopg.connect(uri) as connection:
@@ -70,7 +72,7 @@ def compare(replay: Replay, uri: str, tables: Sequence[str]) -> Audit:
 def _compare(
     connection: psycopg.Connection[Any], table: str, rows: dict[str, tuple[Timestamp, bytes | None]]
 ) -> tuple[int, int]:
-    """Return how many rows of *table* are not among *rows*, and how many of *rows* are not in *table*."""
+    """Return how many rows of *table* are missing in *rows*, and how many of *rows* are missing in *table*."""
     connection.execute("CREATE TEMPORARY TABLE IF NOT EXISTS replayed (message jsonb)")
     connection.execute("TRUNCATE replayed")
     with connection.cursor().copy("COPY replayed FROM STDIN") as copy:
@@ -90,7 +92,7 @@ def _compare(
 
 
 def _misshapen(connection: psycopg.Connection[Any], name: sql.Identifier) -> int:
-    """Return how many replayed rows of table *name* have other columns than it, or a key that is not their own."""
+    """Return how many replayed rows of table *name* have other columns than the table, or a wrong key."""
     table = name.as_string(connection)
     row = connection.execute(
         'SELECT array_agg(attname::text ORDER BY attname::text COLLATE "C") FROM pg_attribute'

@@ -1,4 +1,4 @@
-"""`cdc demo postgres`: a changefeed on a busy PostgreSQL of its own, and then an audit of what arrived."""
+"""`cdc demo postgres`: a changefeed from a busy PostgreSQL server to files, and an audit of the files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cdc_rangefeed_postgres.demo.session import DemoOptions, Shop, say, shown
 __all__ = ["demo"]
 
 _FEED = """\
-# The demo's changefeed. The password comes from a file, so that this one may be shown.
+# The changefeed of the demo. The password comes from another file, so this file may be shown.
 [changefeed.movr]
 {source}sink = "file://{files}"
 format = "json"
@@ -30,7 +30,7 @@ min_checkpoint_frequency = "1s"
 
 
 def demo(arguments: Sequence[str]) -> int:
-    """Run the demo and return its exit status: 0 when the audit finds the files and the database in agreement."""
+    """Run the demo and return its exit status: 0 when the audit finds that the files match the database."""
     options = DemoOptions.parse(arguments, name="postgres", summary=_summary(), directory="cdc-demo")
     for part in ("files", "state"):
         shutil.rmtree(options.directory / part, ignore_errors=True)
@@ -47,8 +47,8 @@ def _run(shop: Shop, directory: Path) -> int:
         return 1
     found = audit(files, shop.uri, TABLES)
     newest = max(files.rglob("*-rides-*.ndjson"), default=files)
-    say(f"The files are in {shown(files)}: look at one with  tail -n 3 {shown(newest)}")
-    say("Next: put your own database into a file like demo.toml, then  cdc check FILE  and  cdc run FILE")
+    say(f"The files are in {shown(files)}. To see one:  tail -n 3 {shown(newest)}")
+    say("Next: put your own database into a file like demo.toml; run  cdc check FILE  and  cdc run FILE")
     say(f"demo: {found}")
     return 0 if found.passed else 1
 

@@ -1,4 +1,4 @@
-"""The demo's database: a shop of shared vehicles after CockroachDB's MovR, and people who use it."""
+"""The database of the demo: shared vehicles, after CockroachDB's MovR, and writers that change it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _RIDE = "INSERT INTO rides VALUES (%s, %s, %s, %s, %s, NULL, now(), NULL, NULL)"
 
 
 def load(uri: str, *, users: int = 2000, vehicles: int = 1000, rides: int = 3000) -> int:
-    """Create the tables in the empty database at *uri*, fill them, and return the number of rows."""
+    """Create and fill the tables in the empty database at *uri*, and return the number of rows."""
     chance = random.Random(7)
     with psycopg.connect(uri) as connection, connection.cursor() as cursor:
         cursor.execute(_SCHEMA)
@@ -59,7 +59,7 @@ def load(uri: str, *, users: int = 2000, vehicles: int = 1000, rides: int = 3000
 
 
 class Workload:
-    """People at work: each writer is a thread with a connection that runs random transactions until `stop`."""
+    """Writers that run random transactions until `stop`, each in a thread with its own connection."""
 
     def __init__(self, uri: str, *, writers: int = 3, seed: int = 0) -> None:
         self._uri = uri
@@ -73,7 +73,7 @@ class Workload:
 
     @property
     def changes(self) -> int:
-        """Statements committed so far; each changed about one row."""
+        """The number of committed statements. Each changed about one row."""
         return sum(self._counts)
 
     def start(self) -> None:
@@ -81,7 +81,7 @@ class Workload:
             thread.start()
 
     def stop(self) -> None:
-        """Return when every writer has ended. Raises: what made one of them end early."""
+        """Return when every writer has ended. Raises: the error of a writer that ended early."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -133,7 +133,7 @@ def _move_vehicle(connection: psycopg.Connection[Any], chance: random.Random) ->
 
 
 def _move_user(connection: psycopg.Connection[Any], chance: random.Random) -> None:
-    """A change of the key: the city is part of it."""
+    """Change a key: the city is part of it."""
     connection.execute(
         "UPDATE users SET city = %s, address = %s"
         " WHERE (city, id) IN (SELECT city, id FROM users WHERE city = %s AND id >= %s ORDER BY id LIMIT 1)",

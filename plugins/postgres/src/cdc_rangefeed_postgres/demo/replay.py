@@ -1,4 +1,4 @@
-"""What a consumer of a changefeed holds, whatever it reads the messages from."""
+"""The tables of a consumer that applies the messages of a changefeed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["Replay"]
 
 @dataclass(slots=True)
 class Replay:
-    """The tables as of the last resolved timestamp: the least of what the partitions' last marks say.
+    """The tables at the last resolved timestamp: the least of the last marks of all partitions.
 
-    A partition is whatever keeps its messages in order and has resolved marks of its own: one of a topic, or all of a
-    directory. `tables` maps topic -> key -> (updated, the row as it was given, None for a deleted one). Memory grows
-    with the tables, and with the distinct row versions, which are remembered to tell a repeat from a row out of order.
+    A partition keeps its messages in order and has its own resolved marks: a partition of a topic, or a directory.
+    `tables` maps topic -> key -> (updated, the row as it was given or None for a deleted row). Memory grows with the
+    tables and with the number of row versions, which must be remembered to recognize repeats.
     """
 
     tables: dict[str, dict[str, tuple[Timestamp, bytes | None]]] = field(default_factory=dict)
     rows: int = 0
     repeats: int = 0
-    """Rows that came again."""
+    """Rows that were repeated."""
     resolved: int = 0
     last_resolved: Timestamp = Timestamp()
     out_of_order: list[str] = field(default_factory=list)
@@ -33,11 +33,11 @@ class Replay:
     _unresolved: list[tuple[str, str, Timestamp, bytes | None]] = field(default_factory=list)
 
     def watch(self, partition: Hashable) -> None:
-        """Resolve nothing more before *partition* has a resolved mark, be it still empty."""
+        """Wait for a resolved mark of *partition*, which may be empty, before anything more is resolved."""
         self._marks.setdefault(partition, Timestamp())
 
     def note_row(self, partition: Hashable, topic: str, *, key: str, row: bytes | None, updated: Timestamp) -> None:
-        """Take one row, or a deletion when *row* is None, in the order of its partition."""
+        """Apply one row, or a delete if *row* is None. Call this in the order of the partition."""
         self.rows += 1
         if (topic, key, updated) in self._seen:
             self.repeats += 1
@@ -48,15 +48,15 @@ class Replay:
             self.out_of_order.append(f"{place}: in two partitions, {self._home[topic, key]} and {partition}")
         latest = self._latest.get((topic, key), Timestamp())
         if updated < latest:
-            self.out_of_order.append(f"{place}: new row {updated} after {latest} was seen")
+            self.out_of_order.append(f"{place}: new row {updated} after row {latest}")
         mark = self._marks.setdefault(partition, Timestamp())
         if updated <= mark:
-            self.out_of_order.append(f"{place}: new row {updated} after {mark} was resolved")
+            self.out_of_order.append(f"{place}: new row {updated} after resolved mark {mark}")
         self._latest[topic, key] = max(latest, updated)
         self._unresolved.append((topic, key, updated, row))
 
     def note_resolved(self, partition: Hashable, timestamp: Timestamp) -> None:
-        """Take one resolved mark: what is now resolved in every partition becomes part of the tables."""
+        """Apply one resolved mark: rows that are now resolved in every partition become part of the tables."""
         self.resolved += 1
         self._marks[partition] = max(timestamp, self._marks.get(partition, Timestamp()))
         least = min(self._marks.values())

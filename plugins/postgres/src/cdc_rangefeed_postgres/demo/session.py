@@ -1,4 +1,4 @@
-"""What every demo does: people work in a database while `cdc run` follows it, until all they did is resolved."""
+"""The session of every demo: writers change a database while `cdc run` follows it, until all changes are resolved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ tables = ["public.users", "public.vehicles", "public.rides"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What the command line of a demo says."""
+    """The command line of a demo."""
 
     directory: Path
     seconds: float
@@ -37,35 +37,38 @@ class DemoOptions:
 
     @classmethod
     def parse(cls, arguments: Sequence[str], *, name: str, summary: str, directory: str) -> DemoOptions:
-        """Read the *arguments* of the demo *name*; prints and exits for --help and for what it does not know."""
+        """Parse the *arguments* of the demo *name*. Prints and exits for --help and for unknown arguments."""
         parser = argparse.ArgumentParser(prog=f"cdc demo {name}", description=summary)
         parser.add_argument(
-            "--directory", type=Path, default=Path(directory), help="where everything goes (%(default)s)"
+            "--directory",
+            type=Path,
+            default=Path(directory),
+            help="directory for everything that the demo writes (%(default)s)",
         )
-        parser.add_argument("--seconds", type=float, default=20.0, help="how long people work (%(default)s)")
-        parser.add_argument("--writers", type=int, default=3, help="how many work at once (%(default)s)")
+        parser.add_argument("--seconds", type=float, default=20.0, help="how long the writers run (%(default)s)")
+        parser.add_argument("--writers", type=int, default=3, help="how many writers run (%(default)s)")
         chosen = parser.parse_args(arguments)
         return cls(directory=chosen.directory.absolute(), seconds=chosen.seconds, writers=chosen.writers)
 
 
 class Shop:
-    """The database `movr` on *server*, made and filled by the constructor, and people who will work in it."""
+    """The database `movr` on *server*, which the constructor creates and fills, and the writers that change it."""
 
     def __init__(self, server: EmbeddedPostgres, options: DemoOptions) -> None:
         self._options = options
         self.uri = server.uri("movr")
         self.source = _SOURCE.format(password=server.directory / "password", port=server.port)
-        """The lines of a changefeed that say what it follows; the password stays in a file."""
+        """The lines of a changefeed that name its source. The password is a reference to a file."""
         with psycopg.connect(server.uri(), autocommit=True) as connection:
             connection.execute("CREATE DATABASE movr")
         rows = load(self.uri)
-        say(f"PostgreSQL is up with {rows} rows in {', '.join(TABLES)}")
+        say(f"PostgreSQL is running with {rows} rows in {', '.join(TABLES)}")
 
     def follow(self, file: Path, state: Path, *, resolved: Callable[[], Timestamp]) -> bool:
-        """Run the changefeed of *file* while people work, and return whether it ended well.
+        """Run the changefeed of *file* while writers change the database, and return whether it ended with status 0.
 
-        It is stopped when *resolved*, which says what a consumer has, covers all that they did. Raises: SystemExit when
-        the changefeed ends before, or does not get on.
+        *resolved* returns the resolved timestamp that a consumer has. The changefeed is stopped when it covers all
+        changes. Raises: SystemExit when the changefeed ends earlier or makes no progress.
         """
         feed = subprocess.Popen([sys.executable, "-m", "cdc_core", "run", str(file), "--state", str(state)])
         try:
@@ -74,9 +77,9 @@ class Shop:
             workload.start()
             threading.Event().wait(self._options.seconds)
             workload.stop()
-            say(f"People changed {workload.changes} rows in {self._options.seconds:.0f} s; waiting for the rest")
+            say(f"Writers changed {workload.changes} rows in {self._options.seconds:.0f} s; waiting for the last one")
             target = self._now()
-            _await("the last changes to be resolved", lambda: resolved() >= target, feed)
+            _await("the last changes", lambda: resolved() >= target, feed)
             feed.send_signal(signal.SIGINT)
             if feed.wait(_LIMIT_S) != 0:
                 say(f"the changefeed ended with status {feed.returncode}")
@@ -103,9 +106,9 @@ def _await(what: str, condition: Callable[[], bool], feed: subprocess.Popen[byte
     pause = threading.Event()
     while not condition():
         if feed.poll() is not None:
-            raise SystemExit(f"demo: the changefeed ended with status {feed.returncode} before {what}")
+            raise SystemExit(f"demo: the changefeed ended with status {feed.returncode} while waiting for {what}")
         if time.monotonic() > deadline:
-            raise SystemExit(f"demo: {what} did not come in {_LIMIT_S:.0f} s")
+            raise SystemExit(f"demo: waited {_LIMIT_S:.0f} s for {what}")
         pause.wait(0.1)
 
 
@@ -116,6 +119,6 @@ def say(text: str) -> None:
 
 
 def shown(path: Path) -> str:
-    """Return *path* as one would type it here."""
+    """Return *path* relative to the current directory, if it is below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
