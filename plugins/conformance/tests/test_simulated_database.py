@@ -216,7 +216,7 @@ def test_history_can_be_read_as_of_any_timestamp_until_it_is_collected(db: Simul
     deleted = db.delete("t", 1)
     assert [db.as_of(at).rows("t")[1]["n"] for at in committed] == [0, 1, 2, 3]
     assert db.as_of(deleted).rows("t") == {}
-    db.protect("somebody", committed[2])
+    db.protect("changefeed", committed[2])
     db.settle()
     snapshot = db.as_of(committed[1])
     assert db.collect_garbage() == committed[2]

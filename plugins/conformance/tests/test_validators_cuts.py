@@ -73,7 +73,7 @@ def test_an_unknown_endpoint_is_a_failure() -> None:
 
 
 def test_with_every_timestamp_a_transaction_with_two_timestamps_is_found() -> None:
-    # what a scan reads may be of several times
+    # rows of a scan may have several ages
     scan = [row("a", 1, {"v": 4}, at=0), row("c", 2, {"v": 6}, at=0), mark(2, at=0), mark(2, at=1)]
     events = [*scan, row("b", 4, {"v": 3}, at=1), row("a", 3, {"v": 1}, at=0), mark(4, at=0), mark(4, at=1)]
     assert feed(CutValidator(total_is_ten, endpoints=PLACES), *events) == []

@@ -88,7 +88,7 @@ def test_an_oracle_is_retried_while_its_database_is_down() -> None:
 
     patient = retried(as_of, on=(ConnectionError,), pause_s=0)
     assert feed(BeforeAfterValidator(patient), row("a", 1, {"v": 1})) == []
-    assert answers == [None], "before is not asked for where the row may be scanned"
+    assert answers == [None], "the oracle is not called for `before` if the row may be scanned"
 
 
 def test_an_error_of_an_oracle_is_raised() -> None:

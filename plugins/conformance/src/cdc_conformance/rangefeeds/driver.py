@@ -235,7 +235,7 @@ class Feed:
     # many steps
 
     def steps_until(self, done: Callable[[], bool], *, what: str, release: bool = True) -> None:
-        """Run steps until *done*. If that takes too long, fail; *what* says what is wrong."""
+        """Run steps until *done*. If that takes too long, fail with the message *what*."""
         for _ in self.patiently(what):
             if done():
                 return
@@ -269,7 +269,7 @@ class Feed:
     def patiently(self, what: str | Callable[[], str]) -> Iterator[None]:
         """Yield until the caller stops. Fail when no step came for `patience_s`, or after very many steps.
 
-        *what* says what is wrong then.
+        *what* is the message of that failure, or a function that returns it.
         """
         begun, known, calls = len(self.steps), len(self.steps), 0
         deadline = time.monotonic() + self.patience_s

@@ -18,7 +18,7 @@ __all__ = ["Restarts"]
 
 
 class CrashError(Exception):
-    """Stands for the death of the process."""
+    """Simulates the death of the process."""
 
 
 class Restarts(RangefeedSuite):
@@ -27,8 +27,8 @@ class Restarts(RangefeedSuite):
     def test_restarts_lose_no_rows(self, workload: Workload, open_feed: OpenFeed, many_rows: int) -> None:
         """Attempts are killed every few steps, also before a step is saved; the newest version of every row arrives.
 
-        The kills go on through the initial scan and into the log. If this fails, look at what the token says of the
-        rest of the scan: everything that is not in the token is lost.
+        The kills continue from the initial scan into the log. If this fails, check that the token holds the rest of the
+        scan: everything that is not in the token is lost.
         """
         small, large = workload.tables
         workload.fill(small, 3)
@@ -135,7 +135,7 @@ class Restarts(RangefeedSuite):
     ) -> None:
         """If the intent cannot be saved, `start` has created nothing on the source.
 
-        Nobody would know of what is left there: a forgotten replication slot fills the disk of the database.
+        Otherwise nobody can clean up: a forgotten replication slot fills the disk of the database.
         """
         before = created()
         feed = open_feed()

@@ -59,7 +59,7 @@ class Startup(RangefeedSuite):
         feed = open_feed()
         feed.rangefeed.check()
         feed.rangefeed.schemas()
-        assert created() == before, f"check() changed what is on the source from {before} to {created()}"
+        assert created() == before, f"check() changed the source from {before} to {created()}"
         assert dict(workload.writer.rows(workload.tables[0])) == rows
 
     def test_check_names_a_missing_table(
