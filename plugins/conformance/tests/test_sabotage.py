@@ -1,4 +1,4 @@
-"""The table of saboteurs sees who fails what, and survives saboteurs that take their process along."""
+"""The table of saboteurs shows which tests fail, and survives saboteurs that kill their process."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from cdc_core import SinkRegistration
 from cdc_core.plugins.classes import load_class
 
 class Paper:
-    """Keeps everything."""
+    """Keeps every promise."""
 
     def flush(self): return True
     def close(self): return True
     def begin(self): return True
 
 class Forgetful(Paper):
-    """Forgets to wait.
+    """Does not wait.
 
-    As one does.
+    A common mistake.
     """
     def flush(self): return False
 
@@ -40,17 +40,17 @@ class Harmless(Paper):
     """Breaks nothing."""
 
 class Sleepy(Paper):
-    """Waits for what does not come."""
+    """Waits for ever."""
     def flush(self): threading.Event().wait()
 
 class Deaf(Paper):
-    """Waits and cannot be woken."""
+    """Waits for ever and cannot be interrupted."""
     def flush(self):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
         threading.Event().wait()
 
 class Deadly(Paper):
-    """Takes the process along."""
+    """Kills its process."""
     def flush(self): os.kill(os.getpid(), signal.SIGKILL)
 
 class PaperConformance(Conformance):
@@ -58,15 +58,15 @@ class PaperConformance(Conformance):
 
     @pytest.fixture
     def component(self):
-        return load_class(self.sink.target, owner="paper")()
+        return load_class(self.sink.sink, owner="paper")()
 
     def test_flush_is_a_barrier(self, component): assert component.flush(), "flush did not wait"
     def test_close_works(self, component): assert component.close(), "close failed"
     def test_begin_works(self, component): assert component.begin(), "begin failed"
 
 def registration(cls):
-    target = f"{__name__}:{cls.__name__}"
-    return SinkRegistration(name="p", target=target, options="p:O", summary="", schemes=("p",), output="files")
+    parts = {"sink": f"{__name__}:{cls.__name__}", "resolved_sink": "p:R", "destination": "p:D"}
+    return SinkRegistration(name="p", **parts, options="p:O", summary="", schemes=("p",), output="files")
 
 class SUITE(PaperConformance):
     sink = registration(Paper)
@@ -77,7 +77,7 @@ SABOTEURS = {}
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """A module of saboteurs; its parameter says who breaks what."""
+    """A module of saboteurs. The parameter is a class for each promise."""
     name = "cdc_t_saboteurs_" + re.sub(r"\W", "_", tmp_path.name)
     entries = "".join(f"SABOTEURS['test_{promise}'] = registration({cls})\n" for promise, cls in request.param.items())
     (tmp_path / f"{name}.py").write_text(SABOTEURS + entries)
@@ -87,7 +87,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 
 def table(home: str, *, limit_s: float = 20.0, jobs: int = 1) -> tuple[dict[str, str], str]:
-    """Return the verdict of each case by saboteur, and the table as it is shown."""
+    """Return the verdict of each case by saboteur, and the table as text."""
     homes = {"sink": home}
     of_kind = kinds(homes)
     cases = of_kind["sink"].cases()
@@ -105,27 +105,27 @@ def test_a_saboteur_must_fail_its_own_test_and_no_other(home: str) -> None:
         "Paper": "",
         "Forgetful": "",
         "Careless": "fails also test_begin_works",
-        "Harmless": "fails nothing",
+        "Harmless": "fails no test",
     }
     assert [re.split(" {2,}", line) for line in shown.splitlines()[:3]] == [
-        ["KIND", "PROMISE", "SABOTEUR", "FAILED", "VERDICT", "STANDS FOR"],
+        ["KIND", "PROMISE", "SABOTEUR", "FAILED", "VERDICT", "MISTAKE"],
         ["sink", "(all: reference)", "Paper", "-", "ok"],
-        ["sink", "test_flush_is_a_barrier", "Forgetful", "that one", "ok", "Forgets to wait."],
+        ["sink", "test_flush_is_a_barrier", "Forgetful", "its own", "ok", "Does not wait."],
     ]
     assert "sink test_close_works (Careless): fails also test_begin_works\n    test_begin_works: begin failed" in shown
-    assert shown.endswith("3 saboteurs, 1 references: 2 of them not as they must be")
+    assert shown.endswith("3 saboteurs and 1 references: 2 wrong")
 
 
 @pytest.mark.parametrize(
     "home", [{"flush_is_a_barrier": "Deadly", "close_works": "Forgetful", "begin_works": "Harmless"}], indirect=True
 )
-def test_a_saboteur_that_kills_its_process_takes_no_other_along(home: str) -> None:
+def test_a_saboteur_that_kills_its_process_stops_no_other(home: str) -> None:
     verdicts, _ = table(home)
     assert verdicts == {
         "Paper": "",
         "Deadly": "died in test_flush_is_a_barrier: SIGKILL",
         "Forgetful": "does not fail its own test; fails test_flush_is_a_barrier",
-        "Harmless": "fails nothing",
+        "Harmless": "fails no test",
     }
 
 
@@ -134,7 +134,7 @@ def test_a_saboteur_that_hangs_fails_or_is_ended(home: str) -> None:
     verdicts, _ = table(home, limit_s=0.5)
     assert verdicts["Sleepy"] == ""
     assert verdicts["Deaf"] == "hung in test_flush_is_a_barrier"
-    assert verdicts["-"] == "has no saboteur: nothing proves that the test can fail"
+    assert verdicts["-"] == "has no saboteur, so nothing proves that the test can fail"
 
 
 @pytest.fixture
@@ -168,13 +168,11 @@ def kind() -> Kind:
             {"test_a": "skipped", "test_b": "failed", "test_sum": "passed"},
             "does not fail its own test; fails test_b; skips test_a",
         ),
-        ("test_b", {}, "has no saboteur: nothing proves that the test can fail"),
-        ("test_gone", {}, "there is no such promise"),
+        ("test_b", {}, "has no saboteur, so nothing proves that the test can fail"),
+        ("test_gone", {}, "breaks a promise that does not exist"),
     ],
 )
-def test_the_verdict_names_what_is_not_as_it_must_be(
-    kind: Kind, promise: str, outcomes: dict[str, str], problem: str
-) -> None:
+def test_the_verdict_says_what_is_wrong(kind: Kind, promise: str, outcomes: dict[str, str], problem: str) -> None:
     assert verdict(Case("sink", promise), kind, Result(outcomes=outcomes)) == problem
 
 

@@ -1,19 +1,20 @@
-"""How the suite of sinks meets an author: what must be given, what is skipped and why, and that its processes die."""
+"""The suite of sinks: what an author must override, what does not apply, and processes that die."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
-from cdc_conformance.reference.sink import REFERENCE_SINK
+from cdc_conformance.reference.reader import ReferenceReader
+from cdc_conformance.reference.registrations import REFERENCE_SINK
 from cdc_conformance.rows import Change, rows
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.seen import Seen
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 
-from cdc_core import SinkContext, SinkReader, StoredMessage
-from cdc_core.plugins.classes import load_class
+from cdc_core import StoredMessage
 
 pytest_plugins = ["pytester"]
 
@@ -21,7 +22,7 @@ MODULE = """
 import dataclasses
 import pytest
 from cdc_conformance import SinkConformance
-from cdc_conformance.reference.sink import REFERENCE_SINK
+from cdc_conformance.reference.registrations import REFERENCE_SINK
 
 class TestIt(SinkConformance):
     sink = {sink}
@@ -36,12 +37,8 @@ URI = """
 
 @pytest.fixture
 def rig(tmp_path: Path) -> SinkRig:
-    def read_back(context: SinkContext) -> SinkReader:
-        reader: SinkReader = load_class(REFERENCE_SINK.reader, owner="reader", base=SinkReader)(context)
-        return reader
-
     uri = f"reference://{tmp_path}/out"
-    return SinkRig(REFERENCE_SINK, uri=uri, format="json", options={"partitions": 2}, read_back=read_back)
+    return SinkRig(REFERENCE_SINK, uri=uri, format="json", options={"partitions": 2}, read_back=ReferenceReader)
 
 
 def test_a_suite_without_a_place_says_what_to_override(pytester: pytest.Pytester) -> None:
@@ -53,58 +50,65 @@ def test_a_suite_without_a_place_says_what_to_override(pytester: pytest.Pytester
     )
 
 
-def test_without_a_reader_only_what_needs_one_is_skipped(pytester: pytest.Pytester) -> None:
+def test_without_a_reader_promises_that_need_one_do_not_apply(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MODULE.format(sink="dataclasses.replace(REFERENCE_SINK, reader='')", more=URI))
-    result = pytester.runpytest_inprocess("-rs", "-k", "test_flush_counts_messages or test_unicode_comes_back")
-    result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(["*nothing can read back what the sink wrote: register a SinkReader*"])
+    result = pytester.runpytest_inprocess(
+        "--cdc-report", "report.json", "-k", "test_flush_counts_messages or test_unicode_arrives_unchanged"
+    )
+    result.assert_outcomes(passed=1)
+    (suite,) = json.loads((pytester.path / "report.json").read_text())["suites"]
+    outcomes = {promise["name"]: (promise["outcome"], promise["reason"]) for promise in suite["promises"]}
+    assert outcomes["test_unicode_arrives_unchanged"] == (
+        "not_declared",
+        "the sink registers no reader, and read_back is not overridden",
+    )
 
 
-def test_parameters_take_the_place_of_the_same_in_another_spelling(rig: SinkRig) -> None:
+def test_parameters_replace_those_with_another_spelling(rig: SinkRig) -> None:
     rig.uri += f"{'&' if '?' in rig.uri else '?'}PARTITIONS=3"
     rig.options.clear()
-    assert rig.job().sink.values["partitions"] == "3"
-    assert rig.job(parameters={"partitions": "4"}).sink.values["partitions"] == "4"
+    assert rig.feed().sink.values["partitions"] == "3"
+    assert rig.feed(parameters={"partitions": "4"}).sink.values["partitions"] == "4"
 
 
-def test_a_changed_value_is_not_taken_for_the_row(rig: SinkRig) -> None:
+def test_a_row_with_a_changed_value_is_not_recognized(rig: SinkRig) -> None:
     rig.start(ORDERS)
     rig.write(rows(ORDERS, [Change({"id": 1, "note": "a"})]))
-    rig.watch(ORDERS)  # and forget what was written
+    rig.watch(ORDERS)  # forgets what was written
     rig.expect(rows(ORDERS, [Change({"id": 1, "note": "b"})]))
     seen = rig.read()
     assert seen.rows == []
-    assert '"note": "a"' in seen.strange[0].text
+    assert '"note": "a"' in seen.unknown[0].text
 
 
-def test_marks_are_told_from_rows_also_those_that_were_not_expected(rig: SinkRig) -> None:
+def test_marks_are_recognized_even_if_they_were_not_expected(rig: SinkRig) -> None:
     rig.start(ORDERS)
     rig.write(versions([1]))
-    with rig.opened() as sink:
-        sink.emit_resolved(AT)
+    rig.open_resolved_sink().emit_resolved(AT)
     assert rig.read().marks == [(("orders", 0), AT), (("orders", 1), AT)]
 
 
-def test_a_process_dies_without_closing_and_what_it_did_before_stays(rig: SinkRig, tmp_path: Path) -> None:
+def test_a_process_dies_without_closing_and_its_flushed_rows_stay(rig: SinkRig) -> None:
     rig.start(ORDERS)
     first, second = versions([1]), versions([2])
     rig.crash_after(*rig.calls(first), "flush", *rig.calls(second, step=1))
     assert rig.read().rows == rig.rows(first)
 
 
-def test_a_call_that_fails_in_the_other_process_is_told_with_its_traceback(rig: SinkRig) -> None:
+def test_an_error_in_the_other_process_is_reported_with_its_traceback(rig: SinkRig) -> None:
     rig.start(ORDERS)
-    with pytest.raises(AssertionError, match=r"(?s)failed earlier \(1\).*TerminalSinkError.*before begin"):
+    rig.uri = rig.uri.removesuffix("/out") + "/out/orders/0.jsonl/out"
+    with pytest.raises(AssertionError, match=r"(?s)status 1\).*RetryableSinkError.*Not a directory"):
         rig.crash_after(versions([1]), "flush")
 
 
-def test_without_another_process_the_sink_is_left_as_it_is(tmp_path: Path) -> None:
+def test_without_another_process_the_sink_is_abandoned(tmp_path: Path) -> None:
     rig = SinkRig(
         dataclasses.replace(REFERENCE_SINK),
         uri=f"reference://{tmp_path}/out",
         format="json",
         options={},
-        read_back=load_class(REFERENCE_SINK.reader, owner="reader"),
+        read_back=ReferenceReader,
         other_processes=False,
     )
     rig.start(ORDERS)
@@ -120,6 +124,6 @@ def test_messages_may_lack_keys_only_where_values_always_have_them(tmp_path: Pat
     rig.watch(ORDERS)
     batch = versions([1, 2])
     rig.expect(batch)
-    values = rig.job().open_encoder().encode(batch, topic="orders").value.to_pylist()
+    values = rig.feed().open_encoder().encode(batch, topic="orders").value.to_pylist()
     seen = Seen(rig.matcher.match(StoredMessage(topic="orders", key=None, value=value) for value in values))
     assert bool(seen.missing(rig.rows(batch))) is (not forced)

@@ -1,4 +1,4 @@
-"""Effects of code are seen, and what is no effect is not."""
+"""Side effects of code are seen, and nothing else is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from cdc_conformance.sinks.watching import Background, descriptors, failure_of, until, watched
 
 
-def test_changes_of_files_are_seen_and_reading_is_not(tmp_path: Path) -> None:
+def test_changes_of_files_are_seen_and_reads_are_not(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with watched() as effects:
         path.write_text("x")
@@ -55,13 +55,13 @@ def test_open_sockets_and_files_are_counted() -> None:
     assert during["files"] - before["files"] == 2
 
 
-def test_a_condition_is_waited_for_but_not_for_ever() -> None:
+def test_until_waits_for_a_condition_but_not_for_ever() -> None:
     counted = iter(range(10))
     assert until(lambda: next(counted) == 3, within_s=10)
     assert not until(lambda: False, within_s=0)
 
 
-def test_what_runs_in_the_background_hands_over_its_error() -> None:
+def test_a_background_action_keeps_its_error() -> None:
     go = threading.Event()
 
     def fail() -> None:

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from collections.abc import Sequence
+from functools import cache
 
-__all__ = ["command", "environment"]
+__all__ = ["command", "environment", "imported_by"]
 
 
 def command(*arguments: str) -> list[str]:
-    """Return the command line of a Python that does not look for modules in the present directory."""
+    """Return the command line of a Python that does not search for modules in the current directory."""
     return [sys.executable, "-P", *arguments]
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Return the environment for such a Python, in which modules are looked for as they are here, with *changes*."""
+    """Return the environment for such a Python: this one's search path for modules, and *changes*."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **changes}
+
+
+@cache
+def imported_by(*modules: str, beside: Sequence[str] = ()) -> set[str]:
+    """Return the top-level modules that a new process loads for *modules* in addition to those for *beside*.
+
+    Raises: AssertionError when one of *modules* cannot be imported.
+    """
+    program = _PROGRAM.format(first=", ".join(["sys", *beside]), modules=", ".join(modules))
+    done = subprocess.run(command("-c", program), capture_output=True, text=True, check=False, env=environment())
+    assert done.returncode == 0, f"cannot import {' and '.join(modules)}: {done.stderr.strip()[-500:]}"
+    return set(done.stdout.split())
+
+
+_PROGRAM = """
+import {first}
+before = set(sys.modules)
+import {modules}
+print(*{{name.partition(".")[0] for name in set(sys.modules) - before}})
+"""

@@ -1,1 +1,1 @@
-"""Plugins that keep every promise and are simple enough to read: what the kit proves itself with."""
+"""Plugins that keep every promise and are short enough to read. The kit tests itself with them."""

@@ -1,4 +1,4 @@
-"""What can happen to the reference sink's destination."""
+"""Disturbances of the reference sink's destination."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DirectoryDisturbance"]
 
 
 class DirectoryDisturbance:
-    """Takes the directory away, holds its lock, or has it refuse keys; each until the block ends."""
+    """Moves the directory away, holds its lock, or makes it refuse keys, until the block ends."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -21,7 +21,7 @@ class DirectoryDisturbance:
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """The directory is gone, and comes back with the same contents in other files, as from a backup."""
+        """The directory is missing. It returns with the same contents in other files, as from a backup."""
         self._root.mkdir(parents=True, exist_ok=True)
         self._root.rename(self._away)
         self._root.touch()
@@ -34,14 +34,14 @@ class DirectoryDisturbance:
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """Nothing can be written."""
+        """Every write waits."""
         with (self._root / ".lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     @contextmanager
     def refusing(self, keys: Collection[bytes]) -> Iterator[None]:
-        """Messages with these keys are refused."""
+        """The destination refuses messages with these keys."""
         refused = self._root / ".refused"
         refused.write_text("\n".join(base64.b64encode(key).decode() for key in keys))
         try:

@@ -1,8 +1,10 @@
-"""A destination that is a directory: each partition of a topic is a file of lines, appended to and never changed.
+"""The reference sink's destination: a directory in which each partition of a topic is a file of lines.
 
 <root>/<topic, percent-encoded>/<partition>.jsonl    {"key": base64, "value": base64, "updated": "…"}
-<root>/.lock                                         held by whoever writes, and by whoever stops all writing
-<root>/.refused                                      keys that this destination does not take, base64, a line each
+<root>/.lock                                         locked by a writer, and by a test that stops all writing
+<root>/.refused                                      keys that the destination refuses, in base64, one a line
+
+Lines are only appended; a line that was written never changes.
 """
 
 from __future__ import annotations
@@ -19,99 +21,101 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from cdc_core.errors import RetryableSinkError
+from cdc_conformance.reference.options import ReferenceOptions
+from cdc_core import ConfigError, RetryableSinkError, SinkContext
 
-__all__ = ["Line", "Partitions", "encoded"]
+__all__ = ["Line", "Partitions"]
 
 _POLL_S = 0.005
-_MOST_SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One message; `updated` is None for a resolved mark."""
+    """One message. `updated` is None for a resolved mark."""
 
     key: bytes | None
     value: bytes | None
     updated: str | None
 
+    def to_bytes(self) -> bytes:
+        """Return the line as it is written, for `from_bytes`."""
+        fields = {"key": _base64(self.key), "value": _base64(self.value), "updated": self.updated}
+        return json.dumps(fields).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Line:
+        fields = json.loads(text)
+        return cls(key=_bytes(fields["key"]), value=_bytes(fields["value"]), updated=fields["updated"])
+
 
 class Partitions:
-    """The directory. Raises, everywhere: RetryableSinkError when it cannot be reached."""
+    """The partitions of some topics. Raises, everywhere: RetryableSinkError when the directory cannot be used."""
 
-    def __init__(self, root: Path, *, count: int, patience_s: float) -> None:
+    def __init__(self, root: Path, *, count: int, patience_s: float, topics: Sequence[str] = ()) -> None:
         self.root = root
         self.count = count
+        self.topics = topics
         self._patience_s = patience_s
 
-    def create(self, topics: Sequence[str]) -> None:
-        """Return when every partition of *topics* is there; those that were keep what they hold."""
-        with self._reaching():
-            for topic in topics:
-                self._directory(topic).mkdir(parents=True, exist_ok=True)
-                for partition in range(self.count):
-                    self.path(topic, partition).touch()
+    @classmethod
+    def of(cls, context: SinkContext) -> Partitions:
+        """Return the partitions of every topic of a changefeed. Raises: ConfigError for a URI that is not a path."""
+        path = context.uri.partition("://")[2]
+        if not path.startswith("/"):
+            raise ConfigError("the reference sink writes to a local directory; write reference:///path")
+        options: ReferenceOptions = context.options
+        topics = [context.topics().of(table) for table in context.tables]
+        return cls(Path(path), count=options.partitions, patience_s=options.patience, topics=topics)
+
+    @property
+    def endpoints(self) -> list[tuple[str, int]]:
+        """Every partition of every topic."""
+        return [(topic, partition) for topic in self.topics for partition in range(self.count)]
+
+    def create(self) -> None:
+        """Return when every endpoint exists. An endpoint that existed keeps its lines."""
+        with self.reaching():
+            for topic, partition in self.endpoints:
+                path = self.path(topic, partition)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
 
     def append(self, topic: str, partition: int, lines: Sequence[Line]) -> int:
-        """Return how many bytes *lines* took, once they are in the file, all together."""
-        text = encoded(lines)
-        with self._reaching(), self.writing():
-            self._directory(topic).mkdir(parents=True, exist_ok=True)
-            with self.path(topic, partition).open("ab", buffering=0) as file:
-                file.truncate(self._whole(topic, partition))
+        """Return the size of *lines* when all of them are in the file."""
+        text = b"".join(line.to_bytes() for line in lines)
+        path = self.path(topic, partition)
+        with self.reaching(), self.writing():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab", buffering=0) as file:
+                file.truncate(_size_of_whole_lines(path))
                 file.write(text)
         return len(text)
 
-    def cut(self, topic: str, partition: int, size: int) -> None:
-        """Cut a partition off after *size* bytes, as only broken sinks do."""
-        with self._reaching(), self.writing():
-            os.truncate(self.path(topic, partition), size)
-
-    def size(self, topic: str, partition: int) -> int:
-        """Return how many bytes a partition has."""
-        with self._reaching():
-            path = self.path(topic, partition)
-            return path.stat().st_size if path.exists() else 0
-
-    def probe(self) -> None:
-        """Return when something could be written."""
-        with self._reaching(), self.writing():
-            pass
-
-    def is_locked(self) -> bool:
-        """Return whether somebody keeps others from writing."""
-        with self._reaching(), (self.root / ".lock").open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            return False
-
     def refused(self) -> frozenset[bytes]:
-        """Return the keys that are not taken here."""
-        with self._reaching():
+        """Return the keys that the destination refuses."""
+        with self.reaching():
             try:
                 return frozenset(map(base64.b64decode, (self.root / ".refused").read_text().split()))
             except (FileNotFoundError, NotADirectoryError):
                 return frozenset()
 
     def read(self, topic: str, partition: int) -> Iterator[Line]:
-        """Yield the lines of a partition that are whole."""
-        with self._reaching():
+        """Yield the complete lines of a partition."""
+        with self.reaching():
             try:
                 body = self.path(topic, partition).read_bytes()
             except FileNotFoundError:
                 return
         for text in body.split(b"\n")[:-1]:
-            fields = json.loads(text)
-            yield Line(key=_bytes(fields["key"]), value=_bytes(fields["value"]), updated=fields["updated"])
+            yield Line.from_bytes(text)
 
     def path(self, topic: str, partition: int) -> Path:
-        return self._directory(topic) / f"{partition}.jsonl"
+        return self.root / quote(topic, safe=_SAFE) / f"{partition}.jsonl"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the lock meanwhile. Raises: RetryableSinkError when it does not come free in time."""
+        """Hold the lock in the block. Raises: RetryableSinkError when another process holds it for too long."""
         self.root.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + self._patience_s
         pause = threading.Event()
@@ -123,35 +127,23 @@ class Partitions:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise RetryableSinkError(
-                            f"{self.root} took no message for {self._patience_s:g} s: see what holds its lock"
+                            f"{self.root} accepted no message for {self._patience_s:g} s; find out what holds its lock"
                         ) from None
                     pause.wait(_POLL_S)
             yield
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def reaching(self) -> Iterator[None]:
+        """Turn every OSError of the block into a RetryableSinkError."""
         try:
             yield
         except OSError as error:
-            raise RetryableSinkError(f"{self.root} cannot be written: {os.strerror(error.errno or 0)}") from error
-
-    def _directory(self, topic: str) -> Path:
-        return self.root / quote(topic, safe=_MOST_SAFE)
-
-    def _whole(self, topic: str, partition: int) -> int:
-        """Return how long the file is without the half line that a writer left who died."""
-        body = self.path(topic, partition).read_bytes()
-        return body.rfind(b"\n") + 1
+            raise RetryableSinkError(f"cannot use {self.root}: {os.strerror(error.errno or 0)}") from error
 
 
-def encoded(lines: Sequence[Line]) -> bytes:
-    """Return *lines* as they stand in a partition."""
-    return b"".join(map(_text, lines))
-
-
-def _text(line: Line) -> bytes:
-    fields = {"key": _base64(line.key), "value": _base64(line.value), "updated": line.updated}
-    return json.dumps(fields).encode() + b"\n"
+def _size_of_whole_lines(path: Path) -> int:
+    """Return the size of a file without the incomplete line that a killed writer may have left."""
+    return path.read_bytes().rfind(b"\n") + 1
 
 
 def _base64(value: bytes | None) -> str | None:

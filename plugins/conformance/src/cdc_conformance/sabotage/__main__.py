@@ -1,4 +1,4 @@
-"""`python -m cdc_conformance.sabotage`: shows that every promise's test fails with whoever breaks the promise."""
+"""`python -m cdc_conformance.sabotage`: shows that the test of every promise fails when the promise is broken."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["main"]
 
 
 @click.command()
-@click.option("--kind", "only", type=click.Choice(list(HOMES)), multiple=True, help="Saboteurs of this kind only.")
-@click.option("--only", "promise", metavar="PROMISE", default="", help="The saboteur of this promise only.")
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Processes at a time.")
-@click.option("--limit", "limit_s", metavar="SECONDS", default=20.0, help="How long one test may take.")
+@click.option("--kind", "only", type=click.Choice(list(HOMES)), multiple=True, help="Only saboteurs of this kind.")
+@click.option("--only", "promise", metavar="PROMISE", default="", help="Only the saboteur of this promise.")
+@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Number of processes.")
+@click.option("--limit", "limit_s", metavar="SECONDS", default=20.0, help="Time limit of one test.")
 def main(only: tuple[str, ...], promise: str, jobs: int, limit_s: float) -> None:
-    """Run each suite against every saboteur: each must fail exactly the test of its own promise.
+    """Run each suite against every saboteur. Each must fail exactly the test of its own promise.
 
-    The reference components must pass everything with nothing skipped. Exit status 1 when one of this does not hold.
+    The reference components must pass every test. The exit status is 1 if any of this is not so.
     """
     begun = time.monotonic()
     of_kind = kinds(only=only)
@@ -31,7 +31,7 @@ def main(only: tuple[str, ...], promise: str, jobs: int, limit_s: float) -> None
     if promise:
         cases = chosen(cases, promise)
         if not cases:
-            raise click.UsageError(f"there is neither a promise nor a saboteur called '{promise}'")
+            raise click.UsageError(f"there is no promise '{promise}' and no saboteur of it")
     with_saboteur = [case for case in cases if not case.promise or case.promise in of_kind[case.kind].saboteurs]
     results = run(with_saboteur, homes=HOMES, jobs=jobs, limit_s=limit_s)
     found = rows(cases, results, of_kind)

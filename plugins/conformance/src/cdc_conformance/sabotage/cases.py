@@ -1,4 +1,4 @@
-"""Which saboteurs there are, and what their runs must look like."""
+"""The saboteurs, and what a run of the suite against each of them must look like."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_conformance.components import registration_of
-from cdc_conformance.promises import promises_of, suite_of
-from cdc_core.errors import PluginLoadError
+from cdc_conformance.promises import conditions_of, promises_of, suite_of
+from cdc_core import PluginLoadError
 from cdc_core.plugins.classes import load_class
 from cdc_core.registrations import Registration
 
@@ -21,12 +21,12 @@ HOMES = {
     "encoder": "cdc_conformance.sabotage.encoders",
     "rangefeed": "cdc_conformance.sabotage.rangefeeds",
 }
-"""By kind, the module with its saboteurs. Those of histories are sinks too."""
+"""The module of each kind of saboteurs. Those of histories are sinks too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run of a suite: against the saboteur of *promise*, or against the reference, whose promise is empty."""
+    """One run of a suite, against the saboteur of *promise*; with an empty promise, against the reference."""
 
     kind: str
     promise: str = ""
@@ -44,7 +44,7 @@ class Kind:
     """The suite with the reference component."""
     saboteurs: Mapping[str, Registration]
     elsewhere: frozenset[str] = frozenset()
-    """Promises of the suite that another kind of saboteurs breaks; here they are not asked for."""
+    """Promises of the suite that saboteurs of another kind break. They are not tested here."""
 
     @property
     def promises(self) -> tuple[str, ...]:
@@ -53,40 +53,46 @@ class Kind:
 
     @property
     def summaries(self) -> frozenset[str]:
-        """Promises that another's saboteur may break too."""
+        """Promises that saboteurs of other promises may break too."""
         return self.suite.summaries  # type: ignore[no-any-return]
 
     def cases(self) -> list[Case]:
-        """Return the reference and one case for each promise, whether it has a saboteur or not, and each saboteur."""
+        """Return one case for the reference, for each promise with or without a saboteur, and for each saboteur."""
         names = dict.fromkeys([*self.promises, *self.saboteurs])
         return [Case(self.name), *(Case(self.name, promise) for promise in names)]
 
+    def promises_for(self, case: Case) -> set[str]:
+        """Return the promises that apply to the registration of *case*."""
+        conditions = {name: conditions_of(self.suite, name) for name in self.promises}
+        cls = self.suite_for(case, "Suite") if any(conditions.values()) else self.suite
+        return {name for name, several in conditions.items() if all(condition.holds(cls) for condition in several)}
+
     def suite_for(self, case: Case, name: str) -> type[Any]:
-        """Return the suite to run for *case* as a test class called *name*."""
+        """Return the suite to run for *case*, as a test class called *name*."""
         members = {self.suite.kind: self.saboteurs[case.promise]} if case.promise else {}
         return type(name, (self.suite,), members)
 
     def saboteur(self, case: Case) -> tuple[str, str]:
-        """Return the saboteur's class name and what it stands for, the first paragraph of its docstring."""
+        """Return the saboteur's class name and its mistake, the first paragraph of its docstring."""
+        reference = registration_of(self.suite, self.suite.kind)
         if not case.promise:
-            return registration_of(self.suite, self.suite.kind).target.partition(":")[2], ""
+            return _class_name(getattr(reference, reference.CLASSES[0])), ""
         registration = self.saboteurs.get(case.promise)
         if registration is None:
             return "-", ""
-        reference = registration_of(self.suite, self.suite.kind)
-        history = getattr(registration, "history", "")
-        target = history if history != getattr(reference, "history", "") else registration.target
+        changed = [part for part in reference.CLASSES if getattr(registration, part) != getattr(reference, part)]
+        target = getattr(registration, changed[0] if changed else reference.CLASSES[0])
         try:
             cls = load_class(target, owner=f"saboteur of {case.promise}")
         except PluginLoadError as error:
-            return target.partition(":")[2], str(error)
+            return _class_name(target), str(error)
         paragraph = (cls.__doc__ or "").strip().partition("\n\n")[0]
         return cls.__name__, " ".join(paragraph.split())
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of the tests of one case, by test without parameters; the worst where one has several."""
+    """The outcomes of one case, by test without parameters. Of several parameters the worst outcome counts."""
 
     outcomes: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -102,8 +108,8 @@ class Result:
     def failed(self) -> list[str]:
         return [test for test, outcome in self.outcomes.items() if outcome in ("failed", "error")]
 
-    def unasked(self) -> list[str]:
-        return [test for test, outcome in self.outcomes.items() if outcome in ("skipped", "xfailed")]
+    def not_tested(self) -> list[str]:
+        return [test for test, outcome in self.outcomes.items() if outcome in ("skipped", "xfailed", "not_declared")]
 
 
 def kinds(homes: Mapping[str, str] = HOMES, *, only: Collection[str] = ()) -> dict[str, Kind]:
@@ -118,37 +124,41 @@ def kinds(homes: Mapping[str, str] = HOMES, *, only: Collection[str] = ()) -> di
 
 
 def verdict(case: Case, kind: Kind, result: Result | None) -> str:
-    """Return what is wrong with a case, nothing when it is as it must be."""
+    """Return what is wrong with a case; empty when nothing is."""
     if case.promise and case.promise not in kind.saboteurs:
-        return "has no saboteur: nothing proves that the test can fail"
+        return "has no saboteur, so nothing proves that the test can fail"
     if case.promise and case.promise not in kind.promises:
-        return "there is no such promise"
+        return "breaks a promise that does not exist"
     if result is None:
         return "did not run"
     if result.died:
         return result.died
-    missing = sorted(set(kind.promises) - result.outcomes.keys())
+    missing = sorted(kind.promises_for(case) - result.outcomes.keys())
     if missing:
         return f"did not run {_listed(missing)}"
     failed = set(result.failed()) - kind.elsewhere
     wanted = {case.promise} if case.promise else set()
     problems = []
     if wanted - failed:
-        problems.append("fails nothing" if not failed else "does not fail its own test")
+        problems.append("does not fail its own test" if failed else "fails no test")
     unwanted = sorted(failed - wanted - (kind.summaries if case.promise else frozenset()))
     if unwanted:
         problems.append(f"fails {'also ' if wanted & failed else ''}{_listed(unwanted)}")
-    unasked = [test for test in result.unasked() if test == case.promise or not case.promise]
-    unasked = [test for test in unasked if test not in kind.elsewhere]
-    if unasked:
-        problems.append(f"skips {_listed(unasked)}")
+    skipped = [test for test in result.not_tested() if test == case.promise or not case.promise]
+    skipped = [test for test in skipped if test not in kind.elsewhere]
+    if skipped:
+        problems.append(f"skips {_listed(skipped)}")
     return "; ".join(problems)
 
 
 def chosen(cases: Iterable[Case], promise: str) -> list[Case]:
-    """Return the cases to run for one *promise* alone: all those of that name."""
+    """Return the cases of one *promise*, given as the name of its test or in words."""
     name = promise if promise.startswith("test_") else f"test_{promise.replace(' ', '_')}"
     return [case for case in cases if case.promise == name]
+
+
+def _class_name(target: str) -> str:
+    return target.partition(":")[2]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Runs the suites against all saboteurs in a few processes, and survives those that die."""
+"""Runs the suites against all saboteurs in several processes, and survives processes that die."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["run"]
 
 
 def run(cases: Sequence[Case], *, homes: Mapping[str, str], jobs: int, limit_s: float) -> dict[Case, Result]:
-    """Return what became of each of *cases*, run in *jobs* processes; no test may take longer than *limit_s*.
+    """Return the result of each of *cases*, run in *jobs* processes. No test may take longer than *limit_s*.
 
-    A process that dies takes only the case with it that it was in; another one goes on behind it.
+    When a process dies, only its current case is lost: another process continues with the next one.
     """
     jobs = max(1, min(jobs, len(cases)))
     shares = [_Share(list(cases[number::jobs])) for number in range(jobs)]
@@ -33,7 +33,7 @@ def run(cases: Sequence[Case], *, homes: Mapping[str, str], jobs: int, limit_s: 
 
 @dataclass(slots=True)
 class _Share:
-    """The cases of one process, and of those that take its place when it dies."""
+    """The cases of one process, and of the processes that replace it when it dies."""
 
     cases: list[Case]
     results: dict[Case, Result] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class _Share:
             if not died:
                 return
             self.cases = self.cases[done:]
-            # nothing but the case in which it died is known to be at fault; with nothing begun, no case is worth a try
+            # only the current case can be at fault; if none was begun, no case can run
             broken = self.cases[:1] if done else self.cases
             for case in broken:
                 self.results.setdefault(case, Result()).died = died
             self.cases = self.cases[len(broken) :]
 
     def _run_process(self, homes: Mapping[str, str], limit_s: float) -> tuple[int, str]:
-        """Return how many cases ended, and how the process died in the next one; nothing when it did not."""
+        """Return how many cases ended, and how the process died in the next one; empty when it did not die."""
         with tempfile.TemporaryDirectory() as directory:
             events = Path(directory) / "events"
             events.touch()
@@ -71,7 +71,7 @@ class _Share:
                     env={name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")},
                 )
             assert process.stdin is not None
-            with process, process.stdin as line:  # it ends with this process: it sees the line's other end close
+            with process, process.stdin as line:  # when this process ends, the pipe closes and that one ends too
                 line.write(f"{json.dumps(order)}\n".encode())
                 line.flush()
                 process.wait()
@@ -82,7 +82,7 @@ class _Share:
         return max(begun - 1, 0), _death(process.returncode, last, said)
 
     def _take(self, events: Path) -> tuple[int, str]:
-        """Note what the process wrote; return how many cases it began, and the test it was in when it ended."""
+        """Add what the process wrote. Return how many cases it began, and the test that was running at its end."""
         begun, running = 0, ""
         for line in events.read_text(encoding="utf-8").splitlines():
             number, test, outcome, reason = json.loads(line)
@@ -98,7 +98,7 @@ class _Share:
 
 
 def _death(status: int, test: str, output: str) -> str:
-    """Say how a process ended before its time."""
+    """Return how a process died."""
     where = f"in {test}" if test else "before any test"
     if "Timeout (" in output:
         return f"hung {where}"

@@ -1,4 +1,4 @@
-"""The table of saboteurs: who breaks what, what failed, and whether that is as it must be."""
+"""The table of saboteurs: what each one breaks, which tests failed, and whether that is right."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from cdc_conformance.sabotage.cases import Case, Kind, Result, verdict
 
 __all__ = ["Row", "lines", "rows"]
 
-_HEAD = ("KIND", "PROMISE", "SABOTEUR", "FAILED", "VERDICT", "STANDS FOR")
+_HEAD = ("KIND", "PROMISE", "SABOTEUR", "FAILED", "VERDICT", "MISTAKE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One case, as it is shown; `problem` is empty when it is as it must be."""
+    """One case in the table. `problem` is empty when nothing is wrong."""
 
     case: Case
     saboteur: str
-    stands_for: str
+    mistake: str
     failed: str
     problem: str
     reasons: tuple[str, ...] = ()
-    """What the tests said that should not have failed."""
+    """The failure texts of the tests that should have passed."""
 
 
 def rows(cases: Sequence[Case], results: Mapping[Case, Result], kinds: Mapping[str, Kind]) -> list[Row]:
@@ -31,7 +31,7 @@ def rows(cases: Sequence[Case], results: Mapping[Case, Result], kinds: Mapping[s
 
 
 def lines(found: Sequence[Row]) -> Iterator[str]:
-    """Yield the table, what is wrong below it, and what it came to."""
+    """Yield the table, then what is wrong, then the counts."""
     cells = [_HEAD, *(_cells(row) for row in found)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEAD) - 1)]
     for line in cells:
@@ -42,21 +42,20 @@ def lines(found: Sequence[Row]) -> Iterator[str]:
         yield f"{row.case} ({row.saboteur}): {row.problem}"
         yield from (f"    {reason}" for reason in row.reasons)
     saboteurs = sum(1 for row in found if row.case.promise)
-    yield f"{saboteurs} saboteurs, {len(found) - saboteurs} references: " + (
-        f"{len(wrong)} of them not as they must be" if wrong else "all as they must be"
-    )
+    counts = f"{saboteurs} saboteurs and {len(found) - saboteurs} references"
+    yield f"{counts}: {f'{len(wrong)} wrong' if wrong else 'all right'}"
 
 
 def _row(case: Case, result: Result | None, kind: Kind) -> Row:
-    saboteur, stands_for = kind.saboteur(case)
+    saboteur, mistake = kind.saboteur(case)
     failed = [] if result is None else result.failed()
     allowed = {case.promise, *(kind.summaries if case.promise else ())}
     unwanted = [test for test in failed if test not in allowed]
     return Row(
         case=case,
         saboteur=saboteur,
-        stands_for=stands_for,
-        failed="that one" if case.promise in failed and not unwanted else ", ".join(failed) or "-",
+        mistake=mistake,
+        failed="its own" if case.promise in failed and not unwanted else ", ".join(failed) or "-",
         problem=verdict(case, kind, result),
         reasons=tuple(f"{test}: {' '.join(result.reasons[test].split())[:400]}" for test in unwanted if result),
     )
@@ -70,5 +69,5 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.saboteur,
         failed,
         "WRONG" if row.problem else "ok",
-        row.stands_for,
+        row.mistake,
     )

@@ -1,8 +1,8 @@
 """A process that runs suites against saboteurs: `python -m cdc_conformance.sabotage.worker`.
 
-Reads {"homes": {kind: module}, "cases": [[kind, promise], …], "limit_s": …, "events": path} in one line from standard
-input, and ends when that ends. Appends one JSON line to `events` when a test begins and one when it has ended, so that
-whoever started it knows where it was when it died.
+Reads one line from standard input, {"homes": {kind: module}, "cases": [[kind, promise], …], "limit_s": …, "events":
+path}, and ends when standard input ends. Appends a JSON line to `events` when a test begins and when it has ended, so
+that its parent knows which test was running when it died.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from cdc_conformance.reporting import ATTRIBUTE
 __all__ = ["main"]
 
 _GRACE_S = 1.0
-"""How much longer than the limits of its three phases the process may live in a test."""
+"""What the process may add to the limits of a test's three phases."""
 _FAST_DISK = Path("/dev/shm")
 _ENOUGH_BYTES = 1 << 30
 
 
 class Events:
-    """A pytest plugin that writes down what happens. A test that hangs fails, or ends the process if it cannot."""
+    """A pytest plugin that writes events. A test that hangs fails; one that cannot be interrupted ends the process."""
 
     def __init__(self, file: IO[str], limit_s: float) -> None:
         self._file = file
         self._limit_s = limit_s
-        self._stderr = os.fdopen(os.dup(2), "w")  # pytest takes the other for itself
+        self._stderr = os.fdopen(os.dup(2), "w")  # pytest captures the other one
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -76,7 +76,7 @@ class Events:
 
 
 def main() -> int:
-    """Run what standard input says; return pytest's exit status."""
+    """Run the cases that standard input names, and return pytest's exit status."""
     faulthandler.enable()
     order = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with, args=(os.dup(0),), daemon=True).start()
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 class Suites:
-    """A pytest plugin that gives the suites of all cases in place of what the command line names."""
+    """A pytest plugin that collects the suites of all cases instead of the file on the command line."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
@@ -116,14 +116,14 @@ class Suites:
         return SuiteModule.of(parent, module)
 
 
-def _end_with(starter: int) -> None:
-    """End this process when whoever started it has ended."""
-    if not os.read(starter, 1):
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended."""
+    if not os.read(parent, 1):
         os._exit(1)
 
 
 def _fast_directory() -> Path | None:
-    """Return where files cost least, None for the usual place."""
+    """Return a directory in memory if there is one, otherwise None."""
     fast = _FAST_DISK.is_dir() and os.access(_FAST_DISK, os.W_OK) and shutil.disk_usage(_FAST_DISK).free > _ENOUGH_BYTES
     return _FAST_DISK if fast else None
 

@@ -1,4 +1,4 @@
-"""Proves that a sink keeps its promises: inherit from `SinkConformance`."""
+"""Checks that a sink keeps its promises: inherit from `SinkConformance`."""
 
 from cdc_conformance.sinks.suite import SINK_CAPABILITIES, SinkConformance
 

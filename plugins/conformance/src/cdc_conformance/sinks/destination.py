@@ -1,4 +1,4 @@
-"""What the driver asks of a sink before a run."""
+"""What the driver asks of a destination before a run."""
 
 from __future__ import annotations
 
@@ -13,87 +13,87 @@ from cdc_core import CdcError, ConfigError
 
 __all__ = ["Destination"]
 
-_ODD_NAMES = ("Orders", "orders", "or ders", "or-ders", "or_ders", "or.ders", "or/ders", "or%2Fders", "ördêrs", "订单")
+_UNUSUAL_NAMES = (
+    *("Orders", "orders", "or ders", "or-ders", "or_ders", "or.ders", "or/ders", "or%2Fders"),
+    *("ördêrs", "订单"),
+)
 
 
 class Destination:
-    """Promises of `check`, `prepare` and `topic`."""
+    """Promises of Destination: `check`, `prepare` and `topic`."""
 
-    def test_check_accepts_a_destination_that_can_be_used(self, rig: SinkRig) -> None:
-        """`check` returns, before the first `prepare` as after it: what prepare will make need not be there yet."""
+    def test_check_accepts_a_usable_destination(self, rig: SinkRig) -> None:
+        """`check` returns before the first `prepare` and after it. What `prepare` creates need not exist yet."""
         rig.watch(ORDERS)
-        before = failure_of(rig.open().check)
+        before = failure_of(rig.open_destination().check)
         rig.start(ORDERS)
-        for when, error in (("before", before), ("after", failure_of(rig.open().check))):
-            assert error is None, f"{when} prepare, check refused a destination that can be used: {error!r}"
+        for when, error in (("before", before), ("after", failure_of(rig.open_destination().check))):
+            assert error is None, f"{when} prepare, check refused a usable destination: {error!r}"
 
     def test_check_changes_nothing(self, readable: SinkRig) -> None:
-        """`check` leaves the destination as it was and writes nothing there, not even for a moment.
+        """`check` leaves the destination unchanged and writes nothing there, not even for a moment.
 
-        `cdc check` is run by people who only look. Ask for rights instead of trying them out; where that cannot be,
-        let the first write fail.
+        People run `cdc check` to look. Ask the destination for permissions instead of testing them with a write. Where
+        that is not possible, let the first write fail.
         """
         rig = readable
         rig.watch(ORDERS)
         before = _state(rig)
-        sink = rig.open()
+        destination = rig.open_destination()
         with watched() as effects, contextlib.suppress(CdcError):
-            sink.check()
+            destination.check()
         touched = [path for path in effects.changed if rig.place and rig.place in path]
         assert not touched, f"check must change nothing, but it wrote to {touched}"
         after = _state(rig)
         assert after == before, f"check must change nothing, but the destination was {before} and is {after}"
 
-    @requires("unreachable", "somebody must say which destination cannot be used")
-    def test_check_refuses_a_destination_that_cannot_be_used(self, rig: SinkRig, unreachable_uri: str) -> None:
+    @requires("unreachable", "the test must know a destination that cannot be used")
+    def test_check_refuses_an_unusable_destination(self, rig: SinkRig, unreachable_uri: str) -> None:
         """`check` raises ConfigError when the destination is out of reach or impossible, before a changefeed starts.
 
-        Translate what the client raises; a RetryableError would have the engine try for ever what only a person mends.
+        Translate the client's errors. With a RetryableError the engine would retry for ever what only a person can fix.
         """
         rig.watch(ORDERS)
-        sink = rig.job(uri=unreachable_uri).open_sink()
-        error = failure_of(sink.check)
-        sink.close()
+        destination = rig.feed(uri=unreachable_uri).open_destination()
+        error = failure_of(destination.check)
+        destination.close()
         assert isinstance(error, ConfigError), f"check must raise ConfigError for {unreachable_uri}, not {error!r}"
 
     def test_prepare_can_be_repeated(self, rig: SinkRig) -> None:
-        """A later run's `prepare` finds what the run before prepared, though no row was written since, and goes on."""
+        """`prepare` of a later run accepts what an earlier run prepared, even if no row was written since."""
         rig.start(ORDERS, USERS)
-        driver = rig.open(epoch=2)
-        error = failure_of(driver.prepare)
+        error = failure_of(rig.open_destination(epoch=2).prepare)
         assert error is None, f"prepare must accept what an earlier run prepared, but it raised {error!r}"
 
-    def test_prepare_keeps_what_is_there(self, readable: SinkRig) -> None:
-        """A later run's `prepare` removes no row of an earlier one: a changefeed that resumes does not start over."""
+    def test_prepare_keeps_existing_rows(self, readable: SinkRig) -> None:
+        """`prepare` of a later run removes no row of an earlier one: a resumed changefeed does not start over."""
         rig = readable
         rig.start(ORDERS)
         batch = versions(range(5))
         rig.write(batch)
-        driver = rig.open(epoch=2)
-        driver.prepare()
-        rig.close(driver)
-        missing = rig.read().missing(rig.rows(batch))
-        assert not missing, f"prepare must keep the rows of earlier runs, but {missing}"
+        with rig.closing(rig.open_destination(epoch=2)) as destination:
+            destination.prepare()
+        rig.assert_arrived(batch, after="a later run called prepare")
 
     def test_topic_connects_to_nothing(self, rig: SinkRig) -> None:
-        """`topic` is computed from names and options alone: it is asked where nothing can be connected to."""
+        """`topic` and `payload` use names and options only: they are called where nothing can be reached."""
         rig.watch(ORDERS)
-        sink = rig.open()
+        destination = rig.open_destination()
         with watched() as effects:
-            sink.topic(ORDERS.name)
-            sink.payload(ORDERS)
+            destination.topic(ORDERS.name)
+            destination.payload(ORDERS)
         assert str(effects) == "nothing", f"topic and payload must connect to nothing, but they {effects}"
 
-    def test_tables_with_odd_names_stay_apart(self, readable: SinkRig) -> None:
-        """Tables whose names differ in case, blanks, dots, slashes or alphabet have topics of their own.
+    def test_tables_with_unusual_names_have_their_own_topics(self, readable: SinkRig) -> None:
+        """Tables whose names differ in case, blanks, dots, slashes or alphabet have different topics.
 
-        A sink escapes what its destination cannot take, so that two names never become one; or `check` refuses such
-        tables by a ConfigError. Replacing every odd character by `_` mixes the rows of two tables.
+        Escape what the destination does not accept, so that two names never become one topic, or refuse such tables in
+        `check` with a ConfigError. Replacing every unusual character by `_` mixes the rows of two tables.
         """
         rig = readable
-        schemas = [table(name, {"id": INT8, "note": TEXT}) for name in _ODD_NAMES]
+        schemas = [table(name, {"id": INT8, "note": TEXT}) for name in _UNUSUAL_NAMES]
         rig.watch(*schemas)
-        if isinstance(failure_of(rig.open().check), ConfigError):
+        if isinstance(failure_of(rig.open_destination().check), ConfigError):
             return
         topics = {rig.topic(schema) for schema in schemas}
         assert len(topics) == len(schemas), f"{len(schemas)} tables share {len(topics)} topics: {sorted(topics)}"
@@ -101,19 +101,24 @@ class Destination:
         batches = [versions([1], schema=schema) for schema in schemas]
         for step, batch in enumerate(batches):
             rig.write(batch, step=step)
-        missing = rig.read().missing(rig.rows(*batches))
-        assert not missing, f"rows of tables with odd names must arrive at their own topics, but {missing}"
+        rig.assert_arrived(*batches, after="rows of tables with unusual names were written")
 
-    def test_tables_of_one_name_stay_apart_by_their_full_names(self, rig: SinkRig) -> None:
-        """With the option full_table_name, tables of one name in two schemas have two topics.
+    def test_full_table_names_give_different_topics(self, readable: SinkRig) -> None:
+        """With the option full_table_name, tables of one name in two schemas have two topics, and rows arrive there.
 
-        Make topics with `context.topics(…)`, which knows the option, and not from `name.table`.
+        Get topic names from `context.topics(…)`, which respects the option, and not from `name.table`. The destination,
+        the sink and the resolved sink must use the same function.
         """
-        schemas = [table("orders", {"id": INT8}, schema=schema) for schema in ("public", "eu")]
-        rig.watch(*schemas)
-        sink = rig.job(full_table_name=True).open_sink()
-        topics = [sink.topic(schema.name) for schema in schemas]
-        assert len(set(topics)) == 2, f"public.orders and eu.orders have the topics {topics}, with full_table_name"
+        rig = readable
+        rig.options |= {"full_table_name": True}
+        schemas = [table("orders", {"id": INT8, "note": TEXT}, schema=schema) for schema in ("public", "eu")]
+        rig.start(*schemas)
+        topics = [rig.topic(schema) for schema in schemas]
+        assert len(set(topics)) == 2, f"with full_table_name, public.orders and eu.orders have the topics {topics}"
+        batches = [versions([1], schema=schema) for schema in schemas]
+        for step, batch in enumerate(batches):
+            rig.write(batch, step=step)
+        rig.assert_arrived(*batches, after="rows of public.orders and eu.orders were written with full_table_name")
 
 
 def _state(rig: SinkRig) -> object:

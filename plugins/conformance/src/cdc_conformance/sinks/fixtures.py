@@ -1,8 +1,9 @@
-"""What the suite of sinks is given, and builds of it."""
+"""The fixtures of the suite of sinks."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,28 +12,37 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from cdc_conformance.components import registration_of
-from cdc_conformance.promises import Conformance
+from cdc_conformance.promises import Condition, Conformance, does_not_apply
 from cdc_conformance.sinks.recording import DirectoryStorage
 from cdc_conformance.sinks.rig import ReadBack, SinkRig
-from cdc_core import EncoderRegistration, SinkReader, SinkRegistration
-from cdc_core.options import MB
+from cdc_core import MB, EncoderRegistration, SinkReader, SinkRegistration
 from cdc_core.plugins.classes import load_class
 
-__all__ = ["SINK_CAPABILITIES", "SinkFixtures"]
+__all__ = ["SINK_CAPABILITIES", "SinkFixtures", "registered"]
 
 SINK_CAPABILITIES = {
     "disturbance": "the destination can be broken: `with disturbance.broken():`",
-    "stall": "the destination can be kept from accepting anything: `with disturbance.stalled():`",
+    "stall": "the destination can be made to accept nothing: `with disturbance.stalled():`",
     "refusal": "the destination can refuse single rows: `with disturbance.refusing(keys):`",
-    "partial_failure": "with `refusal`: the sink knows which rows are refused, and names them by PartialWriteError",
-    "idempotent": "rows that a later run repeats are not there twice",
-    "row_limit": "the destination takes no message larger than the fixture `row_limit_bytes`",
+    "partial_failure": "with `refusal`: the sink knows which rows are refused, and lists them in `Flushed.refused`",
+    "idempotent": "rows that a later attempt repeats are not duplicated",
+    "row_limit": "the destination refuses every message larger than the fixture `row_limit_bytes`",
     "unreachable": "the fixture `unreachable_uri` is a destination that cannot be used",
 }
 
 
+def registered(cls: type[Any]) -> SinkRegistration:
+    """Return the registration of the sink that a test class names."""
+    return cast(SinkRegistration, registration_of(cls, "sink"))
+
+
+def _is_readable(cls: type[Any]) -> bool:
+    own, default = (inspect.getattr_static(each, "read_back") for each in (cls, SinkFixtures))
+    return own is not default or bool(registered(cls).reader)
+
+
 class SinkFixtures(Conformance):
-    """Fixtures, all of them with a default but `sink_uri`."""
+    """Fixtures. All but `sink_uri` have a default."""
 
     known_capabilities = SINK_CAPABILITIES
     capability_fixtures: ClassVar[Mapping[str, str]] = {
@@ -43,11 +53,16 @@ class SinkFixtures(Conformance):
         "row_limit": "row_limit_bytes",
         "unreachable": "unreachable_uri",
     }
+    fixture_conditions: ClassVar[Mapping[str, Condition]] = {
+        "readable": Condition(_is_readable, "the sink registers no reader, and read_back is not overridden"),
+        "recording": Condition(lambda cls: bool(registered(cls).history), "the sink registers no history"),
+    }
     reserved = Conformance.reserved | {
         "rig",
         "readable",
         "sink_registration",
         "poison",
+        "any_poison",
         "refusing",
         "large",
         "recording",
@@ -62,7 +77,7 @@ class SinkFixtures(Conformance):
 
     @pytest.fixture
     def sink_options(self) -> Mapping[str, Any]:
-        """Options of changefeed, sink and encoder together."""
+        """Options of the changefeed, the sink and the encoder."""
         return {}
 
     @pytest.fixture
@@ -72,12 +87,12 @@ class SinkFixtures(Conformance):
 
     @pytest.fixture
     def sink_registration(self) -> SinkRegistration:
-        """What is registered under the sink's name."""
-        return cast(SinkRegistration, registration_of(type(self), "sink"))
+        """The registration of the sink."""
+        return registered(type(self))
 
     @pytest.fixture
     def read_back(self, sink_registration: SinkRegistration) -> ReadBack | None:
-        """What makes a `SinkReader` of a sink's context: by default the registered one; None when nothing can."""
+        """Makes a `SinkReader` of a sink's context: by default the registered class, or None without one."""
         if not sink_registration.reader:
             return None
         owner = f"reader of sink '{sink_registration.name}'"
@@ -85,12 +100,12 @@ class SinkFixtures(Conformance):
 
     @pytest.fixture
     def large_value_bytes(self) -> int:
-        """Size of a large value that the destination must take."""
+        """Size of a large value that the destination must accept."""
         return 200_000
 
     @pytest.fixture
     def row_limit_bytes(self) -> int:
-        """Size that no message may have, for the capability row_limit."""
+        """Size that the destination refuses, for the capability row_limit."""
         pytest.fail("override the fixture row_limit_bytes, or do not declare 'row_limit'", pytrace=False)
 
     @pytest.fixture
@@ -100,9 +115,9 @@ class SinkFixtures(Conformance):
 
     @pytest.fixture
     def secret_options(self, rig: SinkRig) -> Sequence[Mapping[str, str]]:
-        """Options with secrets, `{secret}` in their place: by default each option declared secret, alone.
+        """Sets of options with `{secret}` in place of each secret: by default one set for each secret option.
 
-        Each set must make a sink, or nothing is proved of its secrets.
+        A sink must open with each set, or nothing is proved about its secrets.
         """
         cls = rig.options_class()
         types = typing.get_type_hints(cls)
@@ -111,7 +126,7 @@ class SinkFixtures(Conformance):
 
     @pytest.fixture
     def memory_bound_bytes(self) -> int:
-        """What a sink may hold in memory, at most, while its destination stalls."""
+        """The most memory that a sink may hold while its destination stalls."""
         return 160 * MB
 
     @pytest.fixture
@@ -126,22 +141,22 @@ class SinkFixtures(Conformance):
 
     @pytest.fixture
     def watch_s(self) -> float:
-        """How long a test looks on when something must not happen."""
+        """How long a test waits to see that something does not happen."""
         return 0.5
 
     @pytest.fixture
     def allowed_threads(self) -> int:
-        """Threads that a library keeps for the process and starts little by little; say in a comment which."""
+        """Number of threads that a library starts little by little and keeps. Name the library in a comment."""
         return 0
 
     @pytest.fixture
     def other_processes(self) -> bool:
-        """Whether another process can reach the destination. If not, sinks are left as they are instead of crashing."""
+        """Whether other processes can reach the destination. If not, tests abandon sinks instead of crashing them."""
         return True
 
     @pytest.fixture
     def disturbance(self) -> Any:
-        """What can disturb the destination, as the capabilities say."""
+        """Disturbs the destination, as the capabilities say."""
         pytest.fail(
             "override the fixture disturbance, or declare none of 'disturbance', 'stall' and 'refusal'",
             pytrace=False,
@@ -170,19 +185,15 @@ class SinkFixtures(Conformance):
         rig.close_all()
 
     @pytest.fixture
-    def readable(self, rig: SinkRig, read_back: ReadBack | None) -> SinkRig:
-        """The changefeed, for tests that look at what arrived."""
-        if read_back is None:
-            pytest.skip(
-                "nothing can read back what the sink wrote: register a SinkReader as `reader`, or override read_back"
-            )
+    def readable(self, rig: SinkRig) -> SinkRig:
+        """The changefeed, for tests that read what arrived."""
         return rig
 
     @pytest.fixture
     def storage(self, rig: SinkRig) -> Any:
-        """The files of a sink with a history, to spoil them: `paths()`, `read`, `write` and `remove` of a path."""
+        """The files of a sink with a history, so that tests can damage them: `paths`, `read`, `write`, `remove`."""
         if not rig.place.startswith("/"):
-            pytest.skip("override the fixture storage: where a sink writes to no directory, the suite spoils no files")
+            does_not_apply("the sink does not write to a directory: override the fixture storage to damage its files")
         return DirectoryStorage(Path(rig.place))
 
 

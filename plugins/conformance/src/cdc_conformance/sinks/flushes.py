@@ -10,47 +10,39 @@ __all__ = ["Flushes"]
 
 
 class Flushes:
-    """Promises about `emit` and `flush` several times over between one `begin` and the next."""
+    """Promises about several calls of `emit` and `flush` between one `begin` and the next."""
 
     def test_every_flush_of_a_slice_is_a_barrier(self, readable: SinkRig) -> None:
-        """Rows are emitted and flushed twice in one slice, and the process dies at once; the second ones are there too.
+        """Rows are emitted and flushed twice in one slice, the process dies at once, and the second rows are there.
 
-        The second flush is no formality, and the first does not close anything: rows may follow.
+        The first flush must not end the slice: more rows may follow.
         """
         rig = readable
         rig.start(ORDERS)
         first, second = versions(range(6)), versions(range(6), at=100)
         begin, *_ = rig.calls(first, second)
         rig.crash_after(begin, first, "flush", second, "flush")
-        missing = rig.read().missing(rig.rows(second))
-        assert not missing, (
-            f"a slice was flushed twice and the process died; the second flush is one too, but {missing}"
-        )
+        rig.assert_arrived(second, after="the second flush of a slice returned and the process died")
 
     def test_several_flushes_of_a_slice_overwrite_nothing(self, readable: SinkRig) -> None:
-        """What one flush of a slice made durable is still there after the next one, and stands before what that adds.
+        """What one flush of a slice made durable stays there after the next one, and before what that one adds.
 
-        A name that is made of the slice alone is taken by the first flush. Count on from flush to flush; only `begin`
-        starts again.
+        The first flush uses up a name that is made of the slice alone. Count the flushes, and start again in `begin`.
         """
         rig = readable
         rig.start(ORDERS)
         batches = [versions(range(6), at=100 * number) for number in range(3)]
-        with rig.opened() as sink:
+        with rig.closing(rig.open_sink()) as sink:
             rig.begin(sink, *batches)
             for batch in batches:
                 sink.emit(batch)
                 sink.flush()
-        seen = rig.read()
-        missing = seen.missing(rig.rows(*batches))
-        assert not missing, f"a slice was flushed three times, and of its rows {missing}"
-        wrong = seen.out_of_order()
-        assert not wrong, f"a slice was flushed three times, and then {wrong}"
+        rig.assert_arrived(*batches, after="a slice was flushed three times", in_order=True)
 
-    def test_flushes_of_a_slice_count_what_is_new(self, rig: SinkRig) -> None:
-        """Each `Flushed` of a slice tells of the rows since the flush before it, which may be none."""
+    def test_each_flush_counts_only_new_rows(self, rig: SinkRig) -> None:
+        """Each `Flushed` of a slice counts the rows since the previous flush. There may be none."""
         rig.start(ORDERS)
-        with rig.opened() as sink:
+        with rig.closing(rig.open_sink()) as sink:
             rig.begin(sink, versions([1]))
             found: list[Flushed] = []
             for number, size in enumerate((5, 2, 0, 3)):
@@ -58,4 +50,4 @@ class Flushes:
                     sink.emit(versions(range(size), at=100 * number))
                 found.append(sink.flush())
         counts = [flushed.messages for flushed in found]
-        assert counts == [5, 2, 0, 3], f"5, 2, no and 3 rows were flushed in one slice, but flush counted {counts}"
+        assert counts == [5, 2, 0, 3], f"5, 2, 0 and 3 rows were flushed in one slice, but flush counted {counts}"

@@ -1,50 +1,51 @@
-"""A plugin host that knows the sink under test, whether it is installed or not."""
+"""A plugin host that knows the sink under test, installed or not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from types import SimpleNamespace
 
 from cdc_core import EncoderRegistration, RangefeedRegistration, SinkRegistration, hookimpl
-from cdc_core.plugins.host import GROUP, PluginHost
-from cdc_core.plugins.loading import PluginSource
+from cdc_core.plugins.entry_points import PLUGINS, Published, published
+from cdc_core.plugins.host import PluginHost
 
 __all__ = ["SOURCE", "NoOptions", "host_of"]
 
 SOURCE = "nothing://"
-"""URI of a source that is never opened: a changefeed must have one."""
+"""A changefeed must have a source. This one is never opened."""
 
 _Registration = SinkRegistration | EncoderRegistration | RangefeedRegistration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOptions:
-    """The source has none."""
+    """The source has no options."""
 
 
 _NOTHING = RangefeedRegistration(
     name="nothing",
-    target=f"{__name__}:Nothing",
+    rangefeed=f"{__name__}:Nothing",
+    planner=f"{__name__}:Nothing",
+    reader=f"{__name__}:Nothing",
     options=f"{__name__}:NoOptions",
     schemes=("nothing",),
-    summary="Stands where a changefeed must name a source",
+    summary="A source that is never opened",
 )
 
 
 @cache
 def host_of(sink: SinkRegistration, encoder: str | EncoderRegistration) -> PluginHost:
-    """Return a host with the installed plugins, and with *sink* and *encoder* where they are not among them."""
+    """Return a host with the installed plugins, *sink* and *encoder*."""
     installed = PluginHost.load()
     own: list[_Registration] = [_NOTHING]
     if sink not in _installed(installed, "sink"):
         own.append(sink)
     if isinstance(encoder, EncoderRegistration) and encoder not in installed.encoders():
         own.append(encoder)
-    found = [PluginSource.of_entry_point(entry_point) for entry_point in entry_points(group=GROUP)]
-    return PluginHost([*found, PluginSource.of(_plugin(*own), name="under-test", distribution="under-test")])
+    found = [claim for claims in published(PLUGINS).values() for claim in claims]
+    return PluginHost([*found, Published.of(_plugin(*own), name="under-test")])
 
 
 def _installed(host: PluginHost, kind: str) -> list[object]:

@@ -1,15 +1,14 @@
-"""Finds in what a consumer gets the rows and marks that a sink was given, value for value."""
+"""Finds the emitted rows and marks in what a consumer gets, and compares every value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import pytest
-
+from cdc_conformance.promises import does_not_apply
 from cdc_conformance.sinks.seen import Row, SeenMessage, rows_of
-from cdc_core import Decoder, EncoderContext, RowBatch, StoredMessage, TableSchema, Timestamp
-from cdc_core.config.resolved import Job
+from cdc_core import Decoder, RowBatch, StoredMessage, TableSchema, Timestamp
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.classes import load_class
 
 __all__ = ["Matcher"]
@@ -18,34 +17,31 @@ _MOST_SHOWN = 200
 
 
 class Matcher:
-    """Messages must be byte for byte what the encoder gives for a row. Files must decode to the rows' values.
+    """Messages must be byte for byte what the encoder returns for a row. Files must decode to the rows' values.
 
-    Where the sink has every key in the value, because its destination has no other place, messages may have no key.
+    Messages may lack the key where the sink forces the key into the value, because its destination has no other place.
     """
 
-    def __init__(self, job: Job, *, decoder: str) -> None:
-        self._encoder = job.open_encoder()
-        self._sink = job.open_sink()
-        self._files = job.output == "files"
-        self._keyless = "key_in_value" in job.forced
+    def __init__(self, feed: ResolvedChangefeed, *, decoder: str) -> None:
+        self._encoder = feed.open_encoder()
+        self._destination = feed.open_destination()
+        self._files = feed.output == "files"
+        self._keyless = "key_in_value" in feed.sink.registration.forced
         self._payloads: dict[tuple[str | None, bytes | None, bytes | None], Row] = {}
         self._values: dict[Row, Any] = {}
         self._schemas: dict[str | None, list[TableSchema]] = {}
         self._marks: dict[tuple[str | None, bytes | None], Timestamp] = {}
         self._decoder: Decoder | None = None
         if decoder:
-            context = EncoderContext(
-                changefeed=job.name, envelope=job.envelope(), options=job.encoder.parsed(), output=job.output
-            )
-            self._decoder = load_class(decoder, owner=job.encoder.owner, base=Decoder)(context)
-        self._topics = [self._sink.topic(table) for table in job.table_names]
+            self._decoder = load_class(decoder, owner=feed.encoder.owner, base=Decoder)(feed.encoder_context())
+        self._topics = [self._destination.topic(table) for table in feed.table_names]
 
     def topic(self, schema: TableSchema) -> str:
         """Return the topic of a table."""
-        return self._sink.topic(schema.name)
+        return self._destination.topic(schema.name)
 
     def expect(self, batch: RowBatch) -> None:
-        """Know the rows of *batch* from now on."""
+        """Recognize the rows of *batch* from now on."""
         topic = self.topic(batch.schema)
         rows = rows_of(batch, topic=topic)
         if batch.schema not in self._schemas.setdefault(topic, []):
@@ -59,25 +55,26 @@ class Matcher:
                     self._payloads[topic, None, value] = row
 
     def expect_mark(self, timestamp: Timestamp) -> None:
-        """Know the resolved mark of *timestamp* from now on."""
+        """Recognize the resolved mark of *timestamp* from now on."""
         for topic in [None] if self._files else self._topics:
             self._marks[topic, self._encoder.encode_resolved(topic or "", timestamp)] = timestamp
 
     def match(self, messages: Iterable[StoredMessage]) -> Iterator[SeenMessage]:
-        """Yield what *messages* are, file by file and row by row."""
+        """Yield what *messages* are: one item for each row and each mark."""
         for message in messages:
-            place = (message.topic, message.partition)
+            endpoint = (message.topic, message.partition)
             mark = self._mark(message)
             if mark is not None:
-                yield SeenMessage(place=place, mark=mark)
+                yield SeenMessage(endpoint=endpoint, mark=mark)
             elif self._files:
-                yield from (SeenMessage(place=place, row=row, text=text) for row, text in self._in_file(message))
+                yield from (SeenMessage(endpoint=endpoint, row=row, text=text) for row, text in self._in_file(message))
             else:
                 row = self._payloads.get((message.topic, message.key, message.value))
-                yield SeenMessage(place=place, row=row, text=f"key {_clip(message.key)} value {_clip(message.value)}")
+                text = f"key {_clip(message.key)} value {_clip(message.value)}"
+                yield SeenMessage(endpoint=endpoint, row=row, text=text)
 
     def _mark(self, message: StoredMessage) -> Timestamp | None:
-        """Return the timestamp of a resolved mark; one that was not given is known by the encoder's decoder, if any."""
+        """Return the timestamp of a resolved mark. The decoder, if there is one, recognizes unexpected marks too."""
         for topic in (message.topic, None):
             if (topic, message.value) in self._marks:
                 return self._marks[topic, message.value]
@@ -89,30 +86,30 @@ class Matcher:
             return None
 
     def _in_file(self, message: StoredMessage) -> list[tuple[Row | None, str]]:
-        """Return the rows of a file, read with the version of the table that makes most of them known."""
+        """Return the rows of a file, decoded with the version of the table that fits most of them."""
         if self._decoder is None:
-            pytest.skip("rows in files can be told apart only by the encoder's decoder, and it registers none")
+            does_not_apply("the encoder registers no decoder, so the suite cannot read rows in files")
         readings: list[list[tuple[Row | None, str]]] = []
         for schema in self._schemas.get(message.topic, []):
             try:
                 decoded = self._decoder.file(schema, message.value or b"")
             except ValueError as error:
-                readings.append([(None, f"a file that cannot be read: {error}")])
+                readings.append([(None, f"a file that cannot be decoded: {error}")])
                 continue
             readings.append([self._known(message.topic or "", row) for row in decoded])
-        strange: list[tuple[Row | None, str]] = [
-            (None, f"a file of topic {message.topic!r}, which no row went to: {_clip(message.value)}")
+        unknown: list[tuple[Row | None, str]] = [
+            (None, f"a file of topic {message.topic!r}, to which no row was emitted: {_clip(message.value)}")
         ]
-        return max(readings, key=lambda reading: sum(row is not None for row, _ in reading), default=strange)
+        return max(readings, key=lambda reading: sum(row is not None for row, _ in reading), default=unknown)
 
     def _known(self, topic: str, decoded: Any) -> tuple[Row | None, str]:
         if decoded.key is None or decoded.updated is None:
-            return None, f"without key or time: {decoded}"
+            return None, f"a row without key or time: {decoded}"
         row = Row(topic=topic, key=decoded.key, updated=decoded.updated)
         if row not in self._values:
             return None, f"{row} with values {decoded.after}"
         if self._values[row] != decoded.after:
-            return None, f"{row} with values {decoded.after} and not {self._values[row]}"
+            return None, f"{row} with values {decoded.after} instead of {self._values[row]}"
         return row, ""
 
 

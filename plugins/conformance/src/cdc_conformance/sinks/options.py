@@ -1,4 +1,4 @@
-"""Options, and what of a sink travels between processes."""
+"""Options, and what passes from process to process."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ _NONSENSE = ("no-such-value", "-1", "0", "", "99999999999999999999", "\x00")
 
 
 class Options:
-    """Promises of the options class."""
+    """Promises about the options class."""
 
     def test_a_misspelt_option_is_refused_with_a_hint(self, rig: SinkRig) -> None:
-        """A parameter of the URI that the sink does not have is an OptionError that says what was meant.
+        """An unknown URI parameter raises an OptionError that suggests the right name.
 
-        An option that is ignored leaves its user with a default that he believes changed.
+        If a parameter were ignored, the user would believe that a default had been changed.
         """
         known = option_names(rig.options_class())
-        error = failure_of(lambda: rig.job(parameters={"zz-no-such-option": "1"}))
-        assert isinstance(error, OptionError), f"an unknown option must be an OptionError, not {error!r}"
+        error = failure_of(lambda: rig.feed(parameters={"zz-no-such-option": "1"}))
+        assert isinstance(error, OptionError), f"an unknown option must raise OptionError, not {error!r}"
         for name in known:
             typo = _misspelt(name)
-            error = failure_of(lambda typo=typo: rig.job(parameters={typo: "1"}))  # type: ignore[misc]
-            assert isinstance(error, OptionError), f"'{typo}' for '{name}' must be an OptionError, not {error!r}"
-            assert "did you mean" in str(error), f"'{typo}' for '{name}' must be met with a hint, not: {error}"
+            error = failure_of(lambda typo=typo: rig.feed(parameters={typo: "1"}))  # type: ignore[misc]
+            assert isinstance(error, OptionError), f"'{typo}' for '{name}' must raise OptionError, not {error!r}"
+            assert "did you mean" in str(error), f"the error for '{typo}' must suggest '{name}', but it says: {error}"
 
     def test_every_option_is_documented(self, rig: SinkRig) -> None:
-        """Each option says what it does, in `option(…, doc=…)`: tables, `cdc` and error messages are made of it."""
+        """Each option has a text `option(…, doc=…)`, which tables, `cdc` and error messages show."""
         bare = [row.name for row in describe(rig.options_class()) if not row.doc.strip()]
         assert not bare, f"these options have no doc: {bare}"
 
     def test_any_value_of_an_option_is_accepted_or_refused(self, rig: SinkRig) -> None:
-        """A wrong type, nonsense, zero, less than zero, too much, nothing: a value is taken or an OptionError, at once.
+        """A wrong type, nonsense, zero, a negative, huge or empty value is accepted or raises OptionError, at once.
 
-        Declare options by types that `cdc_core.options` parses, and raise ValueError in `__post_init__`: it becomes the
-        OptionError that names the option. Any other exception is one that the user cannot read.
+        Declare options with types that `cdc_core.options` parses, and raise ValueError in `__post_init__`: it becomes
+        the OptionError that names the option. Users cannot understand any other exception.
         """
         for name in option_names(rig.options_class()):
             for value in _NONSENSE:
-                error = failure_of(lambda name=name, value=value: rig.job(parameters={name: value}))  # type: ignore[misc]
+                error = failure_of(lambda name=name, value=value: rig.feed(parameters={name: value}))  # type: ignore[misc]
                 assert error is None or isinstance(error, OptionError), (
-                    f"{name}={value!r} must be accepted or be an OptionError, not {error!r}"
+                    f"{name}={value!r} must be accepted or raise OptionError, not {error!r}"
                 )
 
     def test_options_survive_pickle(self, rig: SinkRig) -> None:
-        """Parsed options and the job that has them go to other processes by pickle, and are the same there."""
+        """Parsed options and the changefeed that holds them are pickled for other processes, and are equal there."""
         rig.watch(ORDERS)
-        options = rig.context().options
+        options = rig.feed().sink_context().options
         error = failure_of(lambda: pickle.dumps(options))
         assert error is None, f"options must be picklable, but pickle raised {error!r}"
         assert pickle.loads(pickle.dumps(options)) == options, (
-            "options must be equal after pickle: make them a dataclass"
+            "options must be equal after pickle: make the class a dataclass"
         )
-        sink = pickle.loads(pickle.dumps(rig.job())).open_sink()
-        assert type(sink) is type(rig.open()), "the sink's class must be found by its name in its module"
+        sink = pickle.loads(pickle.dumps(rig.feed())).open_sink()
+        assert type(sink) is type(rig.open_sink()), "the sink's class must be importable by its name from its module"
 
 
 def _misspelt(name: str) -> str:

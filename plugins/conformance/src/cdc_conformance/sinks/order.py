@@ -1,10 +1,9 @@
-"""Order: no older version of a row appears for the first time behind a newer one."""
+"""Order: no older version of a row arrives for the first time after a newer one."""
 
 from __future__ import annotations
 
 from cdc_conformance.rows import Change, rows
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.seen import Row
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_core import Timestamp
 
@@ -15,10 +14,10 @@ class Order:
     """Promises about the versions of a key."""
 
     def test_versions_of_a_key_stay_in_order_in_a_slice(self, readable: SinkRig) -> None:
-        """Versions of one key in one batch arrive in that order, whatever other keys lie between.
+        """Versions of one key in one batch arrive in their order, whatever other keys are between them.
 
-        Every version counts, also one with the values of an earlier version, and one that differs in nothing of its
-        time but the logical counter, as those of a large transaction do. Look at what rows are sorted or told apart by.
+        Every version counts, even one with the values of an earlier version, and one that differs only in the logical
+        counter of its time, as in large transactions. Look at what rows are sorted or compared by.
         """
         rig = readable
         rig.start(ORDERS)
@@ -28,46 +27,38 @@ class Order:
         ]
         batch = rows(ORDERS, changes)
         rig.write(batch)
-        _in_order(rig, rig.rows(batch))
+        rig.assert_arrived(batch, after="8 versions of each of 5 keys were flushed in one batch", in_order=True)
 
-    def test_versions_of_a_key_stay_in_order_over_slices(self, readable: SinkRig) -> None:
-        """What one sink flushed earlier stands before what it flushed later, slice after slice.
+    def test_versions_of_a_key_stay_in_order_across_slices(self, readable: SinkRig) -> None:
+        """What a sink flushed earlier comes before what it flushed later, slice after slice.
 
-        Where output is files, it is their names that must sort so.
+        Where the output is files, their names must sort in this order.
         """
         rig = readable
         rig.start(ORDERS)
         batches = [versions(range(5), at=100 * step) for step in range(4)]
-        with rig.opened() as sink:
+        with rig.closing(rig.open_sink()) as sink:
             for step, batch in enumerate(batches):
-                rig.write_to(sink, batch, step=step)
-        _in_order(rig, rig.rows(*batches))
+                rig.write_with(sink, batch, step=step)
+        rig.assert_arrived(*batches, after="one sink flushed four slices", in_order=True)
 
     def test_a_key_stays_at_one_endpoint(self, readable: SinkRig) -> None:
-        """All versions of a key go to one partition, in whichever slice, sink or run: elsewhere there is no order.
+        """All versions of a key go to one partition, in every slice, sink and attempt: only there is an order.
 
-        Partitions are chosen by a hash of the key's bytes that is the same in every process; Python's `hash()` of text
+        Choose the partition by a hash of the key's bytes that is the same in every process. Python's `hash()` of text
         and bytes is not.
         """
         rig = readable
         rig.start(ORDERS)
         batches = [versions(range(12), at=100 * step) for step in range(5)]
-        with rig.opened() as sink:
+        with rig.closing(rig.open_sink()) as sink:
             for step, batch in enumerate(batches[:3]):
-                rig.write_to(sink, batch, step=step)
+                rig.write_with(sink, batch, step=step)
         rig.crash_after(*rig.calls(batches[3], step=3), "flush")
         rig.write(batches[4], epoch=2)
-        places: dict[object, set[object]] = {}
+        endpoints: dict[object, set[object]] = {}
         for message in rig.read().messages:
             if message.row is not None:
-                places.setdefault((message.row.topic, message.row.key), set()).add(message.place)
-        astray = {key: found for key, found in places.items() if len(found) > 1}
-        assert not astray, f"versions of one key must all be at one endpoint, but these are at several: {astray}"
-
-
-def _in_order(rig: SinkRig, expected: list[Row]) -> None:
-    seen = rig.read()
-    missing = seen.missing(expected)
-    assert not missing, f"every version must be delivered, but {missing}"
-    wrong = seen.out_of_order()
-    assert not wrong, f"versions of a key must be delivered in order, but {wrong}"
+                endpoints.setdefault((message.row.topic, message.row.key), set()).add(message.endpoint)
+        spread = {key: found for key, found in endpoints.items() if len(found) > 1}
+        assert not spread, f"all versions of a key must be at one endpoint, but these keys are at several: {spread}"

@@ -1,4 +1,4 @@
-"""The engine's part for a sink that keeps a history: what was saved, and what each mark covers."""
+"""The engine's part for a sink with a history: what was saved, and what each mark covers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.seen import Row
-from cdc_core import Flushed, RowBatch, Timestamp
-from cdc_core.readback.reader import ChangeReader
-from cdc_core.sink import Covered
+from cdc_core import ChangeReader, Covered, Flushed, RowBatch, Timestamp
 
 __all__ = ["DirectoryStorage", "Recording"]
 
@@ -25,19 +23,19 @@ class Recording:
         self._previous: Timestamp | None = Timestamp()
         self._latest = Timestamp()
 
-    def write(self, *batches: RowBatch, **slice_: Any) -> Flushed:
-        """Write one slice as `SinkRig.write` does, and save that it is delivered."""
-        flushed = self._rig.write(*batches, **slice_)
+    def write(self, *batches: RowBatch, **place: Any) -> Flushed:
+        """Write one slice as `SinkRig.write` does, and save its entries."""
+        flushed = self._rig.write(*batches, **place)
         self.save(flushed, *batches)
         return flushed
 
     def save(self, flushed: Flushed, *batches: RowBatch) -> None:
-        """Have the next mark cover what *flushed* tells of."""
+        """Let the next mark cover the entries of *flushed*."""
         self._saved += flushed.delivered
         self._latest = max(self._latest, *(batch.latest() for batch in batches))
 
     def mark(self, timestamp: Timestamp, *, times: int = 1, gap: bool = False) -> None:
-        """Record and emit a mark over all that was saved; *gap*: something was delivered that is in no record."""
+        """Record and emit a mark over everything that was saved. *gap*: rows were delivered without a record."""
         covered = Covered(
             mark=timestamp,
             previous=None if gap else self._previous,
@@ -46,33 +44,48 @@ class Recording:
         )
         self._rig.expect_mark(timestamp)
         for epoch in range(1, times + 1):
-            with self._rig.opened(epoch=epoch) as coordinator:
-                coordinator.record(covered)
-                coordinator.emit_resolved(timestamp)
+            with self._rig.closing(self._rig.open_resolved_sink(epoch=epoch)) as resolved_sink:
+                resolved_sink.record(covered)
+                resolved_sink.emit_resolved(timestamp)
         self._previous, self._saved = timestamp, []
 
     def reader(self) -> ChangeReader:
-        """Return what reads the history, to be closed."""
-        return ChangeReader(self._rig.uri_of_sink(), host=self._rig.host)
+        """Return a reader of the history, which the caller closes."""
+        return ChangeReader(self._rig.full_uri(), host=self._rig.host)
 
     def read(self, *, upto: Timestamp | None = None, after: Timestamp = Timestamp()) -> list[RowBatch]:
         """Return the rows that are recorded."""
         with self.reader() as reader:
             return list(reader.read(upto=upto, after=after))
 
-    def differences(self, found: Sequence[RowBatch], given: Sequence[RowBatch]) -> str:
-        """Say what is wrong when *found* are not the rows of *given*, in whatever order; empty when they are."""
-        wanted, there = self._values(given), self._values(found)
+    def differences(self, found: Sequence[RowBatch], written: Sequence[RowBatch]) -> str:
+        """Describe the first difference between the rows of *found* and of *written*, in any order; empty if none."""
+        wanted, there = self._values(written), self._values(found)
         counts = Counter(self._rig.rows(*found))
         for row, values in wanted.items():
             if row not in there:
-                return f"{row} is not there"
+                return f"{row} is missing"
             if there[row] != values:
                 return f"{row} has the values {there[row]}, not {values}"
-        strange = next((row for row in there if row not in wanted), None)
-        if strange is not None:
-            return f"{strange} is there and does not belong there"
+        unknown = next((row for row in there if row not in wanted), None)
+        if unknown is not None:
+            return f"{unknown} is there and must not be"
         return next((f"{row} is there {count} times" for row, count in counts.items() if count > 1), "")
+
+    def assert_read(
+        self,
+        *written: RowBatch,
+        after: str,
+        upto: Timestamp | None = None,
+        found: Sequence[RowBatch] | None = None,
+    ) -> None:
+        """Require that *found*, or what is read up to a mark, is exactly *written*. *after*: what has happened.
+
+        Raises: AssertionError that names the first difference.
+        """
+        __tracebackhide__ = True
+        difference = self.differences(self.read(upto=upto) if found is None else found, written)
+        assert not difference, f"{after}, but {difference}"
 
     def _values(self, batches: Sequence[RowBatch]) -> dict[Row, Any]:
         rows = self._rig.rows(*batches)
@@ -87,7 +100,7 @@ class DirectoryStorage:
         self._root = root
 
     def paths(self) -> frozenset[str]:
-        """Return every file, by its path below the root."""
+        """Return the path of every file, below the root."""
         return frozenset(str(path.relative_to(self._root)) for path in self._root.rglob("*") if path.is_file())
 
     def read(self, path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Resolved marks: when one is there, every row up to it is."""
+"""Resolved marks: when a mark is there, every row up to it is there."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Resolved"]
 
 
 class Resolved:
-    """Promises of `emit_resolved`, which a sink of the coordinator's own is asked for."""
+    """Promises of ResolvedSink: `emit_resolved`."""
 
     def test_a_resolved_mark_follows_its_rows(self, readable: SinkRig) -> None:
-        """At every endpoint each row with `updated` up to the mark stands before it.
+        """At every endpoint, each row with `updated` up to the mark comes before the mark.
 
-        A consumer that reads up to the mark takes what it has for complete. Where output is files, their names must
-        sort the mark behind the rows.
+        A consumer that reads up to the mark treats what it has as complete. Where the output is files, the mark's name
+        must sort after the rows' names.
         """
         rig = readable
         rig.start(ORDERS)
@@ -26,18 +26,18 @@ class Resolved:
             rig.write(versions(range(12), at=100 * step), step=step)
             rig.resolve(mark)
         seen = rig.read()
-        for place in {place for place, _ in seen.marks}:
+        for endpoint in {endpoint for endpoint, _ in seen.marks}:
             resolved = Timestamp()
-            for message in seen.at(place):
+            for message in seen.at(endpoint):
                 resolved = max(resolved, message.mark or resolved)
                 assert message.row is None or message.row.updated > resolved, (
-                    f"at {place} {message.row} stands behind the mark {resolved}, which says that it was there already"
+                    f"every row up to a mark must come before it, but at {endpoint} {message.row} follows {resolved}"
                 )
 
     def test_a_resolved_mark_reaches_every_endpoint(self, readable: SinkRig) -> None:
-        """Each partition of each topic holds the mark, also those that never had a row.
+        """Each partition of each topic gets the mark, also a partition without rows.
 
-        A consumer waits for the mark of all its partitions; one without holds all of them up.
+        A consumer waits for the mark of all its partitions, so one partition without the mark blocks it.
         """
         rig = readable
         rig.start(ORDERS, USERS)
@@ -46,36 +46,37 @@ class Resolved:
         named = {topic for topic, _ in endpoints}
         unnamed = set() if None in named else {rig.topic(schema) for schema in (ORDERS, USERS)} - named
         assert not unnamed, (
-            f"the reader must name the endpoints of every topic of a prepared destination, before anything is written "
-            f"there, but it names {endpoints or 'none'}"
+            "the reader must return the endpoints of every topic after prepare, before anything is written, but it"
+            f" returns {endpoints or 'none'}"
         )
         rig.resolve(AT)
-        bare = endpoints - {place for place, mark in rig.read().marks if mark == AT}
-        assert not bare, f"emit_resolved returned, but of {len(endpoints)} endpoints these lack the mark: {bare}"
+        without = endpoints - {endpoint for endpoint, mark in rig.read().marks if mark == AT}
+        assert not without, f"emit_resolved returned, but of {len(endpoints)} endpoints these have no mark: {without}"
 
     def test_only_emit_resolved_writes_marks(self, readable: SinkRig) -> None:
-        """`flush` makes rows durable and says nothing of time: another slice may still hold earlier rows."""
+        """`flush` writes no mark: another slice may still hold earlier rows."""
         rig = readable
         rig.start(ORDERS)
         rig.write(versions(range(6)))
         seen = rig.read()
-        assert not seen.marks, f"nobody called emit_resolved, but there are marks: {seen.marks}"
-        assert not seen.strange, f"nothing but rows was emitted, but there is {seen.strange[0].text}"
+        assert not seen.marks, f"emit_resolved was not called, but there are marks: {seen.marks}"
+        assert not seen.unknown, f"only rows were emitted, but this is there: {seen.unknown[0].text}"
 
     def test_a_resolved_mark_can_be_repeated(self, readable: SinkRig) -> None:
-        """The same timestamp again, from the same sink and from that of a later run, is accepted."""
+        """`emit_resolved` accepts the same timestamp again, in the same attempt and in a later one."""
         rig = readable
         rig.start(ORDERS)
         rig.expect_mark(AT)
         for epoch in (1, 2):
-            with rig.opened(epoch=epoch) as coordinator:
+            with rig.closing(rig.open_resolved_sink(epoch=epoch)) as resolved_sink:
                 for _ in range(2):
-                    error = failure_of(lambda: coordinator.emit_resolved(AT))
+                    error = failure_of(lambda: resolved_sink.emit_resolved(AT))
                     assert error is None, f"a mark may be repeated, but emit_resolved raised {error!r}"
-        assert {mark for _, mark in rig.read().marks} == {AT}, "a repeated mark must still be there, and no other"
+        found = {mark for _, mark in rig.read().marks}
+        assert found == {AT}, f"the mark {AT} was repeated and must be the only one, but the marks are {found}"
 
-    def test_resolved_timestamps_come_back_exactly(self, readable: SinkRig) -> None:
-        """Every nanosecond and the logical counter arrive: a mark rounded up promises rows that are not there."""
+    def test_resolved_timestamps_are_exact(self, readable: SinkRig) -> None:
+        """Every nanosecond and the logical counter arrive. A mark that is rounded up covers rows that are missing."""
         rig = readable
         rig.start(ORDERS)
         exact = [Timestamp(1_700_000_000_123_456_789), Timestamp(1_700_000_000_123_456_789, 7)]
@@ -83,14 +84,14 @@ class Resolved:
             rig.resolve(mark)
         seen = rig.read()
         found = sorted({mark for _, mark in seen.marks})
-        strange = f", and also {seen.strange[0].text}" if seen.strange else ""
-        assert found == exact, f"the marks {exact} were emitted, but {found} are there{strange}"
+        unknown = f", and also {seen.unknown[0].text}" if seen.unknown else ""
+        assert found == exact, f"the marks {exact} were emitted, but these arrived: {found}{unknown}"
 
     def test_a_resolved_mark_is_durable(self, readable: SinkRig) -> None:
-        """A process dies the moment `emit_resolved` returns; the mark is there. Nobody would repeat it."""
+        """A process dies the moment `emit_resolved` returns, and the mark is there. Nothing would repeat it."""
         rig = readable
         rig.start(ORDERS)
         rig.expect_mark(AT)
         rig.crash_after(AT)
         found = {mark for _, mark in rig.read().marks}
-        assert found == {AT}, f"emit_resolved returned and the process died; the mark must be durable, but {found} is"
+        assert found == {AT}, f"emit_resolved({AT}) returned and the process died, but the marks are {found or 'none'}"

@@ -1,9 +1,9 @@
-"""What a consumer saw, put beside the rows and resolved marks that the sink was given."""
+"""What a consumer saw, in comparison with the rows and resolved marks that were emitted."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ __all__ = ["Row", "Seen", "SeenMessage", "rows_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row that was given to a sink. Equal when topic, key and time are."""
+    """One row that was emitted. Equal when topic, key and time are equal."""
 
     topic: str
     key: tuple[Any, ...]
@@ -26,25 +26,25 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMessage:
-    """One row or mark at one place; with neither it is something that the sink was never given."""
+    """One row or mark at one endpoint. With neither, it is something that was never emitted."""
 
-    place: Endpoint
+    endpoint: Endpoint
     row: Row | None = None
     mark: Timestamp | None = None
     text: str = ""
 
 
 class Seen:
-    """All messages that a consumer gets, in order within each place."""
+    """All messages that a consumer gets, in order within each endpoint."""
 
     def __init__(self, messages: Iterable[SeenMessage]) -> None:
         self.messages = tuple(messages)
 
-    def at(self, place: Endpoint) -> list[SeenMessage]:
-        """Return the messages that a consumer of *place* gets, in order; those of all topics for (None, None)."""
-        if place == (None, None):
+    def at(self, endpoint: Endpoint) -> list[SeenMessage]:
+        """Return the messages of *endpoint* in order; those of all topics for (None, None)."""
+        if endpoint == (None, None):
             return list(self.messages)
-        return [message for message in self.messages if message.place == place]
+        return [message for message in self.messages if message.endpoint == endpoint]
 
     @property
     def rows(self) -> list[Row]:
@@ -52,43 +52,43 @@ class Seen:
 
     @property
     def marks(self) -> list[tuple[Endpoint, Timestamp]]:
-        return [(message.place, message.mark) for message in self.messages if message.mark is not None]
+        return [(message.endpoint, message.mark) for message in self.messages if message.mark is not None]
 
     @property
-    def strange(self) -> list[SeenMessage]:
-        """What is neither a row that was given nor a mark."""
+    def unknown(self) -> list[SeenMessage]:
+        """What is neither an emitted row nor a mark."""
         return [message for message in self.messages if message.row is None and message.mark is None]
 
-    def missing(self, rows: Iterable[Row]) -> str:
-        """Say which of *rows* are not there, empty when all are."""
+    def missing(self, rows: Collection[Row]) -> str:
+        """Describe which of *rows* are missing; empty when all are there."""
         there = set(self.rows)
         absent = [row for row in rows if row not in there]
         if not absent:
             return ""
-        strange = f"; what is there and was never given: {self.strange[0].text}" if self.strange else ""
-        return f"{len(absent)} rows are not there, the first is {absent[0]}{strange}"
+        unknown = f"; something that was never emitted is there: {self.unknown[0].text}" if self.unknown else ""
+        return f"{len(absent)} of {len(rows)} rows are missing, the first is {absent[0]}{unknown}"
 
     def repeated(self) -> str:
-        """Say which rows are there more than once, empty when none is."""
+        """Describe the row that is there most often; empty when none is there more than once."""
         row, count = next(iter(Counter(self.rows).most_common(1)), (None, 0))
         return f"{row} is there {count} times" if count > 1 else ""
 
     def out_of_order(self) -> str:
-        """Say where a row stands behind a later one of its key and was not there before that; empty when nowhere.
+        """Describe a row that arrived for the first time after a later version of its key; empty when none did.
 
-        Rows may be repeated. Compared are the messages of one place, as far as they have an order.
+        Rows may be repeated. Only messages of one endpoint have an order.
         """
         latest: dict[tuple[Endpoint, str, tuple[Any, ...]], Row] = {}
         before: set[tuple[Endpoint, Row]] = set()
         for message in self.messages:
             row = message.row
-            if row is None or (message.place, row) in before:
+            if row is None or (message.endpoint, row) in before:
                 continue
-            last = latest.setdefault((message.place, row.topic, row.key), row)
+            last = latest.setdefault((message.endpoint, row.topic, row.key), row)
             if row.updated < last.updated:
-                return f"{row} stands behind the one updated {last.updated} at {message.place}"
-            latest[message.place, row.topic, row.key] = row
-            before.add((message.place, row))
+                return f"{row} comes after the version updated {last.updated} at {message.endpoint}"
+            latest[message.endpoint, row.topic, row.key] = row
+            before.add((message.endpoint, row))
         return ""
 
 

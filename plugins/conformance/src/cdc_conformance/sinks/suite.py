@@ -46,7 +46,7 @@ class SinkConformance(
     Packaging,
     SinkFixtures,
 ):
-    """Every promise of a sink. Say which sink, and where each test may write:
+    """Every promise of a sink. Name the sink and a place that is new for each test:
 
     class TestShelf(SinkConformance):
         sink = "shelf"
@@ -55,8 +55,8 @@ class SinkConformance(
         def sink_uri(self, tmp_path):
             return f"shelf://{tmp_path}"
 
-    All other fixtures have defaults. What a sink can do beyond what every sink must goes into `capabilities`.
+    All other fixtures have defaults. Declare in `capabilities` what the sink can do and not every sink must.
     """
 
     kind = "sink"
-    summaries = frozenset({"test_bad_rows_are_put_aside_and_all_others_arrive"})
+    summaries = frozenset({"test_bad_rows_become_dead_letters_and_all_others_arrive"})

@@ -1,4 +1,4 @@
-"""What a piece of code does to the world around it: files that it changes, connections and processes that it begins."""
+"""Side effects of a piece of code: files that it changes, connections and processes that it starts."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _POLL_S = 0.005
 
 @dataclass(slots=True)
 class Effects:
-    """What happened while it was watched, in every thread of this process, as far as Python knows of it."""
+    """Side effects in every thread of this process, as far as Python sees them."""
 
     changed: list[str] = field(default_factory=list)
-    """Paths of files and directories that were made, changed or removed."""
+    """Paths of files and directories that were created, changed or removed."""
     connected: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     threads: int = 0
-    """How many more threads there are than before, those of libraries too."""
+    """How many threads were added, those of libraries included."""
 
     def __str__(self) -> str:
         parts = [f"changed {path}" for path in self.changed] + self.connected + self.started
@@ -47,7 +47,7 @@ _watching: list[Effects] = []
 
 @contextmanager
 def watched() -> Iterator[Effects]:
-    """Yield the effects of the block; they are complete when it ends."""
+    """Yield the side effects of the block. They are complete when it ends."""
     _install_hook()
     effects, before = Effects(), threads()
     _watching.append(effects)
@@ -59,12 +59,12 @@ def watched() -> Iterator[Effects]:
 
 
 def threads() -> int:
-    """Return how many threads this process has, those of libraries too."""
+    """Return how many threads this process has, those of libraries included."""
     return int(psutil.Process().num_threads())
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process has."""
+    """Return how much memory this process uses."""
     return int(psutil.Process().memory_info().rss)
 
 
@@ -74,14 +74,14 @@ def descriptors() -> Counter[str]:
     for name in os.listdir("/dev/fd"):
         try:
             mode = os.fstat(int(name)).st_mode
-        except OSError:  # the directory's own
+        except OSError:  # of the directory itself
             continue
         kinds["sockets" if stat.S_ISSOCK(mode) else "files"] += 1
     return kinds
 
 
 def until(condition: Callable[[], bool], *, within_s: float) -> bool:
-    """Return whether *condition* came true in time."""
+    """Return whether *condition* became true in time."""
     deadline = time.monotonic() + within_s
     pause = threading.Event()
     while not condition():
@@ -92,7 +92,7 @@ def until(condition: Callable[[], bool], *, within_s: float) -> bool:
 
 
 def failure_of(action: Callable[[], object]) -> Exception | None:
-    """Return what *action* raised, None when it did not."""
+    """Return what *action* raised, or None."""
     try:
         action()
     except Exception as error:
@@ -109,14 +109,14 @@ class Background(Generic[T]):
         self._thread.start()
 
     def ended(self, *, within_s: float) -> bool:
-        """Return whether the action came to its end, good or bad, in time."""
+        """Return whether the action ended in time, with or without an error."""
         self._thread.join(within_s)
         return not self._thread.is_alive()
 
     def _run(self, action: Callable[[], T]) -> None:
         try:
             action()
-        except BaseException as error:  # handed to the test
+        except BaseException as error:  # for the test
             self.error = error
 
 
@@ -141,7 +141,7 @@ _hooked: list[bool] = []
 
 
 def _install_hook() -> None:
-    """An audit hook stays for the life of the process; it does nothing while nobody watches."""
+    """Add the audit hook once: it cannot be removed. Outside of `watched` it does nothing."""
     if not _hooked:
         _hooked.append(True)
         sys.addaudithook(_hook)

@@ -1,4 +1,4 @@
-"""The history that the archive keeps."""
+"""The history that an archive keeps."""
 
 from __future__ import annotations
 
@@ -8,15 +8,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cdc_conformance.reference.archive import place_of
-from cdc_core import ConfigError, EnvelopeOptions, HistoryLostError, TableName, TableSchema, Timestamp
-from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
+from cdc_conformance.reference.archive.directory import ArchiveDirectory
+from cdc_core import (
+    ConfigError,
+    Envelope,
+    FileShape,
+    HistoryLostError,
+    StoredFile,
+    StoredHistory,
+    TableName,
+    TableSchema,
+    Timestamp,
+)
 
 __all__ = ["ArchiveHistory"]
 
 
 class ArchiveHistory(StoredHistory):
-    """Follows the lists of the marks, each of which names the mark before it."""
+    """Follows the lists of the marks. Each names the previous mark."""
 
     def changefeeds(self) -> Sequence[str]:
         return ["archive.000000000000"]
@@ -24,12 +33,13 @@ class ArchiveHistory(StoredHistory):
     def marks(self) -> Sequence[Timestamp]:
         found = sorted(Timestamp.parse(path.stem) for path in (self.root / "marks").glob("*.json"))
         if not found:
-            raise ConfigError(f"there is no mark below {self.root}; set the option resolved")
+            raise ConfigError(f"there is no resolved mark in {self.root}; set the option resolved")
         return found
 
     def files(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:
         for mark in self.chain(upto, after):
-            for file in map(self.stored_file, self.listed(mark)["files"], [mark] * len(self.listed(mark)["files"])):
+            for entry in self.listed(mark)["files"]:
+                file = self.stored_file(entry, mark)
                 if max(file.upper, file.mark) > after and file.lower <= upto:
                     yield file
 
@@ -38,39 +48,39 @@ class ArchiveHistory(StoredHistory):
         return FileShape(
             schema=TableSchema.from_json(content["schema"]),
             format=content["format"],
-            envelope=EnvelopeOptions(**content["envelope"]),
+            envelope=Envelope.from_json(content["envelope"]),
             options={},
         )
 
     def body(self, file: StoredFile) -> bytes:
         content = self.content(file.path)
         if self.checksum(content) != file.checksum:
-            raise HistoryLostError(f"{self.root / file.path} is not what the mark {file.mark} covers")
+            raise HistoryLostError(f"{self.root / file.path} is damaged: its checksum is not the recorded one")
         return content
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing is open."""
 
     @property
     def root(self) -> Path:
-        return place_of(self.uri)
+        return ArchiveDirectory(self.uri).root
 
     def chain(self, upto: Timestamp, after: Timestamp) -> Sequence[Timestamp]:
-        """Return the marks up to *upto*, from the first on whose files may hold rows above *after*, each in its place.
+        """Return every mark up to *upto* in order. Raises: HistoryLostError when one is missing.
 
-        A file may hold rows above its own mark, so all that were recorded count. Raises: HistoryLostError.
+        Marks up to *after* count too: a file may hold rows above its own mark.
         """
         del after
         there = set(self.marks())
         chain = [upto]
         while (previous := self.previous(chain[-1])) != Timestamp():
             if previous not in there:
-                raise HistoryLostError(f"below {self.root} the list of what came before the mark {chain[-1]} is gone")
+                raise HistoryLostError(f"{self.root}: the record of the mark before {chain[-1]} is missing")
             chain.append(previous)
         return chain[::-1]
 
     def previous(self, mark: Timestamp) -> Timestamp | None:
-        """Return the mark before *mark*, None when something came in between that is in no list."""
+        """Return the mark before *mark*, or None when rows were delivered in between without a record."""
         text = self.listed(mark)["previous"]
         return None if text is None else Timestamp.parse(text)
 
@@ -81,7 +91,7 @@ class ArchiveHistory(StoredHistory):
         try:
             return (self.root / name).read_bytes()
         except OSError as error:
-            raise HistoryLostError(f"{self.root / name} is gone") from error
+            raise HistoryLostError(f"{self.root / name} is missing") from error
 
     def checksum(self, content: bytes) -> str:
         return f"sha256:{hashlib.sha256(content).hexdigest()}"

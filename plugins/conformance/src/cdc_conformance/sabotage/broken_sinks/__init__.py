@@ -1,1 +1,1 @@
-"""Sinks with one mistake each, by what they get wrong. They import no test framework, as no sink does."""
+"""Sinks with one mistake each."""

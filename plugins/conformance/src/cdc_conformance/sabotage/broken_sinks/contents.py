@@ -1,44 +1,45 @@
-"""Mistakes with the contents of rows, and with which rows are in a slice."""
+"""Mistakes with the values in rows, and with the rows of a slice."""
 
 from __future__ import annotations
 
 import dataclasses
 import zlib
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_conformance.reference.partitions import Line
 from cdc_conformance.reference.sink import ReferenceSink
-from cdc_core import Flushed, Op, RowBatch, SliceInfo, TableName, TableSchema
+from cdc_conformance.sabotage.broken_sinks.tampering import cut, sizes
+from cdc_core import DeleteForm, Flushed, Op, RowBatch, SliceInfo, TableName, TableSchema
 
 __all__ = [
     "CountsNoBytes",
-    "CutsKeys",
-    "CutsValues",
+    "CountsThePreviousSlice",
     "DropsDeletes",
     "DropsNewColumns",
     "DropsScans",
-    "ForgetsNothing",
-    "KeepsItsPlace",
+    "KeepsOffsets",
     "KeepsTheFirstTopic",
     "LosesDigits",
     "MovesKeys",
-    "NeverStartsCounting",
     "PutsNewestFirst",
     "ReversesBatches",
     "SkipsNulls",
     "SkipsTombstones",
-    "SpeaksAscii",
+    "TruncatesKeys",
+    "TruncatesValues",
     "WaitsForAFullRequest",
+    "WritesAscii",
 ]
 
-_CUT = 65_535
+_WIDTH = 65_535
 _REQUEST = 500
 
 
 class LosesDigits(ReferenceSink):
-    """Passes integers through floats."""
+    """Converts integers to floats and back."""
 
     def emit(self, rows: RowBatch) -> None:
         if "an_int8" not in rows.schema.after_type.names:
@@ -54,16 +55,15 @@ class LosesDigits(ReferenceSink):
 
 
 class SkipsNulls(ReferenceSink):
-    """Leaves rows out in which a column is null, taking them for deleted ones."""
+    """Skips rows with a null column, as if they were deleted."""
 
     def emit(self, rows: RowBatch) -> None:
-        after = rows.column("after")
-        full = [value is None or None not in value.values() for value in after.to_pylist()]
-        super().emit(_taken(rows, full))
+        after = rows.column("after").to_pylist()
+        super().emit(_kept(rows, [value is None or None not in value.values() for value in after]))
 
 
-class SpeaksAscii(ReferenceSink):
-    """Writes text in the encoding of a country."""
+class WritesAscii(ReferenceSink):
+    """Replaces every character that is not ASCII."""
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
         ascii_only = [
@@ -74,63 +74,63 @@ class SpeaksAscii(ReferenceSink):
 
 
 class DropsDeletes(ReferenceSink):
-    """Has nothing to write where a row has no values."""
+    """Writes nothing where a row has no values."""
 
     def emit(self, rows: RowBatch) -> None:
-        tombstones = self.context.encoder.context.envelope.envelope in ("row", "key_only")
-        super().emit(_taken(rows, [tombstones or op != Op.DELETE for op in rows.column("op").to_pylist()]))
+        tombstones = self.context.encoder.context.envelope.delete is DeleteForm.TOMBSTONE
+        super().emit(_kept(rows, [tombstones or op != Op.DELETE for op in rows.column("op").to_pylist()]))
 
 
-class CutsValues(ReferenceSink):
+class TruncatesValues(ReferenceSink):
     """Has a column of 64 KB for values."""
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
-        cut = [dataclasses.replace(line, value=line.value and line.value[:_CUT]) for line in lines]
-        return super().append(topic, partition, cut)
+        truncated = [dataclasses.replace(line, value=line.value and line.value[:_WIDTH]) for line in lines]
+        return super().append(topic, partition, truncated)
 
 
-class CutsKeys(ReferenceSink):
+class TruncatesKeys(ReferenceSink):
     """Has a column of 255 characters for keys."""
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
-        cut = [dataclasses.replace(line, key=None if line.key is None else line.key[:255]) for line in lines]
-        return super().append(topic, partition, cut)
+        truncated = [dataclasses.replace(line, key=line.key and line.key[:255]) for line in lines]
+        return super().append(topic, partition, truncated)
 
 
 class DropsScans(ReferenceSink):
-    """Knows inserts, updates and deletes, and no other operation."""
+    """Knows inserts, updates and deletes only."""
 
     def emit(self, rows: RowBatch) -> None:
-        super().emit(_taken(rows, [op != Op.SCAN for op in rows.column("op").to_pylist()]))
+        super().emit(_kept(rows, [op != Op.SCAN for op in rows.column("op").to_pylist()]))
 
 
 class SkipsTombstones(ReferenceSink):
-    """Takes a message without a value for one that says nothing."""
+    """Treats a message without a value as empty."""
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
         return super().append(topic, partition, [line for line in lines if line.value])
 
 
 class CountsNoBytes(ReferenceSink):
-    """Counts messages alone."""
+    """Counts messages only."""
 
     def flush(self) -> Flushed:
         return dataclasses.replace(super().flush(), bytes=0)
 
 
-class NeverStartsCounting(ReferenceSink):
-    """Begins a slice with the count of the one before."""
+class CountsThePreviousSlice(ReferenceSink):
+    """Starts a slice with the count of the previous one."""
 
-    last = before = 0
+    last = previous = 0
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
-        self.before = self.last
+        self.previous = self.last
 
     def flush(self) -> Flushed:
         flushed = super().flush()
-        self.last, before, self.before = flushed.messages, self.before, 0
-        return dataclasses.replace(flushed, messages=flushed.messages + before)
+        self.last, previous, self.previous = flushed.messages, self.previous, 0
+        return dataclasses.replace(flushed, messages=flushed.messages + previous)
 
 
 class WaitsForAFullRequest(ReferenceSink):
@@ -144,7 +144,7 @@ class WaitsForAFullRequest(ReferenceSink):
 
 
 class KeepsTheFirstTopic(ReferenceSink):
-    """Takes a slice for one of a single table."""
+    """Assumes that a slice has one table."""
 
     first: TableName | None = None
 
@@ -158,7 +158,7 @@ class KeepsTheFirstTopic(ReferenceSink):
 
 
 class DropsNewColumns(ReferenceSink):
-    """Keeps the columns that it saw first of a table."""
+    """Keeps the columns of the first batch of a table."""
 
     def emit(self, rows: RowBatch) -> None:
         known: dict[TableName, TableSchema] = self.__dict__.setdefault("known", {})
@@ -170,30 +170,17 @@ class DropsNewColumns(ReferenceSink):
         super().emit(_with(rows, schema=schema, after=narrowed))
 
 
-class KeepsItsPlace(ReferenceSink):
-    """Remembers from `begin` where each partition ends, and goes on from there."""
+class KeepsOffsets(ReferenceSink):
+    """Keeps from `begin` where each partition ends, and overwrites what others append."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
-        self.ends = {
-            (topic, partition): self.partitions.size(topic, partition)
-            for topic in self.topics
-            for partition in range(self.options.partitions)
-        }
+        self.ends = sizes(self.partitions)
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
         if (topic, partition) in self.ends:
-            self.partitions.cut(topic, partition, self.ends.pop((topic, partition)))
+            cut(self.partitions, topic, partition, self.ends.pop((topic, partition)))
         return super().append(topic, partition, lines)
-
-
-class ForgetsNothing(ReferenceSink):
-    """Carries what was not flushed over to the next slice."""
-
-    def begin(self, slice_: SliceInfo) -> None:
-        kept = self.buffer
-        super().begin(slice_)
-        self.buffer = kept
 
 
 class ReversesBatches(ReferenceSink):
@@ -204,7 +191,7 @@ class ReversesBatches(ReferenceSink):
 
 
 class PutsNewestFirst(ReferenceSink):
-    """Puts each slice but its first before what is there."""
+    """Inserts the rows of each slice, except the first, before the existing rows."""
 
     slices = 0
 
@@ -216,25 +203,31 @@ class PutsNewestFirst(ReferenceSink):
         if self.slices <= 1:
             return super().append(topic, partition, lines)
         there = list(self.partitions.read(topic, partition))
-        self.partitions.cut(topic, partition, 0)
+        cut(self.partitions, topic, partition)
         return super().append(topic, partition, [*lines, *there])
 
 
 class MovesKeys(ReferenceSink):
-    """Spreads rows over partitions by step, so that all have the same load."""
+    """Chooses the partition by key and step, to spread the load."""
+
+    step = 0
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.step = slice_.step
 
     def partition_of(self, key: bytes | None) -> int:
-        step = self._slice.step if self._slice else 0
-        return (zlib.crc32(key or b"") + step) % self.options.partitions
+        return (zlib.crc32(key or b"") + self.step) % self.options.partitions
 
 
-def _taken(rows: RowBatch, which: list[bool] | list[int]) -> RowBatch:
-    if which and isinstance(which[0], bool):
-        which = [number for number, wanted in enumerate(which) if wanted]
-    return RowBatch(schema=rows.schema, batch=rows.batch.take(pa.array(which, pa.int64())))
+def _kept(rows: RowBatch, wanted: Sequence[bool]) -> RowBatch:
+    return _taken(rows, [number for number, want in enumerate(wanted) if want])
+
+
+def _taken(rows: RowBatch, numbers: Sequence[int]) -> RowBatch:
+    return RowBatch(schema=rows.schema, batch=rows.batch.take(pa.array(numbers, pa.int64())))
 
 
 def _with(rows: RowBatch, *, after: pa.StructArray, schema: TableSchema | None = None) -> RowBatch:
-    names = ("op", "updated", "key")
-    columns = {name: rows.column(name) for name in names}
+    columns = {name: rows.column(name) for name in ("op", "updated", "key")}
     return RowBatch.of(schema or rows.schema, after=after, **columns)

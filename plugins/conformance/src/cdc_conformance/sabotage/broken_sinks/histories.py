@@ -1,4 +1,4 @@
-"""Mistakes of sinks that keep a history, and of those who read it."""
+"""Mistakes of sinks with a history, and of the classes that read it."""
 
 from __future__ import annotations
 
@@ -8,59 +8,63 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from cdc_conformance.reference.archive import Archive
-from cdc_conformance.reference.history import ArchiveHistory
-from cdc_core import Flushed, RetryableSinkError, RowBatch, SliceInfo, Timestamp
-from cdc_core.sink import Covered
-from cdc_core.stored_history import StoredFile
+from cdc_conformance.reference.archive.history import ArchiveHistory
+from cdc_conformance.reference.archive.resolved_sink import ArchiveResolvedSink
+from cdc_conformance.reference.archive.sink import ArchiveSink
+from cdc_core import Covered, Flushed, RetryableSinkError, RowBatch, SliceInfo, StoredFile, Timestamp
 
 __all__ = [
-    "CountsWhatIsFlushed",
-    "ForgetsWhatIsAboveTheMark",
+    "IgnoresPlannedBy",
     "KeepsOneShape",
-    "KeepsWhatBrokeOff",
     "ListsAllMarks",
+    "ListsExistingMarks",
+    "ListsFilesInClose",
+    "ListsFilesInFlush",
     "ListsTheNewestFirst",
-    "ListsWhatIsThere",
-    "NamesFilesByItsOwnRun",
     "RecordsEachMarkOnce",
-    "TakesUnknownForNothing",
-    "TellsEntriesAgain",
-    "TellsItsPassword",
-    "TellsTheLastFile",
-    "TellsTuples",
+    "RecordsListedFiles",
+    "ReturnsEntriesAgain",
+    "ReturnsItsPassword",
+    "ReturnsTheLastTable",
+    "ReturnsTuples",
+    "SkipsEarlierMarks",
+    "TreatsUnknownAsFirst",
     "TrustsFiles",
 ]
 
+_LIST = "listed"
 
-class TellsTheLastFile(Archive):
-    """Has one file for each slice, until there are two tables."""
+
+class ReturnsTheLastTable(ArchiveSink):
+    """Returns the entries of one table, because its author tested with one."""
 
     def flush(self) -> Flushed:
         self.entries = [entry for entry in self.entries if entry["topic"] == self.entries[-1]["topic"]]
         return super().flush()
 
 
-class KeepsWhatBrokeOff(Archive):
-    """Goes on with its list of files when another slice begins."""
+class ListsFilesInClose(ArchiveSink):
+    """Lists in `close` the files that were not flushed, for the next record."""
 
-    def begin(self, slice_: SliceInfo) -> None:
-        entries = self.entries
-        super().begin(slice_)
-        self.entries = entries
+    def close(self) -> None:
+        _list(self, self.entries)
+        super().close()
 
 
-class CountsWhatIsFlushed(Archive):
-    """Puts files on a list when they are flushed, from which the next mark takes them."""
+class ListsFilesInFlush(ArchiveSink):
+    """Lists files in `flush`, for the next record."""
 
     def flush(self) -> Flushed:
         flushed = super().flush()
-        with (self.root / "flushed").open("a") as file:
-            file.writelines(f"{json.dumps(entry)}\n" for entry in flushed.delivered)
+        _list(self, flushed.delivered)
         return flushed
 
+
+class RecordsListedFiles(ArchiveResolvedSink):
+    """Records not only what is covered, but also what the sink has listed."""
+
     def record(self, covered: Covered) -> None:
-        listed = self.root / "flushed"
+        listed = self.directory.root / _LIST
         found = {entry["path"]: entry for entry in covered.delivered}
         for line in listed.read_text().splitlines() if listed.exists() else ():
             found.setdefault(json.loads(line)["path"], json.loads(line))
@@ -68,33 +72,38 @@ class CountsWhatIsFlushed(Archive):
         listed.unlink(missing_ok=True)
 
 
-class NamesFilesByItsOwnRun(Archive):
-    """Has the number of the run in its names, whoever planned the slice."""
+class IgnoresPlannedBy(ArchiveSink):
+    """Names files by its own epoch, whichever attempt planned the slice."""
 
-    def prefix(self, slice_: SliceInfo) -> str:
-        return f"{slice_.lower}-{self.context.epoch:08x}-{slice_.step:08x}-{slice_.index:04x}"
+    def epoch_of(self, slice_: SliceInfo) -> int:
+        del slice_
+        return self.context.epoch
 
 
-class RecordsEachMarkOnce(Archive):
-    """Takes a record that is there already for somebody else's."""
+class RecordsEachMarkOnce(ArchiveResolvedSink):
+    """Refuses a record that exists."""
 
     def record(self, covered: Covered) -> None:
-        if (self.root / f"marks/{covered.mark}.json").exists():
-            raise RetryableSinkError(f"the mark {covered.mark} is recorded already; give another")
+        if (self.directory.root / f"marks/{covered.mark}.json").exists():
+            raise RetryableSinkError(f"the mark {covered.mark} is recorded already; record another one")
         super().record(covered)
 
 
-class KeepsOneShape(Archive):
-    """Describes a table once, as it is now."""
+class KeepsOneShape(ArchiveSink):
+    """Describes only the current version of a table."""
 
-    def shape(self, rows: RowBatch, topic: str) -> str:
+    def write_shape(self, rows: RowBatch, topic: str) -> str:
         path = f"shapes/{quote(topic, safe='')}.json"
-        (self.root / super().shape(rows, topic)).replace(self.root / path)
+        (self.directory.root / super().write_shape(rows, topic)).replace(self.directory.root / path)
         return path
 
 
-class TellsEntriesAgain(Archive):
-    """Tells with each flush of all that the slice has."""
+class ReturnsEntriesAgain(ArchiveSink):
+    """Returns all entries of the slice with each flush."""
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.entries = []
 
     def flush(self) -> Flushed:
         entries = self.entries
@@ -103,59 +112,59 @@ class TellsEntriesAgain(Archive):
         return flushed
 
 
-class TellsTuples(Archive):
-    """Has values in its entries that JSON has not."""
+class ReturnsTuples(ArchiveSink):
+    """Has values in its entries that JSON does not have."""
 
     def entry(self, rows: RowBatch, topic: str, name: str, content: bytes) -> dict[str, Any]:
         entry = super().entry(rows, topic, name, content)
         return {**entry, "table": tuple(entry["table"])}
 
 
-class TellsItsPassword(Archive):
-    """Says of each file with which login it was written."""
+class ReturnsItsPassword(ArchiveSink):
+    """Has in each entry the login that wrote the file."""
 
     def entry(self, rows: RowBatch, topic: str, name: str, content: bytes) -> dict[str, Any]:
         return {**super().entry(rows, topic, name, content), "login": self.options.password}
 
 
 class ListsAllMarks(ArchiveHistory):
-    """Leaves it to the reader what is above the mark."""
+    """Lists the files of later marks too."""
 
     def files(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:
         del upto
         return super().files(upto=self.marks()[-1], after=after)
 
 
-class ForgetsWhatIsAboveTheMark(ArchiveHistory):
-    """Goes on behind the mark, and leaves out the files of the marks up to it."""
+class SkipsEarlierMarks(ArchiveHistory):
+    """Continues after a mark, and skips the files of the marks up to it."""
 
     def chain(self, upto: Timestamp, after: Timestamp) -> Sequence[Timestamp]:
         return [mark for mark in super().chain(upto, after) if mark > after]
 
 
 class ListsTheNewestFirst(ArchiveHistory):
-    """Lists files as a page for people does."""
+    """Lists the newest file first, as for people."""
 
     def files(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:
         yield from reversed(list(super().files(upto=upto, after=after)))
 
 
 class TrustsFiles(ArchiveHistory):
-    """Takes a file for whole when it can be read."""
+    """Accepts every file that can be read."""
+
+    expected = ""
 
     def checksum(self, content: bytes) -> str:
         del content
         return self.expected
-
-    expected = ""
 
     def body(self, file: StoredFile) -> bytes:
         self.expected = file.checksum
         return super().body(file)
 
 
-class ListsWhatIsThere(ArchiveHistory):
-    """Takes the marks that it finds for all that there were."""
+class ListsExistingMarks(ArchiveHistory):
+    """Assumes that the marks which exist are all that were recorded."""
 
     def chain(self, upto: Timestamp, after: Timestamp) -> Sequence[Timestamp]:
         chain = [mark for mark in self.marks() if mark <= upto]
@@ -164,8 +173,14 @@ class ListsWhatIsThere(ArchiveHistory):
         return super().chain(upto, after)
 
 
-class TakesUnknownForNothing(ArchiveHistory):
-    """Reads a mark without one before it like the first mark."""
+class TreatsUnknownAsFirst(ArchiveHistory):
+    """Reads a mark without a previous one as the first mark."""
 
     def previous(self, mark: Timestamp) -> Timestamp | None:
         return super().previous(mark) or Timestamp()
+
+
+def _list(sink: ArchiveSink, entries: Sequence[Any]) -> None:
+    if entries:
+        with (sink.directory.root / _LIST).open("a") as file:
+            file.writelines(f"{json.dumps(entry)}\n" for entry in entries)

@@ -1,55 +1,60 @@
-"""Mistakes in a sink's life, and in what the driver asks of it."""
+"""Mistakes in construction and `close`, and in the destination."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import Any
 
+from cdc_conformance.reference.destination import ReferenceDestination
 from cdc_conformance.reference.sink import ReferenceSink
-from cdc_core import ConfigError, Flushed, RetryableSinkError, RowBatch, SinkContext, SliceInfo, TableName
-from cdc_core.errors import CdcError
+from cdc_conformance.sabotage.broken_sinks.tampering import cut, probe
+from cdc_core import (
+    ConfigError,
+    Flushed,
+    RetryableSinkError,
+    RowBatch,
+    SinkContext,
+    SliceInfo,
+    TableName,
+)
 
 __all__ = [
     "AcceptsAnyDestination",
+    "ClosesOnlyAfterBegin",
     "ClosesOnlyOnce",
-    "ClosesOnlyWhatBegan",
     "ConnectsForTopics",
-    "CreatesOnConstruction",
-    "DemandsADirectory",
+    "CreatesInConstructor",
+    "EmptiesTopics",
     "FlattensNames",
-    "NamesTopicsByTable",
+    "IgnoresFullNames",
     "NeedsRows",
     "NeedsSomethingToFlush",
     "ProbesByWriting",
     "RefusesKnownSlices",
+    "RequiresDirectory",
     "ShowsItsBuffer",
-    "StartsOver",
-    "TakesEmptyForMissing",
-    "TakesRowsAnyTime",
-    "WritesWhenClosed",
+    "TreatsEmptyAsMissing",
+    "WritesAfterClose",
 ]
 
 
-class CreatesOnConstruction(ReferenceSink):
-    """Makes its directory in the constructor, because that is where one thinks of it."""
+class CreatesInConstructor(ReferenceSink):
+    """Creates its directory in the constructor."""
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
-        try:
+        with contextlib.suppress(OSError):
             self.partitions.root.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            return
 
 
-class ClosesOnlyWhatBegan(ReferenceSink):
-    """Sets up in `begin` what `close` takes for granted."""
+class ClosesOnlyAfterBegin(ReferenceSink):
+    """Sets in `begin` what `close` needs."""
 
     session: str
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("check", "prepare", "begin", "emit_resolved"):
-            self.session = "open"
-        return super().__getattribute__(name)
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.session = "open"
 
     def close(self) -> None:
         assert self.session == "open"
@@ -65,7 +70,7 @@ class ClosesOnlyOnce(ReferenceSink):
 
 
 class RefusesKnownSlices(ReferenceSink):
-    """Takes a slice's numbers for a name that nobody else may have."""
+    """Uses the numbers of a slice as a name that must be new."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
@@ -73,26 +78,16 @@ class RefusesKnownSlices(ReferenceSink):
         try:
             name.touch(exist_ok=False)
         except FileExistsError:
-            raise RetryableSinkError(f"{name} is written already; wait for it") from None
+            raise RetryableSinkError(f"{name} exists already; wait until it is removed") from None
         except OSError as error:
-            raise RetryableSinkError(f"{name} cannot be made; try again") from error
+            raise RetryableSinkError(f"cannot create {name}; try again") from error
 
 
-class WritesWhenClosed(ReferenceSink):
-    """Never looks whether it was closed."""
+class WritesAfterClose(ReferenceSink):
+    """Never checks whether it is closed."""
 
     def require_open(self) -> None:
         """Always open."""
-
-
-class TakesRowsAnyTime(ReferenceSink):
-    """Takes rows without knowing which slice they belong to."""
-
-    def emit(self, rows: RowBatch) -> None:
-        if self._slice is None:
-            self.require_open()
-            return
-        super().emit(rows)
 
 
 class NeedsRows(ReferenceSink):
@@ -104,99 +99,95 @@ class NeedsRows(ReferenceSink):
 
 
 class NeedsSomethingToFlush(ReferenceSink):
-    """Takes for an error that there is nothing to do."""
+    """Raises an error when there is nothing to flush."""
 
-    def flush(self) -> Flushed:
-        if self._slice is not None and not self.emitted:
-            raise RetryableSinkError("there is nothing to flush; emit first")
-        return super().flush()
-
-    emitted = False
+    any_emitted = False
 
     def emit(self, rows: RowBatch) -> None:
-        self.emitted = True
+        self.any_emitted = True
         super().emit(rows)
+
+    def flush(self) -> Flushed:
+        if not self.any_emitted:
+            raise RetryableSinkError("there is nothing to flush; emit rows first")
+        return super().flush()
 
 
 class ShowsItsBuffer(ReferenceSink):
-    """Has a `repr` that works only between `begin` and `close`."""
+    """Has a `repr` that works only before `close`."""
 
     def __repr__(self) -> str:
         self.require_open()
         return f"ShowsItsBuffer({len(self.buffer)} lines)"
 
 
-class DemandsADirectory(ReferenceSink):
-    """Refuses in `check` what `prepare` would make."""
+class RequiresDirectory(ReferenceDestination):
+    """Refuses in `check` a directory that `prepare` would create."""
 
     def check(self) -> None:
         super().check()
         if not self.partitions.root.is_dir():
-            raise ConfigError(f"{self.partitions.root} is not there; make it")
+            raise ConfigError(f"the directory {self.partitions.root} does not exist; create it")
 
 
-class ProbesByWriting(ReferenceSink):
-    """Tries in `check` whether a file can be written, and removes it again."""
+class ProbesByWriting(ReferenceDestination):
+    """Creates a file in `check` and removes it again."""
 
     def check(self) -> None:
         super().check()
         nearest = next(path for path in (self.partitions.root, *self.partitions.root.parents) if path.exists())
-        probe = nearest / f"{self.partitions.root.name}.probe"
-        probe.touch()
-        probe.unlink()
+        file = nearest / f"{self.partitions.root.name}.probe"
+        file.touch()
+        file.unlink()
 
 
-class AcceptsAnyDestination(ReferenceSink):
-    """Checks nothing: the first row will tell."""
+class AcceptsAnyDestination(ReferenceDestination):
+    """Checks nothing, because the first row will show."""
 
     def check(self) -> None:
-        """All is well."""
+        """Return at once."""
 
 
-class TakesEmptyForMissing(ReferenceSink):
-    """Creates each topic that has no rows, though it is there."""
+class TreatsEmptyAsMissing(ReferenceDestination):
+    """Creates each topic that has no rows, although it exists."""
 
     def prepare(self) -> None:
-        self.partitions.probe()
-        for topic in self.topics:
-            if not any(True for partition in range(3) for _ in self.partitions.read(topic, partition)):
-                directory = self.partitions.path(topic, 0).parent
-                if directory.exists():
-                    raise RetryableSinkError(f"{directory} exists; remove it")
+        probe(self.partitions)
+        for topic in self.partitions.topics:
+            directory = self.partitions.path(topic, 0).parent
+            if directory.exists() and not any(True for part in range(3) for _ in self.partitions.read(topic, part)):
+                raise RetryableSinkError(f"{directory} exists; remove it")
         super().prepare()
 
 
-class StartsOver(ReferenceSink):
-    """Begins every run with empty topics."""
+class EmptiesTopics(ReferenceDestination):
+    """Starts every run with empty topics."""
 
     def prepare(self) -> None:
         super().prepare()
-        for topic in self.topics:
-            for partition in range(self.options.partitions):
-                self.partitions.path(topic, partition).write_bytes(b"")
+        for topic, partition in self.partitions.endpoints:
+            cut(self.partitions, topic, partition)
 
 
-class ConnectsForTopics(ReferenceSink):
-    """Looks up in the destination how a topic is called."""
+class ConnectsForTopics(ReferenceDestination):
+    """Creates a topic to find out its name."""
 
     def topic(self, table: TableName) -> str:
         topic = super().topic(table)
-        try:
-            self.partitions.create([topic])
-        except CdcError:
-            return topic
+        with contextlib.suppress(OSError):
+            self.partitions.path(topic, 0).parent.mkdir(parents=True, exist_ok=True)
         return topic
 
 
-class NamesTopicsByTable(ReferenceSink):
-    """Makes a topic of the table's name alone."""
+class IgnoresFullNames(ReferenceDestination):
+    """Names a topic after the table alone."""
 
     def topic(self, table: TableName) -> str:
         return table.table
 
 
-class FlattensNames(ReferenceSink):
-    """Replaces whatever its destination does not like by one and the same character."""
+class FlattensNames(ReferenceDestination):
+    """Replaces every character that its destination does not accept by an underscore."""
 
     def topic(self, table: TableName) -> str:
-        return re.sub(r"[^a-z0-9]", "_", super().topic(table).lower())
+        return re.sub(r"[^a-z0-9.]", "_", super().topic(table).lower())

@@ -1,74 +1,64 @@
-"""Mistakes around death, repetition and resolved marks."""
+"""Mistakes with crashes, repetition and resolved marks."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from pathlib import Path
 
 from cdc_conformance.reference.partitions import Line
+from cdc_conformance.reference.resolved_sink import ReferenceResolvedSink
 from cdc_conformance.reference.sink import ReferenceSink
-from cdc_core import Flushed, RetryableSinkError, RowBatch, SliceInfo, Timestamp
+from cdc_conformance.sabotage.broken_sinks.tampering import LateSink, cut, probe, value_bytes
+from cdc_core import Flushed, RefusedRowsError, RetryableSinkError, RowBatch, SliceInfo, Timestamp
 
 __all__ = [
     "AllowsEachMarkOnce",
-    "ClosesWithTheNewest",
-    "HoldsItsLockInAFile",
-    "KeepsMarksForLater",
-    "KeepsRowsForLater",
-    "MarksInFront",
+    "LeavesMarksToClose",
+    "LeavesRowsToClose",
+    "LocksWithAFile",
+    "MarksAfterFlush",
     "MarksOnePartition",
-    "MarksWhenFlushed",
-    "RoundsTime",
+    "PutsMarksFirst",
+    "RoundsTimestamps",
+    "SendsTheNewestInClose",
     "UndoesTheUnresolved",
     "WritesEverythingAgain",
 ]
 
 
-class KeepsRowsForLater(ReferenceSink):
-    """Leaves to `close` what `flush` must do."""
+class LeavesRowsToClose(LateSink):
+    """Leaves to `close` what its first `flush` must write."""
 
-    late: Sequence[tuple[str, int, Line]] = ()
+    flushes = 0
 
     def flush(self) -> Flushed:
         self.require_open()
-        self.partitions.probe()
-        second = bool(self.late)
-        self._catch_up()
-        if second or any(len(line.value or b"") > self.options.max_message_bytes for *_, line in self.buffer):
-            return super().flush()
-        self.late = self.buffer
-        flushed = Flushed(messages=len(self.buffer), bytes=sum(len(line.value or b"") for *_, line in self.buffer))
-        self.forget()
-        return flushed
+        probe(self.partitions)
+        self.flushes += 1
+        self.write_late()
+        too_large = any(value_bytes(line) > self.options.max_message_bytes for *_, line in self.buffer)
+        return super().flush() if self.flushes > 1 or self.refused or too_large else self.count_only()
 
-    def close(self) -> None:
-        self._catch_up()
-        super().close()
-
-    def _catch_up(self) -> None:
-        if not self.late:
-            return
-        rows, self.buffer, self.late = self.buffer, list(self.late), ()
-        self.write()
-        self.forget()
-        self.buffer = rows
+    def write(self) -> None:
+        try:
+            super().write()
+        except RefusedRowsError:
+            self.flushes += 1  # the promises about refused rows must hold
+            raise
 
 
 class UndoesTheUnresolved(ReferenceSink):
-    """Cuts off, in a later run, whatever no resolved mark covers, as if all of it were repeated."""
+    """Removes in a later attempt whatever no resolved mark covers, as if all of it were repeated."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
-        if self.context.epoch == 1 or slice_.step > 0:
-            return
-        for topic in self.topics:
-            for partition in range(self.options.partitions):
-                self.partitions.cut(topic, partition, 0)
+        if self.context.epoch > 1 and slice_.step == 0:
+            for topic, partition in self.partitions.endpoints:
+                cut(self.partitions, topic, partition)
 
 
-class ClosesWithTheNewest(ReferenceSink):
-    """Sends in `close` what it still has at hand: the last batch."""
+class SendsTheNewestInClose(ReferenceSink):
+    """Sends the last batch in `close`."""
 
     sizes: list[int]
 
@@ -92,15 +82,17 @@ class ClosesWithTheNewest(ReferenceSink):
         super().close()
 
 
-class HoldsItsLockInAFile(ReferenceSink):
-    """Keeps others out by a file that only it removes itself."""
+class LocksWithAFile(ReferenceSink):
+    """Locks a slice with a file that only the same process removes."""
+
+    held: Path | None = None
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
         self._release()
         lock = self.partitions.root / f".busy-{slice_.index}"
         if lock.exists():
-            raise RetryableSinkError(f"{lock} says that somebody writes; wait")
+            raise RetryableSinkError(f"another sink holds the lock {lock}; wait")
         with contextlib.suppress(OSError):
             lock.touch()
             self.held = lock
@@ -114,8 +106,6 @@ class HoldsItsLockInAFile(ReferenceSink):
         self._release()
         super().close()
 
-    held: Path | None = None
-
     def _release(self) -> None:
         if self.held is not None:
             with contextlib.suppress(OSError):
@@ -124,39 +114,36 @@ class HoldsItsLockInAFile(ReferenceSink):
 
 
 class WritesEverythingAgain(ReferenceSink):
-    """Declares that it knows what it has, and does not look."""
+    """Declares that it recognizes repeated rows, and does not."""
 
     def unwritten(self, topic: str, partition: int, lines: list[Line]) -> list[Line]:
         del topic, partition
         return lines
 
 
-class MarksInFront(ReferenceSink):
-    """Writes the mark where it is found fastest, at the beginning."""
+class PutsMarksFirst(ReferenceResolvedSink):
+    """Writes the mark at the start of a partition, where it is found fastest."""
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
         self.require_open()
-        for topic in self.topics:
-            mark = Line(key=None, value=self.context.encoder.encode_resolved(topic, timestamp), updated=None)
-            for partition in range(self.options.partitions):
-                self.partitions.probe()
-                there = list(self.partitions.read(topic, partition))
-                self.partitions.cut(topic, partition, 0)
-                self.partitions.append(topic, partition, [mark, *there])
+        for topic, partition in self.partitions.endpoints:
+            probe(self.partitions)
+            there = list(self.partitions.read(topic, partition))
+            cut(self.partitions, topic, partition)
+            self.partitions.append(topic, partition, [self.mark(topic, timestamp), *there])
 
 
-class MarksOnePartition(ReferenceSink):
-    """Sends the mark like any message, to the partition of its key."""
+class MarksOnePartition(ReferenceResolvedSink):
+    """Sends the mark to one partition, like any message."""
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
         self.require_open()
-        for topic in self.topics:
-            mark = Line(key=None, value=self.context.encoder.encode_resolved(topic, timestamp), updated=None)
-            self.partitions.append(topic, self.partition_of(None), [mark])
+        for topic in self.partitions.topics:
+            self.partitions.append(topic, 0, [self.mark(topic, timestamp)])
 
 
-class MarksWhenFlushed(ReferenceSink):
-    """Resolves what it has flushed."""
+class MarksAfterFlush(ReferenceSink):
+    """Emits a resolved mark for what it has flushed."""
 
     latest = Timestamp()
 
@@ -167,38 +154,40 @@ class MarksWhenFlushed(ReferenceSink):
     def flush(self) -> Flushed:
         flushed = super().flush()
         if flushed.messages:
-            super().emit_resolved(self.latest)
+            ReferenceResolvedSink(self.context).emit_resolved(self.latest)
         return flushed
 
 
-class AllowsEachMarkOnce(ReferenceSink):
-    """Names something by the timestamp, and takes the second one for a mistake."""
+class AllowsEachMarkOnce(ReferenceResolvedSink):
+    """Names a file after the timestamp, and refuses the second one."""
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
         super().emit_resolved(timestamp)
         try:
             (self.partitions.root / f".resolved-{timestamp}").touch(exist_ok=False)
         except FileExistsError:
-            raise RetryableSinkError(f"the mark {timestamp} is there already; give another") from None
+            raise RetryableSinkError(f"the mark {timestamp} exists already; emit another one") from None
 
 
-class RoundsTime(ReferenceSink):
+class RoundsTimestamps(ReferenceResolvedSink):
     """Has no place for the logical part of a timestamp."""
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
         super().emit_resolved(Timestamp(timestamp.wall))
 
 
-class KeepsMarksForLater(ReferenceSink):
-    """Leaves marks to `close`."""
+class LeavesMarksToClose(ReferenceResolvedSink):
+    """Writes marks in `close`."""
+
+    late: tuple[Timestamp, ...] = ()
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
         self.require_open()
-        self.partitions.probe()
-        self.marks = [*getattr(self, "marks", []), timestamp]
+        probe(self.partitions)
+        self.late += (timestamp,)
 
     def close(self) -> None:
-        for mark in getattr(self, "marks", []):
+        marks, self.late = self.late, ()
+        for mark in marks:
             super().emit_resolved(mark)
-        self.marks = []
         super().close()

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, ClassVar
 
-from cdc_conformance.reference.partitions import Line, encoded
+from cdc_conformance.reference.partitions import Line
+from cdc_conformance.reference.resolved_sink import ReferenceResolvedSink
 from cdc_conformance.reference.sink import ReferenceSink
-from cdc_core import (
-    Flushed,
-    RetryableSinkError,
-    RowBatch,
-    SliceInfo,
-    TerminalSinkError,
-    Timestamp,
-)
+from cdc_conformance.sabotage.broken_sinks.tampering import Buffered, LateSink, is_locked, probe
+from cdc_core import Flushed, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError, Timestamp
 
 __all__ = [
-    "BuffersWithoutEnd",
-    "FlushesWhenClosed",
-    "GivesUpAtOnce",
-    "GivesUpForAnOutage",
+    "BuffersWithoutLimit",
+    "EndsForAnOutage",
+    "FlushesInClose",
+    "FlushesInTheBackground",
     "KeepsFilesOpen",
-    "RaisesWhatItGets",
-    "RemembersFailures",
+    "PutsTracebacksIntoErrors",
+    "RaisesClientErrors",
+    "RemembersOutages",
     "SendsAgainLater",
-    "TellsEverything",
 ]
 
 
-class GivesUpForAnOutage(ReferenceSink):
-    """Ends the changefeed when the destination is away for a moment."""
+class EndsForAnOutage(ReferenceSink):
+    """Ends the changefeed when the destination is down for a moment."""
 
     def flush(self) -> Flushed:
         try:
@@ -43,9 +37,9 @@ class GivesUpForAnOutage(ReferenceSink):
 
 
 class SendsAgainLater(ReferenceSink):
-    """Sends each batch at once, and one that failed once more at the end, behind those that came after it."""
+    """Sends each batch at once, and a failed batch again at the end, after later batches."""
 
-    late: Sequence[tuple[str, int, Line]] = ()
+    late: tuple[Buffered, ...] = ()
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
@@ -57,16 +51,16 @@ class SendsAgainLater(ReferenceSink):
         try:
             self.write()
         except RetryableSinkError:
-            self.late, self.buffer = [*self.late, *sent], []
-            self._there.clear()
+            self.late, self.buffer = (*self.late, *sent), []
+            self._written.clear()
 
     def flush(self) -> Flushed:
         self.buffer, self.late = [*self.buffer, *self.late], ()
         return super().flush()
 
 
-class RemembersFailures(ReferenceSink):
-    """Has a breaker that nothing closes again."""
+class RemembersOutages(ReferenceSink):
+    """Has a circuit breaker that never closes again."""
 
     down: ClassVar[set[Path]] = set()
 
@@ -84,16 +78,16 @@ class RemembersFailures(ReferenceSink):
 
 
 class KeepsFilesOpen(ReferenceSink):
-    """Writes on into files that were replaced under it."""
+    """Keeps writing to open files after they were replaced."""
 
     def append(self, topic: str, partition: int, lines: list[Line]) -> int:
         files: dict[tuple[str, int], IO[bytes]] = self.__dict__.setdefault("files", {})
-        self.partitions.probe()
+        probe(self.partitions)
         if (topic, partition) not in files:
             super().append(topic, partition, lines)
             files[topic, partition] = self.partitions.path(topic, partition).open("ab", buffering=0)
             return 1
-        return files[topic, partition].write(encoded(lines))
+        return files[topic, partition].write(b"".join(line.to_bytes() for line in lines))
 
     def close(self) -> None:
         for file in self.__dict__.pop("files", {}).values():
@@ -101,8 +95,8 @@ class KeepsFilesOpen(ReferenceSink):
         super().close()
 
 
-class RaisesWhatItGets(ReferenceSink):
-    """Lets the file system's own errors out."""
+class RaisesClientErrors(ReferenceResolvedSink):
+    """Raises the file system's own errors."""
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
         self.require_open()
@@ -110,8 +104,8 @@ class RaisesWhatItGets(ReferenceSink):
         super().emit_resolved(timestamp)
 
 
-class TellsEverything(ReferenceSink):
-    """Puts the whole traceback into its message."""
+class PutsTracebacksIntoErrors(ReferenceSink):
+    """Puts the traceback into its error."""
 
     def flush(self) -> Flushed:
         try:
@@ -120,39 +114,34 @@ class TellsEverything(ReferenceSink):
             raise RetryableSinkError(f"{error}:\n{traceback.format_exc()}") from error
 
 
-class GivesUpAtOnce(ReferenceSink):
-    """Hands over to a thread when the destination is slow, and hopes."""
+class FlushesInTheBackground(LateSink):
+    """Leaves rows to a thread when the destination is slow."""
 
     def flush(self) -> Flushed:
         self.require_open()
-        if not self.partitions.is_locked():
+        if not is_locked(self.partitions):
             return super().flush()
-        lines, self.buffer = self.buffer, []
-
-        def later() -> None:
-            self.buffer = lines
-            self.write()
-
-        threading.Thread(target=later).start()
-        return Flushed(messages=len(lines))
+        flushed = self.count_only()
+        threading.Thread(target=self.write_late).start()
+        return flushed
 
 
-class BuffersWithoutEnd(ReferenceSink):
-    """Takes as much as it is given."""
+class BuffersWithoutLimit(ReferenceSink):
+    """Holds any number of rows."""
 
     def write(self) -> None:
-        if not self.partitions.is_locked():
+        if not is_locked(self.partitions):
             super().write()
 
     def flush(self) -> Flushed:
-        self.partitions.probe()
+        probe(self.partitions)
         return super().flush()
 
 
-class FlushesWhenClosed(ReferenceSink):
-    """Wants to lose nothing in `close`, however long that takes."""
+class FlushesInClose(ReferenceSink):
+    """Writes unflushed rows in `close`, however long that takes."""
 
     def close(self) -> None:
-        if self.buffer and self.partitions.is_locked():
+        if self.buffer and is_locked(self.partitions):
             self.write()
         super().close()

@@ -7,44 +7,44 @@ import dataclasses
 
 from cdc_conformance.reference.partitions import Line
 from cdc_conformance.reference.sink import ReferenceSink
+from cdc_conformance.sabotage.broken_sinks.tampering import LateSink, cut, sizes, value_bytes
 from cdc_core import (
     EncodeError,
     Flushed,
-    PartialWriteError,
     RefusedRowsError,
     RowBatch,
+    RowError,
     SliceInfo,
     TerminalSinkError,
     Timestamp,
 )
 
 __all__ = [
-    "CountsFromBegin",
-    "CountsFromOne",
-    "CountsTheAbandoned",
-    "CountsTheRefused",
+    "AcceptsOnlyLaterRows",
+    "CountsRefusedRows",
     "CountsTheSlice",
-    "CountsWithinTheBatch",
+    "DeclaresNoRefusals",
+    "DiscardsAfterAnError",
     "DropsLargeRows",
     "FlushesOncePerSlice",
-    "HurriesAfterARefusal",
     "KeepsTheRestOfARefusal",
-    "LosesPatience",
-    "NamesThemAgain",
+    "LimitsErrors",
+    "ListsRefusedRowsTwice",
+    "NumbersFromBegin",
+    "NumbersFromOne",
+    "NumbersWithinTheBatch",
     "OpensBeforeItEncodes",
+    "OverwritesTheSlice",
     "RemembersRefusals",
-    "SaysItRefusesNothing",
-    "SkipsWhatCannotBeEncoded",
-    "StartsOverAfterAnError",
+    "SendsTheNewestFirstAfterARefusal",
+    "SkipsUnencodableBatches",
     "StopsAtTheFirstRefusal",
-    "TakesOnlyLaterRows",
     "TakesRowsOneByOne",
-    "WritesTheSliceAnew",
 ]
 
 
-class SkipsWhatCannotBeEncoded(ReferenceSink):
-    """Goes on without a batch that the encoder cannot write."""
+class SkipsUnencodableBatches(ReferenceSink):
+    """Skips a batch that the encoder cannot encode."""
 
     def emit(self, rows: RowBatch) -> None:
         with contextlib.suppress(EncodeError):
@@ -62,8 +62,8 @@ class TakesRowsOneByOne(ReferenceSink):
                 super().emit(rows.slice(number, 1))
 
 
-class StartsOverAfterAnError(ReferenceSink):
-    """Throws away what it has when anything goes wrong, to be in a known state."""
+class DiscardsAfterAnError(ReferenceSink):
+    """Discards what it holds after any error, to be in a known state."""
 
     def emit(self, rows: RowBatch) -> None:
         try:
@@ -74,80 +74,64 @@ class StartsOverAfterAnError(ReferenceSink):
 
 
 class OpensBeforeItEncodes(ReferenceSink):
-    """Begins a request, and then looks for something to put into it."""
+    """Starts a request before it knows that there is something to send."""
 
     def emit(self, rows: RowBatch) -> None:
         try:
             super().emit(rows)
         except EncodeError:
             empty = Line(key=b"", value=b"", updated=None)
-            self.partitions.append(self.topic(rows.schema.name), 0, [empty])
+            self.partitions.append(self.context.topics().of(rows.schema.name), 0, [empty])
             raise
 
 
-class TakesOnlyLaterRows(ReferenceSink):
-    """Knows a repeated row by being no later than the last of its key."""
+class AcceptsOnlyLaterRows(ReferenceSink):
+    """Treats a row as repeated when it is not later than the last one of its key."""
 
     def unwritten(self, topic: str, partition: int, lines: list[Line]) -> list[Line]:
         latest = {line.key: line.updated for line in self.partitions.read(topic, partition) if line.updated}
         return [line for line in super().unwritten(topic, partition, lines) if _later(line, latest.get(line.key))]
 
 
-class FlushesOncePerSlice(ReferenceSink):
-    """Takes a second flush of a slice for a formality, and leaves what came after the first to whatever is next."""
+class FlushesOncePerSlice(LateSink):
+    """Leaves to the next `begin` or to `close` what the second `flush` of a slice must write."""
 
     done = False
 
     def begin(self, slice_: SliceInfo) -> None:
-        self._catch_up()
+        self.write_late()
         super().begin(slice_)
         self.done = False
 
     def flush(self) -> Flushed:
-        if self.done and self.buffer:
-            flushed = Flushed(messages=len(self.buffer))
-            self.late = [*getattr(self, "late", []), *self.buffer]
-            self.buffer, self.given = [], 0
-            return flushed
+        if self.done and self.buffer and not self.refused:
+            return self.count_only()
         flushed = super().flush()
         self.done = True
         return flushed
 
-    def close(self) -> None:
-        self._catch_up()
-        super().close()
 
-    def _catch_up(self) -> None:
-        self.buffer, self.late = getattr(self, "late", []), []
-        if self.buffer:
-            self.write()
-
-
-class WritesTheSliceAnew(ReferenceSink):
-    """Names what it writes by the slice alone, so that each flush takes the place of the one before."""
+class OverwritesTheSlice(ReferenceSink):
+    """Names its output after the slice alone, so that each flush replaces the previous one."""
 
     flushes = 0
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
         self.flushes = 0
-        self.ends = {
-            (topic, partition): self.partitions.size(topic, partition)
-            for topic in self.topics
-            for partition in range(self.options.partitions)
-        }
+        self.ends = sizes(self.partitions)
 
     def flush(self) -> Flushed:
         if self.flushes and self.buffer:
             for (topic, partition), end in self.ends.items():
-                self.partitions.cut(topic, partition, end)
+                cut(self.partitions, topic, partition, end)
         flushed = super().flush()
         self.flushes += flushed.messages > 0
         return flushed
 
 
 class CountsTheSlice(ReferenceSink):
-    """Counts all that a slice has so far."""
+    """Counts all rows of the slice."""
 
     total = 0
 
@@ -162,86 +146,89 @@ class CountsTheSlice(ReferenceSink):
 
 
 class DropsLargeRows(ReferenceSink):
-    """Leaves out what is too large, so that the rest can go on."""
+    """Drops rows that are too large."""
 
     def write(self) -> None:
-        most = self.options.max_message_bytes
-        self.buffer = [place for place in self.buffer if len(place[2].value or b"") <= most]
+        self.buffer = [place for place in self.buffer if value_bytes(place[2]) <= self.options.max_message_bytes]
         super().write()
 
 
 class StopsAtTheFirstRefusal(ReferenceSink):
-    """Leaves the rest unwritten when the destination refuses a row."""
+    """Stops writing at the first row that the destination refuses."""
 
-    def refuse(self, rows: RowBatch, failures: list[tuple[int, str]]) -> None:
-        self.buffer = self.buffer[:1]
-        super().refuse(rows, failures)
+    def flush(self) -> Flushed:
+        if self.refused:
+            unsent = self.buffer[self.refused[0].index :]
+            self.buffer = self.buffer[: self.refused[0].index]
+            self.messages += len(unsent)
+        return super().flush()
 
 
-class CountsTheRefused(ReferenceSink):
-    """Counts what it was given."""
-
-    refused = 0
-
-    def begin(self, slice_: SliceInfo) -> None:
-        super().begin(slice_)
-        self.refused = 0
-
-    def refuse(self, rows: RowBatch, failures: list[tuple[int, str]]) -> None:
-        self.refused += len(failures)
-        super().refuse(rows, failures)
+class CountsRefusedRows(ReferenceSink):
+    """Counts what was emitted."""
 
     def flush(self) -> Flushed:
         flushed = super().flush()
-        refused, self.refused = self.refused, 0
-        return dataclasses.replace(flushed, messages=flushed.messages + refused)
+        return dataclasses.replace(flushed, messages=flushed.messages + len(flushed.refused))
 
 
 class RemembersRefusals(ReferenceSink):
-    """Begins no slice after one with rows that were refused."""
+    """Begins no slice after one with refused rows."""
 
-    refusals = 0
+    any_refused = False
 
     def begin(self, slice_: SliceInfo) -> None:
-        if self.refusals:
-            raise TerminalSinkError(f"{self.partitions.root} has refused rows; mend them")
+        if self.any_refused:
+            raise TerminalSinkError(f"{self.partitions.root} has refused rows; fix them")
         super().begin(slice_)
 
     def emit(self, rows: RowBatch) -> None:
         try:
             super().emit(rows)
-        except (EncodeError, PartialWriteError, RefusedRowsError) as error:
-            self.note(error)
+        except RefusedRowsError:
+            self.any_refused = True
             raise
 
     def flush(self) -> Flushed:
+        self.any_refused |= bool(self.refused)
         try:
             return super().flush()
-        except (PartialWriteError, RefusedRowsError) as error:
-            self.note(error)
+        except RefusedRowsError:
+            self.any_refused = True
             raise
 
-    def note(self, error: Exception) -> None:
-        self.refusals += not isinstance(error, EncodeError)
 
-
-class LosesPatience(RemembersRefusals):
-    """Gives up when there are more errors than anybody would expect."""
+class LimitsErrors(ReferenceSink):
+    """Ends the changefeed when there are more errors than its author expected."""
 
     errors = 0
 
-    def note(self, error: Exception) -> None:
-        self.errors += 1
+    def emit(self, rows: RowBatch) -> None:
+        try:
+            super().emit(rows)
+        except RowError as error:
+            self.count(1, error)
+            raise
+
+    def flush(self) -> Flushed:
+        self.count(len(self.refused))
+        try:
+            return super().flush()
+        except RowError as error:
+            self.count(1, error)
+            raise
+
+    def count(self, errors: int, cause: RowError | None = None) -> None:
+        self.errors += errors
         if self.errors >= 5:
-            raise TerminalSinkError(f"{self.errors} rows were refused, which cannot be right; mend them") from error
+            raise TerminalSinkError(f"{self.errors} rows were refused, which cannot be right; fix them") from cause
 
 
 class KeepsTheRestOfARefusal(ReferenceSink):
-    """Throws away the bad row alone when all rows are refused together, and sends the others once more."""
+    """Discards only the bad row when it refuses all rows together, and sends the others too."""
 
     def write(self) -> None:
-        most = self.options.max_message_bytes
-        rest = [place for place in self.buffer if len(place[2].value or b"") <= most]
+        rest = [place for place in self.buffer if value_bytes(place[2]) <= self.options.max_message_bytes]
         try:
             super().write()
         except RefusedRowsError:
@@ -249,8 +236,8 @@ class KeepsTheRestOfARefusal(ReferenceSink):
             raise
 
 
-class HurriesAfterARefusal(ReferenceSink):
-    """Begins with the newest of what it is given again, to be up to date soon."""
+class SendsTheNewestFirstAfterARefusal(ReferenceSink):
+    """Sends the newest row first when rows are emitted again."""
 
     behind = False
 
@@ -265,66 +252,46 @@ class HurriesAfterARefusal(ReferenceSink):
             raise
 
 
-class SaysItRefusesNothing(ReferenceSink):
-    """Was made for a destination that takes all, and then put before another."""
-
-    refuses_rows = False
+class DeclaresNoRefusals(ReferenceSink):
+    """Is registered with `refuses_rows=False`, for a destination that accepts every row."""
 
 
-class CountsFromOne(ReferenceSink):
-    """Numbers refused rows as people do."""
+class NumbersFromOne(ReferenceSink):
+    """Numbers refused rows from 1."""
 
-    def refuse(self, rows: RowBatch, failures: list[tuple[int, str]]) -> None:
-        super().refuse(rows, [(number + 1, reason) for number, reason in failures])
+    def flush(self) -> Flushed:
+        self.refused = [dataclasses.replace(row, index=row.index + 1) for row in self.refused]
+        return super().flush()
 
 
-class NamesThemAgain(ReferenceSink):
-    """Sums up in `flush` what was refused."""
+class ListsRefusedRowsTwice(ReferenceSink):
+    """Lists refused rows when they are emitted, and again when the rest is written."""
 
-    told: tuple[tuple[int, str], ...] = ()
+    def flush(self) -> Flushed:
+        self.refused *= 2
+        return super().flush()
+
+
+class NumbersWithinTheBatch(ReferenceSink):
+    """Numbers refused rows within their batch, as its client does."""
+
+    def emit(self, rows: RowBatch) -> None:
+        self.emitted = 0
+        super().emit(rows)
+
+
+class NumbersFromBegin(ReferenceSink):
+    """Numbers the rows of the whole slice."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
-        self.told = ()
-
-    def refuse(self, rows: RowBatch, failures: list[tuple[int, str]]) -> None:
-        self.told += tuple(failures)
-        super().refuse(rows, failures)
+        self.emitted = 0
 
     def flush(self) -> Flushed:
+        emitted = self.emitted
         flushed = super().flush()
-        told, self.told = self.told, ()
-        if told:
-            self._flushed = flushed
-            raise PartialWriteError(f"{len(told)} rows were refused", failures=told)
+        self.emitted = emitted
         return flushed
-
-
-class CountsWithinTheBatch(ReferenceSink):
-    """Says which rows of the batch are bad, as its client does."""
-
-    def refuse(self, rows: RowBatch, failures: list[tuple[int, str]]) -> None:
-        first = self.given - len(rows)
-        super().refuse(rows, [(number - first, reason) for number, reason in failures])
-
-
-class CountsFromBegin(ReferenceSink):
-    """Counts the rows of the slice."""
-
-    def flush(self) -> Flushed:
-        given = self.given
-        flushed = super().flush()
-        self.given = given
-        return flushed
-
-
-class CountsTheAbandoned(ReferenceSink):
-    """Begins to count when it has flushed, and not when it begins."""
-
-    def begin(self, slice_: SliceInfo) -> None:
-        given = self.given
-        super().begin(slice_)
-        self.given = given
 
 
 def _later(line: Line, than: str | None) -> bool:

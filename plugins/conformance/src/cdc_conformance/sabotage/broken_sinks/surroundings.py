@@ -1,4 +1,4 @@
-"""Mistakes with options, secrets and what is left behind."""
+"""Mistakes with options and secrets, and with what is left after `close`."""
 
 from __future__ import annotations
 
@@ -10,51 +10,52 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_conformance.reference.sink import ReferenceOptions, ReferenceSink
-from cdc_core import ConfigError, SliceInfo
-from cdc_core.options import option
+from cdc_conformance.reference.destination import ReferenceDestination
+from cdc_conformance.reference.options import ReferenceOptions
+from cdc_conformance.reference.sink import ReferenceSink
+from cdc_core import ConfigError, SliceInfo, option
 
 __all__ = [
-    "DividesOptions",
+    "AcceptsTypos",
+    "DividesByAnOption",
+    "DocumentsNothing",
     "HoldsALock",
-    "KnowsTypos",
     "LeavesFiles",
     "LeavesSockets",
-    "LeavesTemporaries",
+    "LeavesTemporaryFiles",
     "LeavesThreads",
-    "LogsOptions",
-    "NamesSecrets",
+    "LogsSecrets",
     "PrintsProgress",
-    "SaysNothing",
-    "ShowsOptions",
+    "PutsSecretsIntoErrors",
+    "ShowsSecrets",
 ]
 
 logger = logging.getLogger(__name__)
 
 
-class KnowsTypos(ReferenceSink):
-    """Accepts, for compatibility, every spelling that somebody once used."""
+class AcceptsTypos(ReferenceSink):
+    """Accepts a wrong spelling of an option, for compatibility."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnowsTyposOptions(ReferenceOptions):
+class AcceptsTyposOptions(ReferenceOptions):
     partiitons: int = option(3, doc="Partitions of each topic.")
 
 
-class SaysNothing(ReferenceSink):
-    """Has an option whose name should say enough."""
+class DocumentsNothing(ReferenceSink):
+    """Has an option without a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaysNothingOptions(ReferenceOptions):
+class DocumentsNothingOptions(ReferenceOptions):
     mode: str = option("fast", doc="")
 
 
-class DividesOptions(ReferenceSink):
-    """Computes with an option before it has looked at it."""
+class DividesByAnOption(ReferenceSink):
+    """Computes with an option before it has checked the value."""
 
 
-class DividesOptionsOptions(ReferenceOptions):
+class DividesByAnOptionOptions(ReferenceOptions):
     __slots__ = ()
 
     def __post_init__(self) -> None:
@@ -63,7 +64,7 @@ class DividesOptionsOptions(ReferenceOptions):
 
 
 class HoldsALock(ReferenceSink):
-    """Keeps among its options what cannot leave the process."""
+    """Keeps a lock in its options, so that they cannot leave the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,33 +72,33 @@ class HoldsALockOptions(ReferenceOptions):
     guard: str | None = option(threading.Lock(), doc="Guards the options.")
 
 
-class ShowsOptions(ReferenceSink):
-    """Has a helpful `repr`."""
+class ShowsSecrets(ReferenceSink):
+    """Shows its password in `repr`."""
 
     def __repr__(self) -> str:
-        return f"ShowsOptions(password={self.options.password!r})"
+        return f"ShowsSecrets(password={self.options.password!r})"
 
 
-class NamesSecrets(ReferenceSink):
-    """Tells in an error with which password it did not work."""
+class PutsSecretsIntoErrors(ReferenceDestination):
+    """Names the password in an error."""
 
     def check(self) -> None:
         try:
             super().check()
         except ConfigError as error:
-            raise ConfigError(f"{error} (password {self.options.password})") from error
+            raise ConfigError(f"{error} (password {self.context.options.password})") from error
 
 
-class LogsOptions(ReferenceSink):
-    """Logs what it was set up with."""
+class LogsSecrets(ReferenceSink):
+    """Logs its options."""
 
     def begin(self, slice_: SliceInfo) -> None:
-        logger.debug("begins %s with password %s", slice_, self.options.password)
+        logger.debug("began %s with password %s", slice_, self.options.password)
         super().begin(slice_)
 
 
 class LeavesThreads(ReferenceSink):
-    """Has a thread that nobody ends."""
+    """Starts a thread and never ends it."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
@@ -105,7 +106,7 @@ class LeavesThreads(ReferenceSink):
 
 
 class LeavesSockets(ReferenceSink):
-    """Has a connection that nobody closes."""
+    """Opens a socket and never closes it."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
@@ -113,15 +114,15 @@ class LeavesSockets(ReferenceSink):
 
 
 class LeavesFiles(ReferenceSink):
-    """Has a file that nobody closes."""
+    """Opens a file and never closes it."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
         os.open(os.devnull, os.O_RDONLY)
 
 
-class LeavesTemporaries(ReferenceSink):
-    """Spools to a file that nobody removes."""
+class LeavesTemporaryFiles(ReferenceSink):
+    """Creates a temporary file and never removes it."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
@@ -132,7 +133,7 @@ class LeavesTemporaries(ReferenceSink):
 
 
 class PrintsProgress(ReferenceSink):
-    """Tells the terminal how it is doing."""
+    """Prints its progress."""
 
     def begin(self, slice_: SliceInfo) -> None:
         super().begin(slice_)
