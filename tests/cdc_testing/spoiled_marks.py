@@ -1,4 +1,4 @@
-"""Histories with resolved marks that are early, missing, or where none belongs."""
+"""Histories with resolved marks that are too early, missing, or at an unknown endpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from cdc_conformance.validators import SeenMark
 from cdc_conformance.validators.events import key_text, place_text, row_text
 from cdc_testing.histories import TOTAL, Event
-from cdc_testing.spoiling import Expected, logged, sabotage
+from cdc_testing.spoiling import Expected, is_from_log, sabotage
 from cdc_testing.spots import Spot
 
 from cdc_core import Timestamp
@@ -16,7 +16,7 @@ from cdc_core import Timestamp
 @sabotage
 def a_row_after_its_mark(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, step = spot.row, spot.step
-    if not logged(spot) or not spot.alone or step + 1 == len(spot.history.steps) or not spot.gain:
+    if not is_from_log(spot) or not spot.is_only_version or step + 1 == len(spot.history.steps) or not spot.gain:
         return None
     resolved = spot.resolved
     expected = {
@@ -35,7 +35,7 @@ def a_row_after_its_mark(spot: Spot) -> tuple[list[Event], Expected] | None:
 
 @sabotage
 def a_mark_too_early_on_one_endpoint(spot: Spot) -> tuple[list[Event], Expected] | None:
-    if not logged(spot) or spot.index + 1 < len(spot.rows):
+    if not is_from_log(spot) or spot.index + 1 < len(spot.rows):
         return None
     row, events = spot.row, spot.history.events()
     mark = _mark(spot)
@@ -45,7 +45,7 @@ def a_mark_too_early_on_one_endpoint(spot: Spot) -> tuple[list[Event], Expected]
 
 
 @sabotage
-def a_mark_that_one_endpoint_lacks(spot: Spot) -> tuple[list[Event], Expected] | None:
+def a_mark_missing_on_one_endpoint(spot: Spot) -> tuple[list[Event], Expected] | None:
     events = spot.history.events()
     events.remove(_mark(spot))
     expected = f"{place_text(*spot.endpoint)}: resolved {spot.resolved} never arrived, though it did elsewhere"
@@ -79,14 +79,14 @@ def a_mark_that_goes_back(spot: Spot) -> tuple[list[Event], Expected] | None:
 
 
 @sabotage
-def a_mark_where_none_belongs(spot: Spot) -> tuple[list[Event], Expected]:
+def a_mark_at_an_unknown_endpoint(spot: Spot) -> tuple[list[Event], Expected]:
     events = [*spot.history.events(), SeenMark(topic="t", partition=2, resolved=spot.resolved)]
-    stranger = "topic t partition 2: not among the endpoints"
+    unknown = "topic t partition 2: not among the endpoints"
     return events, {
-        "resolved": [f"topic t partition 2: resolved {spot.resolved} where no mark belongs"],
-        "fingerprint": [stranger],
-        "prefix": [stranger],
-        "cuts": [f"{stranger} to be cut"],
+        "resolved": [f"topic t partition 2: resolved {spot.resolved} at an endpoint without marks"],
+        "fingerprint": [unknown],
+        "prefix": [unknown],
+        "cuts": [unknown],
     }
 
 

@@ -1,4 +1,4 @@
-"""Histories with rows that are lost, moved, changed or invented."""
+"""Histories with lost, moved, changed or invented rows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 from cdc_conformance.validators import SeenRow
 from cdc_conformance.validators.events import row_text
 from cdc_testing.histories import TOTAL, Event
-from cdc_testing.spoiling import Expected, logged, sabotage
+from cdc_testing.spoiling import Expected, is_from_log, sabotage
 from cdc_testing.spots import Spot, balance
 
 
 @sabotage
 def a_lost_version(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, following = spot.row, spot.following
-    if not logged(spot) or following is None or row.before is None or row.after is None or not spot.gain:
+    if not is_from_log(spot) or following is None or row.before is None or row.after is None or not spot.gain:
         return None
     if following.after is None:
         return None
@@ -37,7 +37,7 @@ def a_lost_version(spot: Spot) -> tuple[list[Event], Expected] | None:
 @sabotage
 def a_lost_last_version(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if not logged(spot) or spot.following is not None or row.before is None or row.after is None or not spot.gain:
+    if not is_from_log(spot) or spot.following is not None or row.before is None or row.after is None or not spot.gain:
         return None
     expected = {
         "fingerprint": [f"at {row.updated}: {spot.differs(row.before, row.after)}"],
@@ -54,7 +54,7 @@ def a_lost_last_version(spot: Spot) -> tuple[list[Event], Expected] | None:
 def a_lost_delete(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
     once = [version.after for version in spot.versions].count(None) == 1
-    if not logged(spot) or row.after is not None or spot.following is not None or not once or not spot.gain:
+    if not is_from_log(spot) or row.after is not None or spot.following is not None or not once or not spot.gain:
         return None
     expected = {
         "fingerprint": [f"at {row.updated}: {spot.differs(row.before, None)}"],
@@ -70,7 +70,7 @@ def a_lost_delete(spot: Spot) -> tuple[list[Event], Expected] | None:
 @sabotage
 def a_lost_row_of_the_scan(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if spot.step or spot.following is not None or not spot.alone or not balance(row.after):
+    if spot.step or spot.following is not None or not spot.is_only_version or not balance(row.after):
         return None
     moment = f"at resolved {spot.resolved}"
     made = sum(time <= spot.resolved for time, _ in spot.history.commits)
@@ -78,7 +78,7 @@ def a_lost_row_of_the_scan(spot: Spot) -> tuple[list[Event], Expected] | None:
     expected = {
         "fingerprint": [f"{moment}: {spot.differs(None, row.after)}"],
         "prefix": [
-            f"{moment}: no commit left the tables so; {commits} {row.name} was {row_text(row.after)}, but is no row"
+            f"{moment}: the tables match no commit; {commits} {row.name} was {row_text(row.after)}, but is no row"
         ],
         "cuts": spot.totals(TOTAL - spot.gain, until=spot.until),
         "completeness": [spot.never_arrived(column=False)],
@@ -92,7 +92,7 @@ def a_lost_row_of_the_scan(spot: Spot) -> tuple[list[Event], Expected] | None:
 def two_versions_swapped(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, rows = spot.row, spot.rows
     places = [index for index, other in enumerate(rows) if other.key == row.key]
-    if not logged(spot) or len(places) != 2 or places[0] != spot.index or row.before is None:
+    if not is_from_log(spot) or len(places) != 2 or places[0] != spot.index or row.before is None:
         return None
     later = rows[places[1]]
     expected = {
@@ -108,19 +108,19 @@ def two_versions_swapped(spot: Spot) -> tuple[list[Event], Expected] | None:
 
 @sabotage
 def a_wrong_before(spot: Spot) -> tuple[list[Event], Expected] | None:
-    if not logged(spot) or spot.row.before is None:
+    if not is_from_log(spot) or spot.row.before is None:
         return None
     wrong = {**spot.row.before, "balance": -1}
-    text = f"{spot.said}: before is {row_text(wrong)}, expected {row_text(spot.row.before)}"
+    text = f"{spot.described}: before is {row_text(wrong)}, expected {row_text(spot.row.before)}"
     spot.rows[spot.index] = replace(spot.row, before=wrong)
     return spot.history.events(), {"before_after": [text], "before_after_seen": [text]}
 
 
 @sabotage
-def a_before_that_is_missing(spot: Spot) -> tuple[list[Event], Expected] | None:
-    if not logged(spot) or spot.row.before is None:
+def a_missing_before(spot: Spot) -> tuple[list[Event], Expected] | None:
+    if not is_from_log(spot) or spot.row.before is None:
         return None
-    text = f"{spot.said}: before is no row, expected {row_text(spot.row.before)}"
+    text = f"{spot.described}: before is no row, expected {row_text(spot.row.before)}"
     spot.rows[spot.index] = replace(spot.row, before=None)
     return spot.history.events(), {"before_after": [text], "before_after_seen": [text]}
 
@@ -128,11 +128,11 @@ def a_before_that_is_missing(spot: Spot) -> tuple[list[Event], Expected] | None:
 @sabotage
 def a_wrong_after(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, following = spot.row, spot.following
-    if not logged(spot) or row.after is None or row.before is None or following is None:
+    if not is_from_log(spot) or row.after is None or row.before is None or following is None:
         return None
     wrong = {**row.after, "balance": row.after["balance"] + 7}
     expected = {
-        "before_after": [f"{spot.said}: after is {row_text(wrong)}, expected {row_text(row.after)}"],
+        "before_after": [f"{spot.described}: after is {row_text(wrong)}, expected {row_text(row.after)}"],
         "before_after_seen": [
             f"{following.place} updated {following.updated}: before is {row_text(row.after)},"
             f" expected {row_text(wrong)}"
@@ -150,12 +150,12 @@ def a_wrong_after(spot: Spot) -> tuple[list[Event], Expected] | None:
 
 
 @sabotage
-def a_repeat_that_says_something_else(spot: Spot) -> tuple[list[Event], Expected] | None:
+def a_repeat_with_other_values(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if not logged(spot) or row.after is None:
+    if not is_from_log(spot) or row.after is None:
         return None
     wrong = {**row.after, "balance": -1}
-    text = f"{spot.said}: came again with after {row_text(wrong)}, expected {row_text(row.after)}"
+    text = f"{spot.described}: arrived again with after {row_text(wrong)}, expected {row_text(row.after)}"
     spot.history.steps[-1].rows[spot.endpoint].append(replace(row, after=wrong))
     return spot.history.events(), {"before_after": [text], "before_after_seen": [text]}
 
@@ -163,7 +163,7 @@ def a_repeat_that_says_something_else(spot: Spot) -> tuple[list[Event], Expected
 @sabotage
 def a_key_on_two_partitions(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if not logged(spot) or not spot.alone or row.before is None or row.partition is None:
+    if not is_from_log(spot) or not spot.is_only_version or row.before is None or row.partition is None:
         return None
     other = 1 - row.partition
     text = f"{row.name}: received on two partitions: {row.partition} and {other}"
@@ -175,7 +175,7 @@ def a_key_on_two_partitions(spot: Spot) -> tuple[list[Event], Expected] | None:
 @sabotage
 def a_row_of_another_topic(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if not logged(spot) or row.topic != "t" or spot.following or row.before is None or row.after is None:
+    if not is_from_log(spot) or row.topic != "t" or spot.following or row.before is None or row.after is None:
         return None
     if not spot.gain or not balance(row.before):
         return None
@@ -209,8 +209,8 @@ def a_row_of_another_topic(spot: Spot) -> tuple[list[Event], Expected] | None:
 
 @sabotage
 def an_invented_row(spot: Spot) -> tuple[list[Event], Expected] | None:
-    time = spot.free()
-    if not logged(spot) or time is None:
+    time = spot.unused_time()
+    if not is_from_log(spot) or time is None:
         return None
     row = SeenRow(
         topic="t",
@@ -237,8 +237,8 @@ def an_invented_row(spot: Spot) -> tuple[list[Event], Expected] | None:
 
 @sabotage
 def a_torn_transaction(spot: Spot) -> tuple[list[Event], Expected] | None:
-    row, time = spot.row, spot.free()
-    if not logged(spot) or time is None or not spot.gain:
+    row, time = spot.row, spot.unused_time()
+    if not is_from_log(spot) or time is None or not spot.gain:
         return None
     expected = {
         "before_after": [

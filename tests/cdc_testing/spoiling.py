@@ -1,4 +1,4 @@
-"""Ways to spoil a correct history, each noted by its name."""
+"""Ways to spoil a correct history, by name."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 from cdc_testing.histories import Event
 from cdc_testing.spots import Spot
 
-__all__ = ["SABOTAGES", "Expected", "Sabotage", "logged", "sabotage"]
+__all__ = ["SABOTAGES", "Expected", "Sabotage", "is_from_log", "sabotage"]
 
 Expected = dict[str, list[str]]
-"""What each validator that finds the spoiled spot says, by the validator's name."""
+"""The failures that validators must report, by the name of the validator."""
 Sabotage = Callable[[Spot], tuple[list[Event], Expected] | None]
 SABOTAGES: dict[str, Sabotage] = {}
 
 
 def sabotage(function: Sabotage) -> Sabotage:
-    """Note a way to spoil a history; it returns None where the row is not fit for it."""
+    """Register a way to spoil a history. It returns None if the row is not suitable."""
     SABOTAGES[function.__name__] = function
     return function
 
 
-def logged(spot: Spot) -> bool:
-    """Return whether the row is of the log, and not of the scan or the step after it."""
+def is_from_log(spot: Spot) -> bool:
+    """Return whether the row comes from the log, after the scan and the step that follows it."""
     return spot.step > 1

@@ -1,4 +1,4 @@
-"""Places in correct histories that may be spoiled, and how validators speak of them."""
+"""Rows of correct histories that can be spoiled, and how validators describe them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Spot", "balance", "spots"]
 
 @dataclass
 class Spot:
-    """A row of a history: what may be spoiled there, and how validators speak of it."""
+    """One row of a history, and how validators describe it."""
 
     history: History
     step: int
@@ -38,12 +38,12 @@ class Spot:
         return self.history.steps[self.step].resolved
 
     @property
-    def said(self) -> str:
+    def described(self) -> str:
         return f"{self.row.place} updated {self.row.updated}"
 
     @property
     def versions(self) -> list[SeenRow]:
-        """All that arrives of the row's key."""
+        """Every version of the row's key."""
         all_rows = (row for step in self.history.steps for rows in step.rows.values() for row in rows)
         return [row for row in all_rows if (row.topic, row.key) == (self.row.topic, self.row.key)]
 
@@ -52,18 +52,18 @@ class Spot:
         return next((row for row in self.versions if row.updated > self.row.updated), None)
 
     @property
-    def alone(self) -> bool:
-        """Whether the step has no other version of the key."""
+    def is_only_version(self) -> bool:
+        """Whether the step has only this version of the key."""
         return [row.key for row in self.rows].count(self.row.key) == 1
 
     @property
     def gain(self) -> int:
-        """What the sum gains by the row."""
+        """What the row adds to the sum."""
         return balance(self.row.after) - balance(self.row.before)
 
     @property
     def until(self) -> Timestamp:
-        """When the key's next version comes, or the end of time."""
+        """The time of the key's next version, or the end of time."""
         return self.following.updated if self.following else Timestamp(1 << 62)
 
     def never_arrived(self, *, column: bool) -> str:
@@ -84,13 +84,13 @@ class Spot:
     def no_commit(self, found: Row | None, expected: Row | None, *, moment: str = "", name: str = "") -> str:
         made = sum(time <= self.row.updated for time, _ in self.history.commits)
         return (
-            f"{moment or f'at {self.row.updated}'}: no commit left the tables so; after {made} of"
+            f"{moment or f'at {self.row.updated}'}: the tables match no commit; after {made} of"
             f" {len(self.history.commits)} commits {name or self.row.name} was {row_text(expected)}, but is"
             f" {row_text(found)}"
         )
 
     def totals(self, total: int, *, until: Timestamp) -> list[str]:
-        """Return what an auditor says as long as the sum is wrong, from the row's time on."""
+        """Return what the auditor reports while the sum is wrong, from the row's time on."""
         found = []
         for number, step in enumerate(self.history.steps):
             times = {row.updated for rows in step.rows.values() for row in rows} if number else set()
@@ -99,14 +99,14 @@ class Spot:
             found += [f"{when}: the total is {total}" for time, when in moments if self.row.updated <= time < until]
         return found
 
-    def free(self) -> Timestamp | None:
-        """Return a time directly after the row's, when nothing was committed and which the step's mark covers."""
+    def unused_time(self) -> Timestamp | None:
+        """Return the time after the row's if nothing was committed then and the step's mark covers it."""
         time = self.row.updated.next()
         return time if time <= self.resolved and time not in dict(self.history.commits) else None
 
 
 def spots(seed: int) -> Iterator[Spot]:
-    """Yield rows of histories, those of each in a random order; each spot has a history that may be spoiled."""
+    """Yield rows of histories, in random order within each. Every spot has a history that can be spoiled."""
     for number in count(seed * 1000):
         history = History(number)
         places = [

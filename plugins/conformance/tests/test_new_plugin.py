@@ -1,4 +1,4 @@
-"""`cdc new-plugin` makes a repository that is complete, names nothing but its plugin, and keeps every promise."""
+"""`cdc new-plugin` creates a complete repository under the plugin's name, and its conformance test passes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def texts(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 @kinds
-def test_it_holds_what_is_committed_of_the_template_and_nothing_else(kind: str) -> None:
+def test_a_template_has_exactly_its_committed_files(kind: str) -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=TEMPLATES[kind], capture_output=True, text=True, check=True)
     assert {relative for _, relative in template_files(kind)} == set(listed.stdout.split())
 
@@ -51,7 +51,7 @@ def test_it_holds_what_is_committed_of_the_template_and_nothing_else(kind: str) 
         ("s3-archive2", "cdc_sink_s3_archive2", "S3Archive2Sink", "S3_ARCHIVE2_SINK"),
     ],
 )
-def test_every_form_of_the_name_is_in_its_place(here: Path, name: str, package: str, cls: str, variable: str) -> None:
+def test_every_form_of_the_name_is_replaced(here: Path, name: str, package: str, cls: str, variable: str) -> None:
     made = create(Names.of("sink", name), here / "made")
     declared = tomllib.loads((made / "pyproject.toml").read_text())["project"]
     assert declared["name"] == f"cdc-sink-{name}"
@@ -59,12 +59,12 @@ def test_every_form_of_the_name_is_in_its_place(here: Path, name: str, package: 
     assert declared["entry-points"]["cdc_core.pipelines"] == {name: f"{package}.pipelines:pipeline"}
     plugin = (made / "src" / package / "plugin.py").read_text()
     assert f'name="{name}"' in plugin
-    assert f'target="{package}.sink:{cls}"' in plugin
+    assert f'sink="{package}.sink:{cls}"' in plugin
     assert variable in (made / "src" / package / "pipelines.py").read_text()
 
 
 @kinds
-def test_nothing_is_left_of_the_template_s_name(here: Path, kind: str) -> None:
+def test_the_name_of_the_template_is_replaced_everywhere(here: Path, kind: str) -> None:
     made = create(Names.of(kind, "redis-stream"), here / "made")
     for path, text in texts(made):
         assert "template" not in f"{path} {text}".lower(), path
@@ -73,7 +73,7 @@ def test_nothing_is_left_of_the_template_s_name(here: Path, kind: str) -> None:
 
 
 @kinds
-def test_the_template_s_own_name_gives_the_template_back(here: Path, kind: str) -> None:
+def test_the_name_template_gives_the_template(here: Path, kind: str) -> None:
     made = create(Names.of(kind, "template"), here / "made")
     marked = {relative: source.read_text() for source, relative in template_files(kind)}
     assert dict(texts(made)) == {relative: _MARKERS.sub("", text) for relative, text in marked.items()}
@@ -94,7 +94,7 @@ def test_the_template_s_own_name_gives_the_template_back(here: Path, kind: str) 
         ),
     ],
 )
-def test_four_commands_come_next(
+def test_the_next_commands_are_shown(
     here: Path, capsys: pytest.CaptureFixture[str], kind: str, commands: list[str]
 ) -> None:
     assert main(["new-plugin", kind, "shelf"]) == 0
@@ -102,7 +102,7 @@ def test_four_commands_come_next(
     assert (here / f"cdc-{kind}-shelf" / "pyproject.toml").exists()
 
 
-def test_another_directory_may_be_named_and_may_be_there_empty(here: Path) -> None:
+def test_the_directory_may_be_chosen_and_may_exist_if_it_is_empty(here: Path) -> None:
     (here / "empty").mkdir()
     assert main(["new-plugin", "sink", "shelf", "--directory", "empty"]) == 0
     assert (here / "empty" / "tests" / "test_conformance.py").exists()
@@ -114,18 +114,18 @@ def test_another_directory_may_be_named_and_may_be_there_empty(here: Path) -> No
         (["sink", "Shelf"], "'Shelf' cannot name a plugin"),
         (["sink", "2shelf"], "cannot name a plugin"),
         (["sink", "she_lf"], "such as 'shelf' or 'redis-stream'"),
-        (["sink", "s" * 25], "up to 24 small letters"),
-        (["sink", "class"], "it is a keyword of Python"),
+        (["sink", "s" * 25], "up to 24 lower-case letters"),
+        (["sink", "class"], "it is a Python keyword"),
         (["sink", "kafka"], "'kafka' is taken: cdc-sink-kafka"),
         (["sink", "s3"], "'s3' is taken: cdc-sink-cloudstorage"),
-        (["sink", "shelf", "--directory", "full"], "'full' is there already and is not empty"),
-        (["sink", "shelf", "--directory", "full/file"], "'full/file' is there already"),
-        (["sink", "shelf", "--directory", "full/file/under"], "cannot be written"),
+        (["sink", "shelf", "--directory", "full"], "'full' exists and is not an empty directory"),
+        (["sink", "shelf", "--directory", "full/file"], "'full/file' exists and is not an empty directory"),
+        (["sink", "shelf", "--directory", "full/file/under"], "cannot write '"),
         (["encoder", "json"], "'json' is taken: cdc-encoder-json"),
         (["rangefeed", "postgresql"], "'postgresql' is taken: cdc-rangefeed-postgres"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(
+def test_errors_are_one_sentence(
     here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     (here / "full").mkdir()
@@ -137,12 +137,12 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     assert [str(path.relative_to(here)) for path in sorted(here.rglob("*"))] == ["full", "full/file"]
 
 
-def test_the_model_has_less_than_150_lines_of_code() -> None:
+def test_the_template_of_sinks_has_less_than_150_lines_of_code() -> None:
     assert sum(lines_of_code(path.read_text()) for path in TEMPLATES["sink"].glob("src/*/*.py")) < 150
 
 
 def lines_of_code(text: str) -> int:
-    """Return the number of lines that are not empty and belong to no comment or docstring."""
+    """Return the number of lines without empty lines, comments and docstrings."""
     documented: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -152,7 +152,7 @@ def lines_of_code(text: str) -> int:
 
 
 @kinds
-def test_its_suite_is_green_before_anything_is_changed(tmp_path: Path, kind: str) -> None:
+def test_the_suite_of_a_new_repository_passes(tmp_path: Path, kind: str) -> None:
     made = create(Names.of(kind, "shelf"), tmp_path / "shelf")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*command, "--no-build-isolation", "--target", made / "site", made], check=True)

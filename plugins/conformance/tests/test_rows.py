@@ -1,4 +1,4 @@
-"""The builder of rows gives what was asked for, always the same."""
+"""`rows` builds the batches that its arguments describe."""
 
 from __future__ import annotations
 

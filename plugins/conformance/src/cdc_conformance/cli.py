@@ -1,4 +1,4 @@
-"""`cdc verify`: prove an installed plugin without writing a test."""
+"""`cdc verify`: test an installed plugin without writing a test."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 _LABELS = {"PASS": "green", "FAIL": "red", "ERROR": "red", "SKIP": "yellow", "XFAIL": "yellow"}
 
 
-@click.group(short_help="Prove that an installed plugin keeps its promises.")
+@click.group(short_help="Test whether an installed plugin keeps its promises.")
 def verify() -> None:
-    """Prove that an installed sink, encoder or rangefeed keeps the promises of its kind.
+    """Test whether an installed sink, encoder or rangefeed keeps the promises of its kind.
 
-    Asks for one promise after the other and shows the contract of each that is broken. Exit status: 0 all kept (or not
-    asked for, with the reason), 1 a promise is broken, 2 something must be changed by you.
+    Shows the contract of each promise that is broken. The exit status is 0 if no promise is broken, 1 if one is, and 2
+    if you must change something first.
     """
 
 
 def _shared(command: F) -> F:
-    """Give a command the options that all three kinds have."""
+    """Add the options that all three kinds have."""
     for decorate in (
         debug_option,
         click.option(
@@ -40,21 +40,21 @@ def _shared(command: F) -> F:
             type=click.FloatRange(min=0, min_open=True),
             default=120.0,
             show_default=True,
-            help="How long one promise may take.",
+            help="Time limit of one promise.",
         ),
-        click.option("-k", "chosen", metavar="EXPRESSION", default="", help="Ask only for what matches."),
+        click.option("-k", "chosen", metavar="EXPRESSION", default="", help="Test only promises whose name matches."),
         click.option(
             "--report",
             metavar="FILE",
             type=click.Path(path_type=Path, allow_dash=True),
-            help="Write what became of each promise as JSON; - is standard output.",
+            help="Write the outcome of each promise as JSON; - is standard output.",
         ),
         click.option(
             "--capability",
             "capabilities",
             metavar="NAME",
             multiple=True,
-            help="What it can do beyond what every one must: its promises are asked for too. Repeatable.",
+            help="Declare a capability of the component, to test its promises too. Repeatable.",
         ),
         click.option(
             "--option",
@@ -68,37 +68,37 @@ def _shared(command: F) -> F:
     return command
 
 
-@verify.command("sink", short_help="Prove a sink: writes to the URI.")
+@verify.command("sink", short_help="Test a sink. Writes to the URI.")
 @click.argument("name")
-@click.option("--uri", required=True, help="Where to write; {unique} becomes a word that is new for each promise.")
+@click.option("--uri", required=True, help="Where to write. {unique} becomes a new word for each promise.")
 @click.option("--format", "format_", metavar="ENCODER", default="json", show_default=True, help="The encoder.")
 @_shared
 def sink(name: str, uri: str, format_: str, **of_all: Any) -> int:
-    """Prove the sink NAME: cdc verify sink cloudstorage --uri 'file:///tmp/out/{unique}'
+    """Test the sink NAME: cdc verify sink cloudstorage --uri 'file:///tmp/out/{unique}'
 
-    Everything is written to a new place below the URI, and left there.
+    Each promise writes to a new place at the URI. Nothing is deleted.
     """
-    return _prove("sink", name, uri=uri, format_=format_, **of_all)
+    return _verify("sink", name, uri=uri, format_=format_, **of_all)
 
 
-@verify.command("encoder", short_help="Prove an encoder.")
+@verify.command("encoder", short_help="Test an encoder.")
 @click.argument("name")
 @_shared
 def encoder(name: str, **of_all: Any) -> int:
-    """Prove the encoder NAME: cdc verify encoder json"""
-    return _prove("encoder", name, **of_all)
+    """Test the encoder NAME: cdc verify encoder json"""
+    return _verify("encoder", name, **of_all)
 
 
-@verify.command("rangefeed", short_help="Prove a rangefeed: creates and drops tables at the URI.")
+@verify.command("rangefeed", short_help="Test a rangefeed. Creates and drops tables at the URI.")
 @click.argument("name")
 @click.option("--uri", required=True, help="A database in which tables may be created and dropped.")
 @_shared
 def rangefeed(name: str, uri: str, **of_all: Any) -> int:
-    """Prove the rangefeed NAME: cdc verify rangefeed postgres --uri postgresql://user@host:5432/scratch"""
-    return _prove("rangefeed", name, uri=uri, **of_all)
+    """Test the rangefeed NAME: cdc verify rangefeed postgres --uri postgresql://user@host:5432/scratch"""
+    return _verify("rangefeed", name, uri=uri, **of_all)
 
 
-def _prove(
+def _verify(
     kind: str,
     name: str,
     *,
@@ -110,7 +110,7 @@ def _prove(
     uri: str | None = None,
     format_: str | None = None,
 ) -> int:
-    from cdc_conformance.verification import Verification, writable  # pytest: only for those who verify
+    from cdc_conformance.verification import Verification, writable  # imports pytest, which other commands do not need
 
     given = Given.parsed(kind, name, uri=uri, options=options, format_=format_, capabilities=capabilities)
     session = click.get_current_context().find_object(CliSession) or CliSession()
@@ -130,7 +130,7 @@ def _prove(
         click.echo(json.dumps(verification.report.document(), indent=2, ensure_ascii=False))
     elif report is not None:
         verification.report.write(report)
-        say(f"written to {report}")
+        say(f"wrote {report}")
     return status
 
 

@@ -1,10 +1,9 @@
-"""Rows of made-up tables, from Python values: what suites feed to sinks and encoders, and what plugins' tests may use.
+"""Builds row batches from Python values, for the suites and for tests of plugins.
 
     orders = table("orders", {"id": INT8, "note": TEXT})
     batch = rows(orders, [Change({"id": 1, "note": "a"}), Change({"id": 1}, op=Op.DELETE)])
 
-Everything is deterministic: the same arguments give the same batch. Without a time of its own a change gets the one
-after the change before it.
+The same arguments always give the same batch. A change without a time is one nanosecond later than the previous one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSch
 __all__ = ["EVERY_KIND", "INT8", "START", "TEXT", "Change", "rows", "sample", "table"]
 
 START = Timestamp(1_700_000_000_000_000_000)
-"""`updated` of the first change, where nothing else is said."""
+"""The default of `updated` for the first change."""
 
 INT8 = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 TEXT = ColumnType(kind=Kind.STRING, source="text")
@@ -53,25 +52,22 @@ EVERY_KIND: dict[str, ColumnType] = {
     ),
     "a_composite": ColumnType(kind=Kind.COMPOSITE, source="pair"),
 }
-"""Columns of every kind, each width and one key column, `id`."""
+"""Columns of every kind and width, and the key column `id`."""
 
 _DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change. `values` is the row as it is after the change, for a delete at least its key.
-
-    A column that is not named is null.
-    """
+    """One change. `values` is the row after the change; for a delete, at least its key. Other columns are null."""
 
     values: Mapping[str, Any] = field(kw_only=False)
     op: Op = Op.INSERT
     updated: Timestamp | None = None
-    """Without it: one nanosecond after the change before."""
+    """By default one nanosecond after the previous change."""
     before: Mapping[str, Any] | None = None
     mvcc: Timestamp | None = None
-    """Without it: the same as `updated`."""
+    """By default the same as `updated`."""
 
 
 def table(
@@ -83,7 +79,7 @@ def table(
     schema: str = "public",
     database: str = "shop",
 ) -> TableSchema:
-    """Return the schema of a table; its key columns are not nullable, the others are."""
+    """Return the schema of a table. All columns but those of the key are nullable."""
     return TableSchema(
         name=TableName(database, schema, name),
         version=version,
@@ -102,9 +98,9 @@ def rows(
     before: bool = False,
     mvcc: bool = False,
 ) -> RowBatch:
-    """Return *changes* as a batch, with the columns `before` and `mvcc` when asked for.
+    """Return *changes* as a batch, with the columns `before` and `mvcc` on request.
 
-    *start* is `updated` of the first change, where it does not name one itself.
+    *start* is `updated` of the first change, unless the change has its own.
     """
     times: list[Timestamp] = []
     for change in changes:
@@ -127,9 +123,9 @@ def rows(
 
 
 def sample(type_: ColumnType, number: int) -> Any:
-    """Return the value *number* of a column: of one type, neighbouring numbers give different values. No null.
+    """Return value *number* of a column. Neighbouring numbers give different values of the same type, never null.
 
-    Only ASCII, no infinities, and nothing that Python cannot hold; floats have an exact decimal form.
+    Texts are ASCII, floats are finite and have an exact decimal form, and Python can represent every value.
     """
     odd = -1 if number % 2 else 1
     match type_.kind:

@@ -1,4 +1,4 @@
-"""One run of `cdc verify`: pytest, with what it says replaced by promises in words."""
+"""One run of `cdc verify`: pytest with promises in words in place of its own output."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from cdc_core.plugins.host import PluginHost
 __all__ = ["Verification"]
 
 _UNSET = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_THEME")
-"""Environment variables of a user's own tests."""
+"""Environment variables that are meant for the user's own tests."""
 
 
 class Verification:
-    """Asks for every promise of one component and says what comes of it. Use once.
+    """Tests every promise of one component and reports the outcomes. For one use.
 
-    Neither pytest's configuration of the working directory nor other pytest plugins take part, and nothing is written
-    there.
+    It ignores the pytest configuration of the working directory and other pytest plugins, and writes nothing there.
     """
 
     def __init__(self, given: Given, *, say: Callable[[str], None], chosen: str = "", timeout_s: float = 120.0) -> None:
@@ -49,21 +48,21 @@ class Verification:
         self._collection: list[str] = []
 
     def run(self) -> int:
-        """Return the exit status: 0 when no promise is broken, else 1. Raises: ConfigError before anything began."""
+        """Return the exit status: 0 if no promise is broken, else 1. Raises: ConfigError, before any test."""
         arguments = [
             *("--disable-plugin-autoload", "-p", "cdc_conformance.pytest_plugin", "-p", "no:cacheprovider"),
             *("-c", os.devnull, "--rootdir", str(FILE.parent), "--noconftest", "--strict-markers"),
             *(["-k", self._chosen] if self._chosen else []),
             str(FILE),
         ]
-        with _environment_of_ours():
+        with _without_user_settings():
             status = pytest.main(arguments, plugins=[self])
         if self._refusal is not None:
             raise self._refusal
         if status == pytest.ExitCode.NO_TESTS_COLLECTED:
             raise ConfigError(f"no promise of a {self._given.kind} matches -k {shlex.quote(self._chosen)}")
         if status == pytest.ExitCode.USAGE_ERROR:
-            raise ConfigError(f"-k {shlex.quote(self._chosen)} cannot be read")
+            raise ConfigError(f"-k {shlex.quote(self._chosen)} is not a valid expression")
         if status == pytest.ExitCode.INTERRUPTED and not self._collection:
             raise KeyboardInterrupt
         return 0 if status == pytest.ExitCode.OK else 1
@@ -80,7 +79,7 @@ class Verification:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        from cdc_conformance.preflight import try_out  # suites: pytest must be there to rewrite their assertions
+        from cdc_conformance.preflight import try_out  # imports suites: only pytest rewrites their assertions
 
         try:
             suite = suite_for(self._given.kind)
@@ -141,24 +140,24 @@ class Verification:
             for line in failure_lines(same[0], again=self._again(same[0])):
                 self._say(line)
             if same[1:]:
-                self._say("  for the same reason these could not be asked for either:")
+                self._say("  these were not tested because of the same error:")
                 for outcome in same[1:]:
                     self._say(f"    {words(outcome.name)}")
-        if self.report.outcomes():
+        if any(outcome.outcome != "not_declared" for outcome in self.report.outcomes()):
             self._say("")
             for line in summary_lines(self.report):
                 self._say(line)
 
-    # what is said
+    # output
 
     def _announcement(self) -> str:
         given = self._given
         if given.kind == "encoder":
-            return f"encoder '{given.name}': nothing is written anywhere"
+            return f"encoder '{given.name}': writes nothing"
         where = self._shown(given.uri)
         if given.kind == "rangefeed":
-            return f"rangefeed '{given.name}': creates, changes and drops tables of its own at {where}"
-        return f"sink '{given.name}': writes to {where}, with a new word for {UNIQUE} each time, and leaves that there"
+            return f"rangefeed '{given.name}': creates, changes and drops its own tables at {where}"
+        return f"sink '{given.name}': writes to {where} with a new word for {UNIQUE} each time, and deletes nothing"
 
     def _again(self, outcome: Outcome) -> str:
         given = self._given
@@ -178,7 +177,7 @@ class Verification:
 
 
 @contextmanager
-def _environment_of_ours() -> Iterator[None]:
+def _without_user_settings() -> Iterator[None]:
     before = {name: os.environ.pop(name) for name in _UNSET if name in os.environ}
     try:
         yield
@@ -187,6 +186,6 @@ def _environment_of_ours() -> Iterator[None]:
 
 
 def writable(path: Path) -> None:
-    """Return when a report can be written to *path*. Raises: ConfigError."""
+    """Return if a report can be written to *path*. Raises: ConfigError."""
     if not path.absolute().parent.is_dir():
-        raise ConfigError(f"--report: there is no directory {path.absolute().parent}")
+        raise ConfigError(f"--report {path}: the directory {path.absolute().parent} does not exist")
