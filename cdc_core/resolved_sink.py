@@ -55,4 +55,4 @@ class ResolvedSink(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 (has a default)
-        """Release connections. May be called twice, or never."""
+        """Release connections. Then `emit_resolved` raises a CdcError. May be called twice, or never."""

@@ -100,4 +100,4 @@ class Sink(ABC):
         """Return when every emitted row is durable or refused. The barrier: progress is reported only after it."""
 
     def close(self) -> None:  # noqa: B027 (has a default)
-        """Release connections. Promises no delivery. May be called twice, or never."""
+        """Release connections. Promises no delivery. Then `emit` and `flush` raise a CdcError. May be called again."""

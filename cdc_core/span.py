@@ -55,5 +55,8 @@ class Span:
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Span:
+        """Return the span that `to_json` wrote. Raises: ValueError."""
         table, start, end = value
+        if not isinstance(table, str):
+            raise ValueError(f"the table of a span must be a string, not {table!r}")
         return cls(table, bytes.fromhex(start), None if end is None else bytes.fromhex(end))

@@ -100,7 +100,7 @@ def test_overlapping_spans_are_refused() -> None:
     "entry", [[None, "", None, "1.0000000000"], ["a", "zz", None, "1.0000000000"], ["a", "", None, "1"]]
 )
 def test_damaged_json_is_refused(entry: list[str | None]) -> None:
-    with pytest.raises(ValueError, match=r"frontier entry|hexadecimal|timestamp"):
+    with pytest.raises(ValueError, match=r"table of a span|hexadecimal|timestamp"):
         Frontier.from_json([entry])
 
 
