@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -20,10 +22,19 @@ pytest_plugins = [
 
 
 def pytest_unconfigure() -> None:
-    """Undo what the worker cache does in processes of tasks, which some tests run here.
+    """End what the worker caches of tasks keep, as some tests run tasks in this process.
 
-    Frozen objects are not collected when Python exits, and extension modules report them as leaks after the result.
+    Otherwise clients complain after the result of the run that they were deleted while open, and extension modules
+    report leaks: when Python exits, it does not collect the objects that a worker cache has frozen.
     """
+    from cdc_core.engine.worker_cache import WorkerCache
+
+    for name in ("cdc_core.spark.source", "cdc_core.spark.writer"):
+        for cache in vars(sys.modules.get(name, object)).values():
+            if isinstance(cache, WorkerCache):
+                for component in cache._open.values():
+                    with suppress(Exception):
+                        component.close()
     gc.unfreeze()
 
 
