@@ -126,9 +126,7 @@ def test_a_row_that_is_given_up_holds_nothing_back(feed: Feed, capsys: pytest.Ca
     assert feed.replay("--give-up", "999") == 2
     assert "changefeed 'orders' has no dead letter with the number 999; see --list" in capsys.readouterr().err
     assert feed.replay("--give-up", number) == 0
-    assert capsys.readouterr().out == (
-        "changefeed 'orders': 2 rows sent, 0 still dead letters, 1 discarded\n"
-    )
+    assert capsys.readouterr().out == ("changefeed 'orders': 2 rows sent, 0 still dead letters, 1 discarded\n")
     assert Journal(feed.directory).of("rows")[-1][4] == [[7, 27], [7, 37]]
     assert feed.replay() == 0
 
@@ -143,9 +141,7 @@ def test_rows_are_given_up_where_their_dead_letters_cannot_be_read(
     assert feed.replay("--give-up", "1", "--give-up", "2") == 2
     capsys.readouterr()
     assert feed.replay("--give-up", "1", "--give-up", "2", "--give-up", "3") == 0
-    assert capsys.readouterr().out == (
-        "changefeed 'orders': 0 rows sent, 0 still dead letters, 3 discarded\n"
-    )
+    assert capsys.readouterr().out == ("changefeed 'orders': 0 rows sent, 0 still dead letters, 3 discarded\n")
     assert feed.replay() == 0
     assert capsys.readouterr().out == "changefeed 'orders' has no dead letters\n"
 

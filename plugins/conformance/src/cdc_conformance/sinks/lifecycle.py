@@ -81,7 +81,7 @@ class Lifecycle:
             assert isinstance(error, CdcError), f"{name} after close must raise a CdcError, not {error!r}"
 
     def test_an_empty_batch_is_accepted(self, rig: SinkRig) -> None:
-        """A batch without rows, alone or between others, adds nothing and is not an error: filters produce such."""
+        """A batch without rows, alone or between others, adds nothing and is not an error: a filter may leave one."""
         rig.start(ORDERS)
         sink, batch = rig.open_sink(), versions([1, 2])
         rig.begin(sink, batch)
