@@ -20,7 +20,7 @@ _GROUP = 4
 _DIGITS = np.frombuffer("".join(f"{n:04d}" for n in range(10_000)).encode(), np.uint8)
 _WIDTHS = np.array([len(str(n)) for n in range(10_000)])
 _AT_ONCE_BYTES = 1 << 20
-"""How much text is written at once: each byte of it needs about a hundred bytes of memory meanwhile."""
+"""How much text is written at once. Each byte of it needs about a hundred bytes of memory while it is computed."""
 
 
 def numeric_texts(fields: Fields) -> pa.StringArray:

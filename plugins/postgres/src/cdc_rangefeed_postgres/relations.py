@@ -63,12 +63,12 @@ def find_relations(connection: Connection, slot: Slot, *, start: int, end: int) 
             WHERE get_byte(data, 0) IN (66, 82)
         ) AS f WHERE kind = 82 OR next = 82 ORDER BY ord"""
     found = []
-    inside, behind = True, False
+    inside, beyond = True, False
     for (data,) in connection.execute(query).fetchall():
         if data[0] == ord("B"):
             final_lsn = int.from_bytes(data[1:9], "big")
-            inside, behind = final_lsn >= start, final_lsn >= end
-        elif not behind:
+            inside, beyond = final_lsn >= start, final_lsn >= end
+        elif not beyond:
             found.append((relation_columns(data), inside))
     return found
 

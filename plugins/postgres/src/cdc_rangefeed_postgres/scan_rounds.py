@@ -88,7 +88,7 @@ class ScanRounds:
         if not self._maker.waiting:
             catalog = refresh()
             self._requested = (catalog.fingerprint, survey(connection, [part.oid for part in scan.parts]))
-            self._maker.ask()
+            self._maker.request()
         made = self._maker.fetch(wait_s)
         if made is None:
             if self._maker.full:

@@ -84,7 +84,7 @@ class SnapshotMaker:
         """Whether a snapshot was requested and not fetched yet."""
         return self._thread is not None
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Start to take a snapshot, unless one is being taken."""
         if self._thread is None:
             self._made = self._failure = None
@@ -95,7 +95,7 @@ class SnapshotMaker:
     def fetch(self, wait_s: float) -> ExportedSnapshot | None:
         """Return the requested snapshot, or None when it does not come within *wait_s*.
 
-        Also None when the server had no free slot, or when open transactions took too long; then ask again.
+        Also None when the server had no free slot, or when open transactions took too long; then request another one.
         Raises: RetryableRangefeedError for any other failure.
         """
         if self._thread is None:

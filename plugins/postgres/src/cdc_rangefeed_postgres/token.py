@@ -20,7 +20,7 @@ def intent(slot: str) -> Token:
 
 
 def is_intent(token: Token) -> bool:
-    """Return whether *token* was saved before a slot was created, and no other token followed."""
+    """Return whether *token* is an intent: the start that saved it did not finish."""
     return token.get("state") == _CREATING
 
 

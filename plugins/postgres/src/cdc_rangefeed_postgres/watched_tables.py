@@ -19,22 +19,22 @@ def load_watched(connection: Connection, slot: Slot, token: PostgresToken, *, di
     """
     states = token.tables
     catalog = load_tables(connection, publication=slot.name, oids=[state.oid for state in states.values()])
-    anew = "start a changefeed under another name, with an initial scan"
+    remedy = "start a changefeed under another name, with an initial scan"
     for name, state in states.items():
         table = catalog.by_oid.get(state.oid)
         if table is None:
-            raise TerminalRangefeedError(f"table {name} was dropped. {anew.capitalize()}")
+            raise TerminalRangefeedError(f"table {name} was dropped. {remedy.capitalize()}")
         if table.name.qualified != name:
-            raise TerminalRangefeedError(f"table {name} was renamed to {table.name}. Rename it back, or {anew}")
+            raise TerminalRangefeedError(f"table {name} was renamed to {table.name}. Rename it back, or {remedy}")
         if not table.published:
             raise TerminalRangefeedError(
                 f"table {name} is no longer in publication {slot.name}, so changes to it may be lost. "
-                f"{anew.capitalize()}"
+                f"{remedy.capitalize()}"
             )
         if table.key != state.key:
             raise TerminalRangefeedError(
                 f"table {name}: the key changed from ({', '.join(state.key)}) to ({', '.join(table.key)}), so old and "
-                f"new changes of a row have different keys. Change it back, or {anew}"
+                f"new changes of a row have different keys. Change it back, or {remedy}"
             )
         try:
             check_key(table, diff=diff)
