@@ -85,7 +85,9 @@ class PluginHost:
 
     def component(self, kind: str, name: str) -> Registration:
         """Return the component of *kind* called *name*. Raises: as above."""
-        return self._usable(kind, f"{kind} '{name}'", name, [entry for entry in self._of(kind) if entry.name == name])
+        claims = [entry for entry in self._of(kind) if entry.name == name]
+        names = {entry.name for entry in self._of(kind)}
+        return self._usable(kind, f"{kind} '{name}'", name, claims, names)
 
     def encoders(self) -> list[EncoderRegistration]:
         """Return the encoders that can be used, by name."""
@@ -107,12 +109,13 @@ class PluginHost:
     def _by_scheme(self, kind: str, uri: str) -> Registration:
         scheme = uri.partition("://")[0].lower()
         claims = [entry for entry in self._of(kind) if scheme in entry.schemes]
-        return self._usable(kind, f"{kind} for URIs that begin with '{scheme}://'", scheme, claims)
+        schemes = {scheme for entry in self._of(kind) for scheme in entry.schemes}
+        return self._usable(kind, f"{kind} for URIs that begin with '{scheme}://'", scheme, claims, schemes)
 
-    def _usable(self, kind: str, wanted: str, word: str, claims: list[_Entry]) -> Registration:
+    def _usable(self, kind: str, wanted: str, word: str, claims: list[_Entry], known: set[str]) -> Registration:
         """Return the one registration in *claims* if it can be used; otherwise raise the reason."""
         if not claims:
-            raise self._unknown(kind, wanted, word)
+            raise self._unknown(kind, wanted, word, known)
         entry = claims[0]
         source = entry.plugin.source
         if len(claims) > 1:
@@ -142,19 +145,17 @@ class PluginHost:
                 return f"{', '.join(others)} claims {what} too"
         return ""
 
-    def _unknown(self, kind: str, wanted: str, word: str) -> ConfigError:
-        """Return the error for a name or scheme that nothing registers."""
+    def _unknown(self, kind: str, wanted: str, word: str, known: set[str]) -> ConfigError:
+        """Return the error for a name or scheme that nothing registers; *known* are those that something does."""
         usual = f"cdc-{kind}-{word}"
         for plugin in self._plugins:  # one that failed early could not say what it brings
             if plugin.problem and plugin.source.distribution == usual:
                 return PluginLoadError(f"{wanted} of {plugin.source.origin} cannot be used: {plugin.problem}")
-        known = sorted({known for entry in self._of(kind) for known in (entry.name, *entry.schemes)})
-        words = known if kind == "encoder" else sorted({scheme for entry in self._of(kind) for scheme in entry.schemes})
-        close = difflib.get_close_matches(word, known, n=1)
+        close = difflib.get_close_matches(word, sorted(known), n=1)
         parts = [f"there is no {wanted}"]
         if close:
             parts.append(f"did you mean '{close[0]}'?")
-        parts.append(f"installed: {', '.join(words)}" if words else f"no {kind} is installed")
+        parts.append(f"installed: {', '.join(sorted(known))}" if known else f"no {kind} is installed")
         if not close:
             parts.append(f"install the package that registers it, usually {usual}")
         failed = [plugin.source.origin for plugin in self._plugins if plugin.problem and not plugin.registrations]
