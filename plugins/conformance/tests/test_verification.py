@@ -75,7 +75,7 @@ def verify(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Verify:
     return run
 
 
-def test_a_strangers_sink_is_proved_without_a_test(verify: Verify, shelf: str, tmp_path: Path) -> None:
+def test_a_third_party_sink_is_tested_without_a_test(verify: Verify, shelf: str, tmp_path: Path) -> None:
     status, shown, errors = verify("sink", shelf, "-k", QUICK)
     assert (status, errors) == (0, "")
     lines = shown.splitlines()
@@ -154,7 +154,7 @@ def test_a_promise_that_takes_too_long_fails(verify: Verify, shelf: str) -> None
         "place",
     ],
 )
-def test_what_must_be_changed_is_said_in_one_line(
+def test_wrong_arguments_are_reported_in_one_line(
     verify: Verify, shelf: str, tmp_path: Path, change: dict[str, str], complaint: str
 ) -> None:
     given = {"name": shelf, "uri": "{root}/{unique}", **change}
@@ -168,7 +168,7 @@ def test_what_must_be_changed_is_said_in_one_line(
     assert shown == ""
 
 
-def test_what_keeps_promises_from_being_asked_for_is_said_once(verify: Verify, shelf: str) -> None:
+def test_a_common_error_is_reported_once(verify: Verify, shelf: str) -> None:
     status, shown, _ = verify("sink", f"{shelf}-unread", "-k", "topic_connects or nulls_arrive or deletes_arrive")
     assert status == 1
     assert shown.count("No module named 'nowhere'") == 1
@@ -176,7 +176,7 @@ def test_what_keeps_promises_from_being_asked_for_is_said_once(verify: Verify, s
     assert "0 kept, 3 not tested because of an error" in shown
 
 
-def test_a_source_where_no_table_can_be_made_is_refused(verify: Verify) -> None:
+def test_a_source_where_no_table_can_be_created_is_refused(verify: Verify) -> None:
     status, shown, errors = verify("rangefeed", "postgres", "--uri", "postgresql://u:sesame@127.0.0.1:1/d")
     assert (status, shown) == (2, "")
     assert errors.startswith("error: no table can be created at the URI of rangefeed 'postgres': connection failed")
@@ -184,7 +184,7 @@ def test_a_source_where_no_table_can_be_made_is_refused(verify: Verify) -> None:
     assert "sesame" not in errors
 
 
-def test_an_encoder_is_proved_anywhere(verify: Verify) -> None:
+def test_an_encoder_needs_no_uri(verify: Verify) -> None:
     status, shown, _ = verify("encoder", "json", "-k", "secrets")
     assert status == 0
     assert shown.startswith("encoder 'json': writes nothing\n")
@@ -207,7 +207,7 @@ def test_the_report_can_be_a_file_or_standard_output(verify: Verify, shelf: str,
     assert json.loads(report.read_text())["counts"] == found["counts"]
 
 
-def test_the_working_directory_neither_matters_nor_changes(
+def test_the_working_directory_has_no_effect_and_stays_unchanged(
     verify: Verify, shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -224,7 +224,7 @@ def test_the_working_directory_neither_matters_nor_changes(
     assert os.environ["PYTEST_ADDOPTS"] == "--no-such-option-either"
 
 
-def test_pytest_itself_proves_the_same(
+def test_pytest_tests_the_same_promises(
     pytester: pytest.Pytester, shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
@@ -267,7 +267,7 @@ def test_pytest_itself_proves_the_same(
         (["--cdc-sink", "cloudstorage", "--cdc-uri", "file:///x"], "--cdc-uri 'file:///x/{unique}'"),
     ],
 )
-def test_pytest_says_what_is_missing(pytester: pytest.Pytester, arguments: list[str], complaint: str) -> None:
+def test_pytest_reports_missing_arguments(pytester: pytest.Pytester, arguments: list[str], complaint: str) -> None:
     result = pytester.runpytest_inprocess(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert complaint in result.stderr.str()

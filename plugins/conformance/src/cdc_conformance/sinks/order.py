@@ -43,7 +43,7 @@ class Order:
         rig.assert_arrived(*batches, after="one sink flushed four slices", in_order=True)
 
     def test_a_key_stays_at_one_endpoint(self, readable: SinkRig) -> None:
-        """All versions of a key go to one partition, in every slice, sink and attempt: only there is an order.
+        """All versions of a key go to one partition, in every slice, sink and attempt: only a partition has an order.
 
         Choose the partition by a hash of the key's bytes that is the same in every process. Python's `hash()` of text
         and bytes is not.
