@@ -1,4 +1,4 @@
-"""PostgreSQL's arrays reach the JSON encoder as JSON already: their elements must look as columns of their type do."""
+"""The items of PostgreSQL arrays, which are JSON in a batch, have the JSON form of columns of their type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc_encoder_json.options import JsonOptions
 from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 
-from cdc_core import EncoderContext, EnvelopeOptions, Op, RowBatch
+from cdc_core import EncoderContext, Envelope, Op, RowBatch
 
 _ROWS = 100
 _NO_ARRAY_OF_THEM = {"positives", "int2vector"}
@@ -20,8 +20,8 @@ _TYPES = [name for name in (*BINARY_MAKERS, *TEXT_MAKERS) if not name.endswith("
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_an_element_is_written_as_a_column_of_its_type_is(database: str, seed: int) -> None:
-    encoder = JsonEncoder(EncoderContext(changefeed="c", envelope=EnvelopeOptions(), options=JsonOptions()))
+def test_an_item_is_written_like_a_column_of_its_type(database: str, seed: int) -> None:
+    encoder = JsonEncoder(EncoderContext(changefeed="c", envelope=Envelope(), options=JsonOptions()))
     rng = random.Random(seed)
     with LogProbe(database) as probe:
         probe.execute(TYPES)

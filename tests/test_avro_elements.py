@@ -1,4 +1,4 @@
-"""PostgreSQL's arrays are JSON texts in batches; the Avro encoder must find in them what columns of the type have."""
+"""The Avro encoder writes the items of PostgreSQL arrays like columns of their type."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cdc_core import ColumnType
 _ROWS = 100
 _NO_ARRAY_OF_THEM = {"positives", "int2vector"}
 _NULL_IS_NULL = {"json", "jsonb", "document"}
-"""In an array the JSON null and the SQL NULL look alike."""
+"""In an array, a JSON null and an SQL NULL are the same."""
 _LEFT_OUT = _NO_ARRAY_OF_THEM | _NULL_IS_NULL
 _TYPES = [name for name in (*BINARY_MAKERS, *TEXT_MAKERS) if not name.endswith("[]") and name not in _LEFT_OUT]
 _OPTIONS = AvroOptions(avro_special_values="string")
 
 
-def test_an_item_is_written_as_a_column_of_its_type_is(database: str) -> None:
+def test_an_item_is_written_like_a_column_of_its_type(database: str) -> None:
     rng = random.Random(1)
     with LogProbe(database) as probe:
         probe.execute(TYPES)

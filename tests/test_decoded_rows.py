@@ -1,4 +1,4 @@
-"""`Decoder.rows`, which reads whole columns, gives what the default gives, which reads a row at a time."""
+"""`Decoder.rows` returns the same rows by column as the default does one row at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def body_of(form: Form, *batches: RowBatch) -> bytes:
 
 def changes(sample: Sample) -> Iterator[Change]:
     values = [*sample.ordinary, None, *sample.odd, None, sample.ordinary[0]]
-    if sample.type.kind is Kind.JSON:  # blanks around a text may be kept or not
+    if sample.type.kind is Kind.JSON:  # Blanks around a text may differ.
         values = [value if value is None else value.strip() for value in values]
     for number, value in enumerate(values):
         op = Op.DELETE if number % 4 == 3 else Op.INSERT
@@ -57,7 +57,7 @@ def check(form: Form, batch: RowBatch) -> None:
 
 
 def same(one: pa.Array, other: pa.Array) -> bool:
-    """Return whether two columns are equal; NaN is, and 0 is not -0."""
+    """Return whether two columns are equal. NaN equals NaN, and 0 differs from -0."""
     if pa.types.is_struct(one.type):
         pairs = zip(one.flatten(), other.flatten(), strict=True)
         return bool(one.is_valid().equals(other.is_valid())) and all(same(*pair) for pair in pairs)
@@ -68,7 +68,7 @@ def same(one: pa.Array, other: pa.Array) -> bool:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_columns_are_read_as_rows_are(form: Form, sample: Sample) -> None:
+def test_columns_are_read_like_rows(form: Form, sample: Sample) -> None:
     schema = table("t", {"id": INT8, "v": sample.type})
     some = writable(form, schema, list(changes(sample)))
     check(form, rows(schema, some))
@@ -91,7 +91,7 @@ _DOCUMENTS = st.recursive(
     indent=st.none() | st.just(1),
 )
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_whatever_stands_in_texts_is_read(
+def test_texts_of_any_content_are_read(
     form: Form, texts: list[str | None], documents: list[Any], indent: int | None
 ) -> None:
     schema = table("t", {"id": INT8, "after": TEXT, "v": ColumnType(kind=Kind.JSON, source="json")})
@@ -103,21 +103,21 @@ def test_whatever_stands_in_texts_is_read(
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_odd_names_are_found(form: Form) -> None:
+def test_unusual_column_names_are_found(form: Form) -> None:
     names = ["größe (cm)", 'quo"te', "back\\slash", "new\nline", "", "key", "after", "updated", "Z", "a: ", "__crd"]
     schema = table("t", {"id": INT8, **dict.fromkeys(names, TEXT)})
     check(form, rows(schema, [Change({"id": 1, **dict(zip(names, names, strict=True))}), Change({"id": 2})]))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_files_of_deletes_alone_and_of_nothing_are_read(form: Form) -> None:
+def test_files_of_deletes_only_and_empty_files_are_read(form: Form) -> None:
     schema = table("t", {"id": INT8, "v": TEXT})
     check(form, rows(schema, [Change({"id": 1}, op=Op.DELETE), Change({"id": 2}, op=Op.DELETE)]))
     assert len(form.decoder.rows(schema, body_of(form))) == 0
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_before_images_are_passed_over(form: Form) -> None:
+def test_rows_before_the_change_are_skipped(form: Form) -> None:
     diff = form.with_everything()
     schema = table("t", {"id": INT8, "v": TEXT})
     some = [
@@ -132,11 +132,11 @@ def test_damaged_files_are_refused(form: Form) -> None:
     schema = table("t", {"id": INT8, "v": TEXT})
     body = body_of(form, rows(schema, [Change({"id": n, "v": "x"}) for n in range(3)]))
     for damaged in (body[:-1], body[1:], body[: len(body) // 2]):
-        with pytest.raises(ValueError):  # noqa: PT011 (each library has its own words)
+        with pytest.raises(ValueError):  # noqa: PT011 (the message depends on the library)
             form.decoder.rows(schema, damaged)
 
 
-def test_lines_that_others_wrote_are_read_too() -> None:
+def test_lines_of_other_writers_are_read() -> None:
     schema = table("t", {"id": INT8, "v": ColumnType(kind=Kind.BOOL, source="boolean")})
     (form,) = (form for form in FORMS if str(form) == "json wrapped")
     body = b'{"updated":"5.0000000001","key":[1],"after":{"v":true,"id":1}}\n'
@@ -145,8 +145,7 @@ def test_lines_that_others_wrote_are_read_too() -> None:
     assert found.latest() == Timestamp(5, 1)
 
 
-def test_columns_are_read_many_times_as_fast_as_rows() -> None:
-    """Not by a clock: by the values that Python sees."""
+def test_vectorised_decoders_do_not_read_row_by_row() -> None:
     schema = table("t", {"id": INT8, "v": TEXT})
     batch = rows(schema, [Change({"id": n, "v": f"text {n}"}) for n in range(1000)])
     assert sum(form.vectorised for form in FORMS) > 1

@@ -1,4 +1,4 @@
-"""What the JSON encoder makes of PostgreSQL's values is what the JSON Schema of their table says."""
+"""The JSON of PostgreSQL values matches the JSON Schema of their table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from jsonschema import Draft7Validator
 
-from cdc_core import EncoderContext, EnvelopeOptions, Op, RowBatch
+from cdc_core import EncoderContext, Envelope, Op, RowBatch
 
 _ROWS = 60
 _MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
@@ -23,8 +23,8 @@ _NO_ARRAY_OF_THEM = {"positives", "int2vector"}
 
 
 @pytest.mark.parametrize("envelope", ["wrapped", "bare"])
-def test_values_of_every_type_and_arrays_of_them_are_what_the_schema_says(database: str, envelope: str) -> None:
-    options = EnvelopeOptions(envelope=envelope, updated=True, key_in_value=True)
+def test_values_and_arrays_of_every_type_match_the_schema(database: str, envelope: str) -> None:
+    options = Envelope(name=envelope, updated=True, key_in_value=True)
     encoder = JsonEncoder(EncoderContext(changefeed="c", envelope=options, options=JsonOptions()))
     rng = random.Random(7)
     found = 0

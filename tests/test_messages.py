@@ -21,7 +21,7 @@ def test_topics_are_a_prefix_and_the_name_of_the_table(topics: TopicNames, topic
     assert topics.of(NAME) == topic
 
 
-def test_a_batch_knows_its_length_and_bytes() -> None:
+def test_a_batch_has_a_length_and_a_size() -> None:
     updated = RowBatch.timestamps(pa.array([1, 2], pa.int64()), pa.array([0, 0], pa.int32()))
     values = pa.array([b"a", None], pa.large_binary())
     batch = MessageBatch(topic="orders", key=values, value=values, updated=updated)

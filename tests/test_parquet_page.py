@@ -1,4 +1,4 @@
-"""The examples of the pages on Parquet and CSV run, and give what they say."""
+"""The examples on the pages about Parquet and CSV run and return the documented results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cdc_encoder_parquet.encoder import ParquetEncoder
 from cdc_encoder_parquet.options import ParquetOptions
 from cdc_testing.pages import Page
 
-from cdc_core import Encoder, EncoderContext, EnvelopeOptions, Op, RowBatch, Timestamp
+from cdc_core import Encoder, EncoderContext, Envelope, Op, RowBatch, Timestamp
 
 OLD = table("orders", {"id": INT8, "note": TEXT})
 NEW = table("orders", {"id": INT8, "note": TEXT, "city": TEXT}, version=2)
 
 
 def write(path: Path, encoder_class: type[Encoder], options: Any, batch: RowBatch, *, updated: bool) -> None:
-    envelope = EnvelopeOptions(updated=updated, key_in_value=True)
+    envelope = Envelope(updated=updated, key_in_value=True)
     context = EncoderContext(changefeed="c", envelope=envelope, options=options, output="files")
     body = encoder_class(context).open_body("orders")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def write(path: Path, encoder_class: type[Encoder], options: Any, batch: RowBatc
 
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Files of two versions of a table, in the directory where the examples run."""
+    """Files of two versions of a table, in the current directory of the examples."""
     monkeypatch.chdir(tmp_path)
     first = [Change({"id": n, "note": f"first {n}"}, updated=Timestamp(999)) for n in range(4)]
     second = [
@@ -77,11 +77,11 @@ def test_every_example_is_run() -> None:
         "duckdb",
         "polars",
         "pyarrow.compute",
-        "pyspark.sql",  # by the end-to-end test, which has a Spark
+        "pyspark.sql",  # run by the end-to-end test, which has Spark
     ]
 
 
-def test_the_key_is_told(paths: list[str]) -> None:
+def test_the_metadata_contains_the_key(paths: list[str]) -> None:
     assert b'"primary_key":["id"]' in pq.read_schema(paths[0]).metadata[b"cdc.schema"]
 
 

@@ -1,4 +1,4 @@
-"""Avro encoding alone, beside a loop that calls fastavro for each row."""
+"""Avro encoding, compared with a loop that calls fastavro for each row."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _ENVELOPE = Envelope(updated=True)
 
 
 class _Alone(AvroEncoder):
-    """The encoder without a registry: ids are made up."""
+    """The encoder with constant ids instead of a registry."""
 
     def _registered(self, subject: str, schema: str) -> int:
         return 1 if subject.endswith("-key") else 2
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    """One process; the peer's loop too. Both make key and value of each row, byte for byte the same."""
+    """Both run in one process, and write the same bytes for the key and value of each row."""
     rows = bench.sizes.part_rows // _BATCH_ROWS * _BATCH_ROWS
     whole = row_batch(rows)
     batches = [whole.slice(offset, _BATCH_ROWS) for offset in range(0, rows, _BATCH_ROWS)]
@@ -76,7 +76,7 @@ def _file(batches: list[RowBatch], codec: Any) -> None:
 
 
 class _Loop:
-    """What a program without column kernels does: Python rows, one call of fastavro for each key and value."""
+    """A program that works row by row: one call of fastavro for each key and value."""
 
     def __init__(self, rows: RowBatch) -> None:
         value = envelope_schema(rows.schema, "orders", envelope=_ENVELOPE, options=_OPTIONS, resolved=True)

@@ -1,4 +1,4 @@
-"""Encoding alone: JSON beside a loop that calls orjson for each row, Parquet and CSV beside Arrow's own writers."""
+"""Encoding of JSON compared with a loop of orjson, and of Parquet and CSV with Arrow's writers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _BATCH_ROWS = 16_384
 
 
 def encoder() -> JsonEncoder:
-    """Return the encoder of the benchmarks: wrapped, with `updated`."""
+    """Return the encoder of the benchmarks: envelope `wrapped`, with `updated`."""
     context = EncoderContext(changefeed="bench", envelope=Envelope(updated=True), options=JsonOptions())
     return JsonEncoder(context)
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    """One process; the peer's loop too. Both make key and value of each row, with the same content."""
+    """Both run in one process, and encode the same content for the key and value of each row."""
     rows = bench.sizes.part_rows // _BATCH_ROWS * _BATCH_ROWS
     whole = row_batch(rows)
     batches = [whole.slice(offset, _BATCH_ROWS) for offset in range(0, rows, _BATCH_ROWS)]
@@ -104,7 +104,7 @@ def _csv(whole: RowBatch, batches: Sequence[RowBatch]) -> Figure:
 
 
 def _reading(batches: Sequence[RowBatch]) -> Iterator[Figure]:
-    """Files back into row batches, beside reading a row at a time; of the latter a part only."""
+    """Reading files by column, compared with one row at a time for fewer rows."""
     schema, rows, few = batches[0].schema, len(batches) * _BATCH_ROWS, batches[0].slice(0, 2000)
     json_context = _file_context(JsonOptions(), updated=True)
     parquet_context = _file_context(ParquetOptions(), updated=True)
@@ -138,7 +138,7 @@ def _file(encoder_: Encoder, batches: Sequence[RowBatch]) -> bytes:
 
 
 def _table(rows: RowBatch) -> pa.Table:
-    """Return the table's columns alone, for writers that know nothing of changes."""
+    """Return only the columns of the table, for Arrow's writers."""
     after = rows.column("after")
     return pa.table(dict(zip(rows.schema.after_type.names, after.flatten(), strict=True)))
 

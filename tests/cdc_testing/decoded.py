@@ -1,4 +1,4 @@
-"""Formats of files with their encoders and decoders, as a reader of stored history meets them."""
+"""File formats with their encoders and decoders, for tests of readers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from cdc_encoder_parquet.decoder import ParquetDecoder
 from cdc_encoder_parquet.encoder import ParquetEncoder
 from cdc_encoder_parquet.options import ParquetOptions
 
-from cdc_core import Decoder, Encoder, EncoderContext, EnvelopeOptions
+from cdc_core import Decoder, Encoder, EncoderContext, Envelope, RowPlace
 
 __all__ = ["FORMS", "Form"]
 
 
-_WRAPPED = EnvelopeOptions(updated=True, key_in_value=True)
+_WRAPPED = Envelope(updated=True, key_in_value=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """One encoder with its options and envelope; `vectorised` when its decoder reads whole columns."""
+    """An encoder with options and envelope. *vectorised*: its decoder reads whole columns."""
 
     name: str
     encoder_class: type[Encoder]
     decoder_class: type[Decoder]
     options: Any
-    envelope: EnvelopeOptions = _WRAPPED
+    envelope: Envelope = _WRAPPED
     vectorised: bool = True
 
     @cached_property
@@ -45,8 +45,8 @@ class Form:
         return self.decoder_class(self._context)
 
     def with_everything(self) -> Self:
-        """Return the same with all metadata that its envelope has a place for."""
-        diff = self.envelope.envelope == "wrapped"
+        """Return the same form with all metadata that its envelope has a place for."""
+        diff = self.envelope.row is RowPlace.MEMBER
         return dataclasses.replace(self, envelope=dataclasses.replace(self.envelope, diff=diff, mvcc_timestamp=True))
 
     @property
@@ -57,7 +57,7 @@ class Form:
         return self.name
 
 
-_BARE = EnvelopeOptions(envelope="bare", updated=True, key_in_value=True)
+_BARE = Envelope(name="bare", updated=True, key_in_value=True)
 _JSON: dict[str, Any] = {"encoder_class": JsonEncoder, "decoder_class": JsonDecoder}
 _PARQUET: dict[str, Any] = {"encoder_class": ParquetEncoder, "decoder_class": ParquetDecoder}
 _TEXTS = ParquetOptions(parquet_special_values="string", parquet_arrays="json", parquet_time="string")

@@ -1,4 +1,4 @@
-"""What reads messages in tests: our own decoder for JSON, Confluent's deserializer for Avro."""
+"""Decoders of messages in tests: our decoder for JSON, Confluent's deserializer for Avro."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ __all__ = ["KEYED", "avro_decoder", "json_decoder"]
 
 _ID = Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64))
 KEYED = TableSchema(name=TableName("d", "public", "keyed"), version=1, columns=(_ID,), primary_key=("id",))
-"""A table of which a decoder knows no more than its key, an integer."""
+"""A table whose only column is its key, an integer."""
 
 
 def json_decoder(*, output: str = "messages") -> JsonDecoder:
-    """Return what reads the wrapped envelope with `updated`; values are as JSON has them."""
+    """Return a decoder of the envelope `wrapped` with `updated`, which returns values as in JSON."""
     return _QuickDecoder(_context(output, JsonOptions()))
 
 
 @contextmanager
 def avro_decoder(registry_url: str) -> Iterator[Decoder]:
-    """Yield what reads Avro messages as consumers do, with the schemas of the registry at *registry_url*."""
+    """Yield a decoder of Avro messages, which uses the schemas of the registry at *registry_url* like a consumer."""
     with SchemaRegistryClient({"url": registry_url}) as client:
         yield _ConfluentDecoder(client)
 
 
 class _QuickDecoder(JsonDecoder):
-    """For the many rows of a bank: five times as fast, because it looks at no column's type."""
+    """A decoder that ignores the types of columns, which makes it five times as fast for many rows."""
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
         read = None if key is None else tuple(json.loads(key))
@@ -59,7 +59,7 @@ class _QuickDecoder(JsonDecoder):
 
 
 class _ConfluentDecoder(Decoder):
-    """Knows nothing of our encoder: values are what Confluent's deserializer makes of them."""
+    """A decoder that uses only Confluent's deserializer."""
 
     def __init__(self, client: SchemaRegistryClient) -> None:
         super().__init__(_context("messages", None))
@@ -67,18 +67,18 @@ class _ConfluentDecoder(Decoder):
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
         assert key is not None
-        assert value is not None, "a tombstone is no wrapped message"
+        assert value is not None, "a tombstone is not a wrapped message"
         row = self._record(value, MessageField.VALUE)
         keys = tuple(self._record(key, MessageField.KEY).values())
         return DecodedRow(key=keys, after=row["after"], updated=Timestamp.parse(row["updated"]))
 
     def file(self, schema: TableSchema, body: bytes) -> list[DecodedRow]:
-        raise AssertionError("it reads messages")
+        raise AssertionError("this decoder reads only messages")
 
     def resolved(self, value: bytes | None) -> Timestamp:
         assert value is not None
         mark = self._record(value, MessageField.VALUE)
-        assert mark.keys() == {"resolved"}, f"a message without a key is no resolved mark: {mark}"
+        assert mark.keys() == {"resolved"}, f"a message without a key is not a resolved mark: {mark}"
         return Timestamp.parse(mark["resolved"])
 
     def _record(self, part: bytes, which: MessageField) -> dict[str, Any]:

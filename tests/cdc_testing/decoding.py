@@ -60,7 +60,7 @@ def transaction(*changes: bytes, lsn: int = 100, us: int = US) -> tuple[bytes, .
 
 
 def rows_of(batches: Sequence[RowBatch]) -> list[tuple[Any, ...]]:
-    """Return (op, key, after) of each row, and before when there is one; structs as tuples."""
+    """Return (op, key, after) of each row, and `before` if the batch has it. Structs are tuples."""
     rows = []
     for batch in batches:
         for row in batch.batch.to_pylist():

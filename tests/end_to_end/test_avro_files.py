@@ -1,4 +1,4 @@
-"""PostgreSQL to Avro object container files, through the engine."""
+"""From PostgreSQL to Avro object container files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def records(path: Path) -> list[Any]:
         return list(fastavro.reader(file))
 
 
-def test_files_hold_every_change_and_each_resolved_mark(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_files_contain_every_change_and_resolved_mark(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(
             'CREATE TABLE items (id bigint PRIMARY KEY, "größe" text, price numeric(10,2), day date, at timestamptz,'
@@ -54,7 +54,7 @@ def test_files_hold_every_change_and_each_resolved_mark(database: str, tmp_path:
     assert max(mark["resolved"] for (mark,) in marks) >= latest
 
 
-def test_a_label_that_joins_an_enum_is_written(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_a_label_that_is_added_to_an_enum_is_written(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TYPE colour AS ENUM ('red', 'green')")
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, c colour)")

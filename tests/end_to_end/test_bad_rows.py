@@ -164,9 +164,7 @@ def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_become
     assert told.startswith(f"changefeed 'test': 0 rows sent, {len(entries)} still dead letters")
 
 
-def test_dead_letters_in_kafka_are_read_back_and_sent(
-    tmp_path: Path, kafka_broker: Kafka, topic_prefix: str
-) -> None:
+def test_dead_letters_in_kafka_are_read_back_and_sent(tmp_path: Path, kafka_broker: Kafka, topic_prefix: str) -> None:
     uri = f"kafka://{kafka_broker.bootstrap_servers}?topic_prefix={topic_prefix}"
     refused = tmp_path / "bad-rows"
     refused.write_text(json.dumps({"how": "refuse", "rows": [17, 250]}))

@@ -1,4 +1,4 @@
-"""The contents of a table of every type go through CSV files into another table, unchanged."""
+"""A table with columns of every type is copied through CSV files without a change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
 NOT_SQL = {"pair", "nest", "lone", "pair[]", "json[]", "jsonb[]", "box[]"}
-"""Composites are JSON, arrays of boxes have semicolons, and whose the brackets are in arrays of JSON is not told."""
+"""Composites are JSON, arrays of boxes have semicolons, and arrays of JSON have ambiguous brackets."""
 COLUMNS = {f"c{number}": type_ for number, type_ in enumerate(MAKERS) if type_ not in NOT_SQL}
 ROWS = 60
 
@@ -27,7 +27,7 @@ def value(type_: str, chance: random.Random) -> str | None:
         return None
     while True:
         text = MAKERS[type_](chance)
-        if not (type_.endswith(("[]", "positives")) and text.startswith("[")):  # bounds of arrays are not kept
+        if not (type_.endswith(("[]", "positives")) and text.startswith("[")):  # Bounds of arrays are lost.
             return text
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from cdc_conformance.encoders.comparing import same
+from cdc_conformance.encoders.comparison import same
 from cdc_encoder_parquet.columns import SCHEMA_KEY
 from cdc_encoder_parquet.decoder import ParquetDecoder
 from cdc_encoder_parquet.options import ParquetOptions
@@ -28,7 +28,7 @@ from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from cdc_testing.runs import Feed
 from psycopg import sql
 
-from cdc_core import EncoderContext, EnvelopeOptions, Op, RowBatch, TableSchema
+from cdc_core import EncoderContext, Envelope, Op, RowBatch, TableSchema
 from cdc_core.decoder import plain_value
 from cdc_core.readback.reader import ChangeReader
 
@@ -41,11 +41,11 @@ MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
 COLUMNS = {f"c{number}": type_ for number, type_ in enumerate(MAKERS)}
 ROWS = 40
 _LACKING = ("infinity", "24:00:00", "23:59:59.9")
-"""What Parquet's own types cannot hold; the last becomes 24:00:00 when it is rounded."""
+"""Values that Parquet's types cannot represent. The last is rounded to 24:00:00."""
 
 
 def value(type_: str, chance: random.Random) -> str | None:
-    """Return a value that Parquet's types have."""
+    """Return a value that Parquet's types can represent."""
     if chance.random() < 0.15:
         return None
     while True:
@@ -67,7 +67,7 @@ def data_files(feed: Feed) -> list[Path]:
 
 @contextmanager
 def spark_that_reads(kept: KeptSpark) -> Iterator[SparkSession]:
-    """Yield a session that knows the type TIME."""
+    """Yield a session that supports the type TIME."""
     session = kept.session()
     session.conf.set("spark.sql.timeType.enabled", "true")
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -79,7 +79,7 @@ def spark_that_reads(kept: KeptSpark) -> Iterator[SparkSession]:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Return *table* with the widths of texts and lists that other libraries have in other forms."""
+    """Return *table* with one type for all variants of texts and lists that libraries use."""
     return table.cast(pa.schema([pa.field(field.name, _plain(field.type)) for field in table.schema]))
 
 
@@ -108,7 +108,7 @@ def assert_same(tool: str, found: pa.Table, wanted: pa.Table) -> None:
 
 
 def written_out(column: pa.ChunkedArray) -> str:
-    """Return every value of *column*: NaN, which is not equal to itself, looks the same."""
+    """Return the text of all values of *column*, in which NaN equals NaN."""
     all_ = 10**6
     text: str = column.combine_chunks().to_string(window=all_, container_window=all_, element_size_limit=all_)
     return text
@@ -144,12 +144,10 @@ def test_every_type_is_read_by_every_tool(database: str, tmp_path: Path, kept_sp
         assert row.column("c5").null_count == len(row)
         assert row.column("__crdb__before").null_count == 0
 
-    with LogProbe(database) as probe:  # what the table holds in the end
+    with LogProbe(database) as probe:  # the final contents of the table
         live = probe.scan(probe.version("t"))
     schema = TableSchema.from_json(json.loads(pq.read_schema(paths[0]).metadata[SCHEMA_KEY]))
-    decoder = ParquetDecoder(
-        EncoderContext(changefeed="c", envelope=EnvelopeOptions(updated=True), options=ParquetOptions())
-    )
+    decoder = ParquetDecoder(EncoderContext(changefeed="c", envelope=Envelope(updated=True), options=ParquetOptions()))
     latest: dict[int, Any] = {}
     for path in paths:
         rows = decoder.rows(schema, path.read_bytes())

@@ -1,4 +1,4 @@
-"""A schema registry that cannot be used, or refuses a schema: one clear sentence, exit status 2, nothing created."""
+"""An unusable registry or a refused schema: one error, exit status 2, and nothing is created."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(database: str) -> str:
 
 @pytest.fixture
 def feed_of(table: str, tmp_path: Path, kafka_broker: Kafka) -> FeedOf:
-    """Returns a feed of the table into Kafka, or elsewhere."""
+    """Returns a feed of the table, into Kafka by default."""
 
     def of(format_: str, options: Mapping[str, object], *, sink: str | None = None) -> Feed:
         plain = {"updated": False} if "envelope" in options else {}
@@ -43,7 +43,7 @@ def feed_of(table: str, tmp_path: Path, kafka_broker: Kafka) -> FeedOf:
 
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
-    """Returns all that `cdc check` or `cdc run` says on its way out with status 2."""
+    """Returns the output of `cdc check` or `cdc run`, which must exit with status 2."""
 
     def said(feed: Feed, *, command: str = "check") -> str:
         arguments = [command, str(feed.toml), *(["--state", str(feed.state)] if command == "run" else [])]
@@ -57,13 +57,13 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
 
 
 @pytest.mark.parametrize(("format_", "command"), [("avro", "check"), ("json", "check"), ("json", "run")])
-def test_a_registry_out_of_reach_is_named_without_its_password(
+def test_an_unreachable_registry_is_named_without_its_password(
     refused: Refused, feed_of: FeedOf, table: str, format_: str, command: str
 ) -> None:
     options = {"confluent_schema_registry": "http://me:geh%2Feim@127.0.0.1:1/api"}
     feed = feed_of(format_, options)
     said = refused(feed, command=command)
-    assert "the schema registry http://127.0.0.1:1/api is out of reach, or no registry: " in said
+    assert "schema registry http://127.0.0.1:1/api is unreachable or not a registry: " in said
     assert "eim" not in said
     with psycopg.connect(table) as connection:
         slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
@@ -77,7 +77,7 @@ def test_a_wrong_password_is_refused(
     proxy = registry_proxy(user="me", password="right")
     url = proxy.url.replace("://", "://me:geheim@")
     said = refused(feed_of(format_, {"confluent_schema_registry": url}))
-    assert f"the schema registry {proxy.url} does not accept the credentials" in said
+    assert f"schema registry {proxy.url} rejected the credentials" in said
     assert "geheim" not in said
 
 
@@ -102,14 +102,14 @@ def test_an_incompatible_schema_is_refused_with_both_schemas(
         answer.read()
     options = {"confluent_schema_registry": schema_registry.url, "topic_prefix": topic_prefix}
     said = refused(feed_of(format_, options))
-    assert f"refuses the new schema of subject '{subject}' as incompatible: " in said
-    assert "registered is version 1, " in said
+    assert f"refused the new schema of subject '{subject}' as incompatible: " in said
+    assert "the registered schema is version 1, " in said
     assert '"other"' in said
     assert "orders_envelope" in said
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_wrong_parameter_is_refused_with_the_likely_one(refused: Refused, feed_of: FeedOf, format_: str) -> None:
+def test_an_unknown_parameter_is_refused_with_a_suggestion(refused: Refused, feed_of: FeedOf, format_: str) -> None:
     feed = feed_of(format_, {"confluent_schema_registry": "https://me:geheim@host?timeuot=1s"})
     said = refused(feed)
     assert f"encoder '{format_}': option 'confluent_schema_registry'" in said
@@ -122,20 +122,20 @@ def test_a_wrong_parameter_is_refused_with_the_likely_one(refused: Refused, feed
     [
         ({"envelope": "row", "updated": True}, "envelope 'row' has no place for 'updated'; use 'wrapped' or 'bare'"),
         ({"envelope": "key_only", "key_in_value": True}, "envelope 'key_only' has no place for 'key_in_value'"),
-        ({"envelope": "enriched"}, "encoder 'json' does not know envelope 'enriched'"),
+        ({"envelope": "enriched"}, "option 'envelope' is 'enriched': must be one of wrapped, bare, "),
     ],
 )
-def test_options_that_the_envelope_has_no_place_for_are_refused(
+def test_options_without_a_place_in_the_envelope_are_refused(
     refused: Refused, feed_of: FeedOf, options: dict[str, object], complaint: str
 ) -> None:
     feed = feed_of("json", options)
     assert complaint in refused(feed)
 
 
-def test_files_take_no_tombstones_and_no_schema_ids(refused: Refused, feed_of: FeedOf, tmp_path: Path) -> None:
+def test_files_refuse_tombstones_and_schema_ids(refused: Refused, feed_of: FeedOf, tmp_path: Path) -> None:
     for options, complaint in (
-        ({"envelope": "row"}, "sink 'cloudstorage' cannot take envelope 'row'; it takes bare, wrapped"),
-        ({"confluent_schema_registry": "http://127.0.0.1:1"}, "'confluent_schema_registry' is for messages"),
+        ({"envelope": "row"}, "sink 'cloudstorage' does not accept envelope 'row'; it accepts bare, wrapped"),
+        ({"confluent_schema_registry": "http://127.0.0.1:1"}, "'confluent_schema_registry' applies to messages only"),
     ):
         feed = feed_of("json", options, sink=f"file://{tmp_path / 'files'}")
         assert complaint in refused(feed)

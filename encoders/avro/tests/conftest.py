@@ -5,7 +5,7 @@ from cdc_schema_registry import Registry
 
 
 class Registered:
-    """What a schema registry was asked to keep: subject and text, by id."""
+    """The subjects and texts of registered schemas, by id."""
 
     def __init__(self) -> None:
         self.schemas: list[tuple[str, str]] = []
@@ -24,7 +24,7 @@ class Registered:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Registered:
-    """A registry in memory, in place of every one that an encoder has."""
+    """A registry in memory that replaces the registry of every encoder."""
     registered = Registered()
 
     def register(_: Registry, subject: str, schema: str, schema_type: str) -> int:

@@ -1,4 +1,4 @@
-"""What the encoder writes is, byte for byte, what fastavro writes row by row."""
+"""The encoder writes the same bytes as fastavro, which encodes one row at a time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import fastavro
 import polars as pl
 import pyarrow as pa
 import pytest
-from cdc_column_texts.errors import NoRepresentationError
-from cdc_column_texts.json_values import value_pieces as json_pieces
-from cdc_column_texts.pieces import joined as json_joined
+from cdc_column_texts import NoRepresentationError, json_pieces
+from cdc_column_texts import joined as json_joined
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.names import avro_name
 from cdc_encoder_avro.options import AvroOptions
@@ -29,7 +28,7 @@ from cdc_core import (
     Column,
     ColumnType,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     Op,
     RowBatch,
@@ -46,7 +45,7 @@ TEXT = st.text(max_size=20).filter(lambda text: "\x00" not in text) | st.sampled
 )
 
 
-def moments(limit: int) -> st.SearchStrategy[int]:
+def datetimes(limit: int) -> st.SearchStrategy[int]:
     return st.integers(-(2**limit) + 1, 2**limit - 2)
 
 
@@ -73,11 +72,11 @@ COLUMNS: Mapping[str, tuple[ColumnType, st.SearchStrategy[Any]]] = {
     "string": (column(Kind.STRING), TEXT),
     "bytes": (column(Kind.BYTES), st.binary(max_size=20)),
     "uuid": (column(Kind.UUID), st.uuids().map(str)),
-    "date": (column(Kind.DATE), moments(31)),
+    "date": (column(Kind.DATE), datetimes(31)),
     "time": (column(Kind.TIME), st.integers(0, 86_400_000_000 - 1)),
     "timetz": (column(Kind.TIMETZ), TEXT),
-    "timestamp": (column(Kind.TIMESTAMP), moments(63)),
-    "timestamptz": (column(Kind.TIMESTAMPTZ), moments(63)),
+    "timestamp": (column(Kind.TIMESTAMP), datetimes(63)),
+    "timestamptz": (column(Kind.TIMESTAMPTZ), datetimes(63)),
     "interval": (column(Kind.INTERVAL), TEXT),
     "json": (column(Kind.JSON), TEXT),
     "composite": (column(Kind.COMPOSITE), TEXT),
@@ -163,7 +162,7 @@ JSON_ITEMS = [
 
 
 @pytest.mark.parametrize("kind", [Kind.JSON, Kind.COMPOSITE])
-def test_items_that_are_json_keep_their_text(kind: Kind) -> None:
+def test_json_items_keep_their_text(kind: Kind) -> None:
     type_ = column(Kind.ARRAY, element=column(kind))
     array = pa.array([text for text, _ in JSON_ITEMS], pa.string())
     assert encoded(array, type_, AvroOptions()) == [oracle(type_, items, AvroOptions()) for _, items in JSON_ITEMS]
@@ -201,7 +200,7 @@ def test_whole_messages_are_written_as_fastavro_writes_them(data: st.DataObject)
         after=pa.array([row[1] for row in rows], schema.after_type),
         before=pa.array([row[2] for row in rows], schema.after_type),
     )
-    envelope = EnvelopeOptions(diff=True, updated=True, key_in_value=True, topic_in_value=True)
+    envelope = Envelope(diff=True, updated=True, key_in_value=True, topic_in_value=True)
     options = AvroOptions(confluent_schema_registry="http://nowhere.invalid", avro_schema_prefix="a.")
     encoder = _Alone(EncoderContext(changefeed="c", envelope=envelope, options=options))
     found = encoder.encode(batch, topic="t")
@@ -274,10 +273,10 @@ def test_arrays_of_several_dimensions_are_refused_or_written_as_json() -> None:
     assert encoded(array, type_, options) == [oracle(type_, text, options) for text in array.to_pylist()]
 
 
-def test_a_label_that_the_schema_lacks_is_refused() -> None:
+def test_a_label_that_is_not_in_the_schema_is_refused() -> None:
     type_ = column(Kind.ENUM, labels=("red", "green"))
     array = pa.array(["red", None, "blue"])
-    with pytest.raises(NoRepresentationError, match=r"'blue' is no label.*avro_enum = 'string'") as error:
+    with pytest.raises(NoRepresentationError, match=r"'blue' is not a label.*avro_enum = 'string'") as error:
         encoded(array, type_, AvroOptions(avro_enum="enum"))
     assert error.value.row == 2
 

@@ -1,4 +1,4 @@
-"""The Avro encoder keeps every promise of an encoder, as files and as messages with a real schema registry."""
+"""The conformance of the Avro encoder: files, and messages with a real schema registry."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from cdc_testing.kafka_fixtures import Registry
 
 class TestAvro(EncoderConformance):
     encoder = "avro"
-
-    @pytest.fixture
-    def capabilities(self) -> frozenset[str]:
-        return frozenset({"json_null", "service"})
+    capabilities = frozenset({"json_null", "service"})
 
     @pytest.fixture
     def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:

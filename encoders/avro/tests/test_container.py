@@ -16,7 +16,7 @@ from cdc_core import (
     ColumnType,
     ContractError,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     Op,
     OptionError,
@@ -34,7 +34,7 @@ def encoder_with(codec: Codec = "null", **envelope: Any) -> AvroEncoder:
     envelope = {"key_in_value": True, "updated": True, **envelope}
     options = AvroOptions(avro_codec=codec)
     return AvroEncoder(
-        EncoderContext(changefeed="feed", envelope=EnvelopeOptions(**envelope), options=options, output="files")
+        EncoderContext(changefeed="feed", envelope=Envelope(**envelope), options=options, output="files")
     )
 
 
@@ -64,7 +64,7 @@ def expected(rows: RowBatch) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_file_decodes_to_what_went_in(rows: RowBatch, codec: Codec) -> None:
+def test_a_file_is_decoded_to_its_rows(rows: RowBatch, codec: Codec) -> None:
     assert read_file(written(encoder_with(codec), rows)) == expected(rows)
 
 
@@ -97,7 +97,7 @@ def test_a_file_is_what_fastavro_would_write(rows: RowBatch) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_same_rows_give_the_same_file_in_whatever_batches(rows: RowBatch, codec: Codec) -> None:
+def test_the_same_rows_give_the_same_file_in_any_batches(rows: RowBatch, codec: Codec) -> None:
     whole = written(encoder_with(codec), rows)
     for size in (1, 7, 400, 1499):
         batches = [rows.slice(start, min(size, len(rows) - start)) for start in range(0, len(rows), size)]
@@ -122,7 +122,7 @@ def test_the_bytes_of_full_blocks_are_final(rows: RowBatch) -> None:
     assert 0 < len(bytes(body.finish())) < BLOCK_BYTES + 1000
 
 
-def test_files_of_two_topics_or_rows_have_different_marks(rows: RowBatch) -> None:
+def test_files_of_different_topics_or_rows_have_different_sync_markers(rows: RowBatch) -> None:
     marks = {
         written(encoder_with(), rows)[-16:],
         written(encoder_with(), rows, topic="other")[-16:],
@@ -137,7 +137,7 @@ def test_a_file_has_no_field_for_resolved_marks_and_needs_no_registry(rows: RowB
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_resolved_mark_is_a_file_of_its_own(codec: Codec) -> None:
+def test_a_resolved_mark_is_a_separate_file(codec: Codec) -> None:
     payload = encoder_with(codec).encode_resolved("", Timestamp(5, 6))
     assert read_file(payload) == [{"resolved": str(Timestamp(5, 6))}]
     assert payload == encoder_with(codec).encode_resolved("", Timestamp(5, 6))
@@ -151,18 +151,18 @@ def test_a_file_has_one_schema(rows: RowBatch, make_rows: Any, row: Any) -> None
         body.write(other)
 
 
-def test_files_need_the_key_in_the_value() -> None:
-    with pytest.raises(OptionError, match="files need the option 'key_in_value'"):
+def test_files_require_the_key_in_the_value() -> None:
+    with pytest.raises(OptionError, match="files require option 'key_in_value'"):
         encoder_with(key_in_value=False).check([])
     encoder_with().check([])
 
 
 def test_a_damaged_file_is_refused(rows: RowBatch) -> None:
     data = bytearray(written(encoder_with("snappy"), rows))
-    with pytest.raises(ValueError, match="no Avro object container file"):
+    with pytest.raises(ValueError, match="not an Avro object container file"):
         read_file(b"what" + bytes(data[4:]))
     data[-1] ^= 1
-    with pytest.raises(ValueError, match="does not end with the file's mark"):
+    with pytest.raises(ValueError, match="has another sync marker than the file"):
         read_file(bytes(data))
     data[-1] ^= 1
     data[-17] ^= 1

@@ -23,13 +23,13 @@ NAMES = (st.text(min_size=1, max_size=12) | NEAR_ESCAPES.map("".join)).filter(bo
         ("shop.public.orders", "shop_u002e_public_u002e_orders"),
     ],
 )
-def test_what_avro_does_not_accept_is_escaped(name: str, escaped: str) -> None:
+def test_names_that_avro_does_not_accept_are_escaped(name: str, escaped: str) -> None:
     assert avro_name(name) == escaped
 
 
 @settings(deadline=None)
 @given(NAMES)
-def test_every_name_becomes_an_avro_name_and_back(name: str) -> None:
+def test_escaping_every_name_is_reversible(name: str) -> None:
     assert is_avro_name(avro_name(name))
     assert sql_name(avro_name(name)) == name
 
@@ -38,5 +38,5 @@ def test_every_name_becomes_an_avro_name_and_back(name: str) -> None:
     ("prefix", "namespace"),
     [("", ""), ("super", "super"), ("com.example.", "com.example"), ("dev-", "dev_u002d_"), (".", "")],
 )
-def test_the_prefix_is_a_namespace(prefix: str, namespace: str) -> None:
+def test_the_prefix_becomes_a_namespace(prefix: str, namespace: str) -> None:
     assert avro_namespace(prefix) == namespace

@@ -1,4 +1,4 @@
-"""The tables of the documents are what the code does."""
+"""The tables of the documentation match the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.schemas import envelope_schema
 from cdc_encoder_avro.types import branches
 
-from cdc_core import Column, ColumnType, EnvelopeOptions, Kind, TableName, TableSchema
+from cdc_core import Column, ColumnType, Envelope, Kind, TableName, TableSchema
 from cdc_core.options import describe
 
 ROOT = Path(__file__).parents[3]
@@ -73,7 +73,7 @@ def options_table() -> str:
     return "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows])
 
 
-def test_the_types_table_shows_what_schemas_have() -> None:
+def test_the_types_table_matches_the_schemas() -> None:
     assert f"<!-- types: begin -->\n{types_table()}\n<!-- types: end -->" in README.read_text(encoding="utf-8")
 
 
@@ -96,7 +96,7 @@ def test_the_schema_on_the_page_is_the_one_that_is_registered() -> None:
         columns=tuple(Column(name=name, type=type_) for name, type_ in columns.items()),
         primary_key=("id",),
     )
-    options, envelope = AvroOptions(avro_schema_prefix="shop."), EnvelopeOptions(updated=True)
+    options, envelope = AvroOptions(avro_schema_prefix="shop."), Envelope(updated=True)
     page = (ROOT / "docs" / "avro.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r'```json\n(\{"type": "record".*?)```', page, re.DOTALL)
     assert json.loads(shown) == envelope_schema(schema, "orders", envelope=envelope, options=options, resolved=True)

@@ -1,4 +1,4 @@
-"""Against a real registry, and read back by Confluent's own deserializer."""
+"""Messages with a real registry, read by Confluent's deserializer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cdc_core import (
     ColumnType,
     ConfigError,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     Op,
     RetryableError,
@@ -42,7 +42,7 @@ LEVELS = ["BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "F
 
 def encoder_for(url: str, *, options: Mapping[str, Any] | None = None, **envelope: Any) -> AvroEncoder:
     chosen = AvroOptions(confluent_schema_registry=url, **(options or {}))
-    return AvroEncoder(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(**envelope), options=chosen))
+    return AvroEncoder(EncoderContext(changefeed="feed", envelope=Envelope(**envelope), options=chosen))
 
 
 def subjects(url: str) -> list[str]:
@@ -156,7 +156,7 @@ OLD_TYPES = {"id": INT4, "a": INT4, "r": REAL, "s": SHORT_TEXT}
 
 @pytest.mark.parametrize("level", ["BACKWARD", "FULL_TRANSITIVE"])
 @pytest.mark.parametrize("change", STEPS)
-def test_a_consumer_with_the_old_schema_reads_on_when_a_column_is(
+def test_a_consumer_with_the_old_schema_can_read_when_a_column_is(
     url: str, consumer: Consumer, topic_prefix: str, one: Any, level: str, change: str
 ) -> None:
     topic = f"{topic_prefix}orders"
@@ -179,7 +179,7 @@ def test_a_consumer_with_the_old_schema_reads_on_when_a_column_is(
     assert again == old_value
 
 
-def test_a_new_scale_is_read_right_with_the_writers_schema(
+def test_a_new_scale_is_read_correctly_with_the_writers_schema(
     url: str, consumer: Consumer, topic_prefix: str, one: Any
 ) -> None:
     encoder = encoder_for(url)
@@ -191,7 +191,7 @@ def test_a_new_scale_is_read_right_with_the_writers_schema(
 
 
 @pytest.mark.parametrize(("level", "accepted"), [("BACKWARD", True), ("FORWARD", False), ("FULL", False)])
-def test_a_label_may_join_an_avro_enum_unless_old_readers_must_know_it(
+def test_a_label_can_be_added_to_an_avro_enum_unless_old_readers_must_know_it(
     url: str, consumer: Consumer, topic_prefix: str, one: Any, level: str, *, accepted: bool
 ) -> None:
     require(url, f"{topic_prefix}-value", level)
@@ -239,7 +239,7 @@ def test_an_incompatible_schema_is_refused_with_both_schemas(url: str, topic_pre
         assert '"type":["null","string"],"default":null,"sql_type":"text"' in str(error.value)
 
 
-def test_a_registry_out_of_reach_is_refused_at_start_and_waited_for_later(
+def test_an_unreachable_registry_fails_a_check_and_is_retryable_later(
     registry_proxy: Any, topic_prefix: str, one: Any
 ) -> None:
     rows = one({"id": INT8}, id=1)
@@ -257,7 +257,7 @@ def test_a_registry_out_of_reach_is_refused_at_start_and_waited_for_later(
     assert len(encoder.encode(rows, topic=topic_prefix)) == 1
 
 
-def test_ids_are_asked_for_once(registry_proxy: Any, topic_prefix: str, one: Any) -> None:
+def test_ids_are_requested_once(registry_proxy: Any, topic_prefix: str, one: Any) -> None:
     rows = one({"id": INT8}, id=1)
     proxy = registry_proxy()
     encoder = encoder_for(proxy.url)

@@ -8,12 +8,12 @@ import pytest
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.schemas import envelope_schema, key_schema, resolved_schema, schema_text
 
-from cdc_core import Column, ColumnType, EnvelopeOptions, Kind, TableName, TableSchema
+from cdc_core import Column, ColumnType, Envelope, Kind, TableName, TableSchema
 
 INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 TEXT = ColumnType(kind=Kind.STRING, source="character varying(5)")
 COLOUR = ColumnType(kind=Kind.ENUM, source="colour", labels=("red", "green"))
-EVERYTHING = EnvelopeOptions(diff=True, updated=True, mvcc_timestamp=True, key_in_value=True, topic_in_value=True)
+EVERYTHING = Envelope(diff=True, updated=True, mvcc_timestamp=True, key_in_value=True, topic_in_value=True)
 
 
 def table(columns: dict[str, ColumnType], *, name: str = "foo", key: tuple[str, ...] = ("a",)) -> TableSchema:
@@ -56,8 +56,8 @@ def test_the_envelope_has_its_fields_in_a_fixed_order() -> None:
     }
 
 
-def test_a_bare_envelope_has_a_record_in_place_of_after() -> None:
-    bare = EnvelopeOptions(envelope="bare", updated=True)
+def test_a_bare_envelope_has_the_field_record_instead_of_after() -> None:
+    bare = Envelope(name="bare", updated=True)
     found = envelope_schema(FOO, "foo", envelope=bare, options=AvroOptions(), resolved=True)
     assert [field["name"] for field in found["fields"]] == ["updated", "resolved", "record"]
     assert found["fields"][-1] == {"name": "record", **union({"type": "record", "name": "foo", "fields": [A, B]})}
@@ -76,7 +76,7 @@ def test_a_resolved_mark_has_the_name_of_the_envelope_and_one_field() -> None:
     assert (envelope["name"], envelope["namespace"]) == (found["name"], found["namespace"])
 
 
-def test_names_that_avro_does_not_accept_are_escaped_and_kept() -> None:
+def test_escaped_names_are_accompanied_by_the_original() -> None:
     schema = table({"größe": INT}, name="my table", key=("größe",))
     found = key_schema(schema, AvroOptions())
     assert (found["name"], found["sql_name"]) == ("my_u0020_table_key", "my table")
@@ -98,7 +98,7 @@ def test_an_enum_is_an_avro_enum_if_all_its_labels_are_names(labels: tuple[str, 
     assert field["type"] == ["null", "string"]
 
 
-def test_a_named_type_is_spelled_out_once() -> None:
+def test_a_named_type_is_defined_once() -> None:
     columns = {"a": COLOUR, "b": ColumnType(kind=Kind.ARRAY, source="colour[]", element=COLOUR)}
     options = AvroOptions(avro_enum="enum", avro_schema_prefix="ns")
     found = envelope_schema(table(columns), "foo", envelope=EVERYTHING, options=options, resolved=True)
@@ -110,7 +110,7 @@ def test_a_named_type_is_spelled_out_once() -> None:
     assert [field["type"][1] for field in after] == ["foo_a_enum", {"type": "array", "items": ["null", "foo_b_enum"]}]
 
 
-def test_the_text_of_a_schema_is_always_the_same() -> None:
+def test_a_schema_always_has_the_same_text() -> None:
     found = envelope_schema(FOO, "foo", envelope=EVERYTHING, options=AvroOptions(), resolved=True)
     again = envelope_schema(FOO, "foo", envelope=EVERYTHING, options=AvroOptions(), resolved=True)
     assert schema_text(found) == schema_text(again)

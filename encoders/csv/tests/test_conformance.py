@@ -1,4 +1,4 @@
-"""The CSV encoder keeps every promise of an encoder that is for scans only."""
+"""The conformance of the CSV encoder, which is for scans only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from cdc_conformance.encoders import EncoderConformance
 
 class TestCsv(EncoderConformance):
     encoder = "csv"
-
-    @pytest.fixture
-    def capabilities(self) -> frozenset[str]:
-        return frozenset({"json_null"})
+    capabilities = frozenset({"json_null"})
 
 
 class TestCsvWithEveryOption(TestCsv):

@@ -17,11 +17,12 @@ from cdc_core import (
     ColumnType,
     EncodeError,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     Op,
     OptionError,
     RowBatch,
+    TerminalError,
     Timestamp,
 )
 from cdc_core.config.resolve import resolve
@@ -52,7 +53,7 @@ TEXTS = [
 def context(envelope: dict[str, Any] | None = None, **options: Any) -> EncoderContext:
     return EncoderContext(
         changefeed="feed",
-        envelope=EnvelopeOptions(**(envelope or {})),
+        envelope=Envelope(**(envelope or {})),
         options=CsvOptions(**options),
         output="files",
     )
@@ -107,7 +108,7 @@ CASES: list[tuple[Kind, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "value", "text"), CASES)
-def test_a_value_is_written_as_sql_has_it(make_rows: Any, row: Any, kind: Kind, value: Any, text: str) -> None:
+def test_a_value_is_written_as_sql_text(make_rows: Any, row: Any, kind: Kind, value: Any, text: str) -> None:
     rows = sample(make_rows, row, kind, [value, None, value])
     assert written(rows).decode() == f"0,{text}\n1,\n2,{text}\n"
     assert written(rows, csv_null="NULL").decode() == f"0,{text}\n1,NULL\n2,{text}\n"
@@ -140,7 +141,7 @@ def test_an_array_is_a_literal(make_rows: Any, row: Any, kind: Kind, text: str, 
 
 
 @pytest.mark.parametrize("null", ["", "NULL", "\\N", "a", "0"])
-def test_a_null_is_told_from_every_text(texts: RowBatch, null: str) -> None:
+def test_a_null_differs_from_every_text(texts: RowBatch, null: str) -> None:
     body = written(texts, csv_null=null)
     found = CsvDecoder(context(csv_null=null)).file(texts.schema, body)
     assert [dict(row.after or {})["t"] for row in found] == TEXTS
@@ -148,7 +149,7 @@ def test_a_null_is_told_from_every_text(texts: RowBatch, null: str) -> None:
     assert len(unquoted) == 1
 
 
-def test_pythons_own_reader_reads_the_texts(texts: RowBatch) -> None:
+def test_python_reads_the_texts(texts: RowBatch) -> None:
     found = [fields[1] for fields in csv.reader(io.StringIO(written(texts).decode(), newline=""))]
     assert found == [text or "" for text in TEXTS]
 
@@ -166,12 +167,12 @@ def test_duckdb_reads_the_texts_and_nulls(texts: RowBatch, tmp_path: Any) -> Non
     assert [text for _, text in found.fetchall()] == TEXTS
 
 
-def test_a_text_at_the_beginning_of_a_file_is_no_mark_of_the_encoding(make_rows: Any, row: Any) -> None:
+def test_a_text_at_the_start_of_a_file_is_not_a_byte_order_mark(make_rows: Any, row: Any) -> None:
     rows = make_rows({"t": TEXT}, [row(op=Op.SCAN, key={"t": "\ufeffa"}, after={"t": "\ufeffa"})], primary_key=["t"])
     assert pl.read_csv(io.BytesIO(written(rows)), has_header=False).rows() == [("\ufeffa",)]
 
 
-def test_a_header_stands_once_at_the_beginning(make_rows: Any, row: Any) -> None:
+def test_a_header_is_written_once_at_the_start(make_rows: Any, row: Any) -> None:
     odd = 'odd "name",'
     changes = [row(op=Op.SCAN, after={"id": 1, odd: None})] * 2
     rows = make_rows({"id": INT, odd: TEXT}, changes, primary_key=["id"])
@@ -191,12 +192,12 @@ def test_a_deleted_row_is_refused_by_table_and_key(make_rows: Any, row: Any) -> 
     rows = make_rows({"id": INT}, [row(after={"id": 1}), row(op=Op.DELETE, key=(47,))], primary_key=["id"])
     encoder = CsvEncoder(context())
     for write in (encoder.open_body("t").write, lambda batch: encoder.encode(batch, topic="t")):
-        with pytest.raises(EncodeError, match=r"a deleted row of table \S+ cannot become CSV, .*'id': 47"):
+        with pytest.raises(EncodeError, match=r"cannot encode a deleted row of table \S+ as CSV \(key .*'id': 47"):
             write(rows)
 
 
 def test_a_resolved_mark_is_refused() -> None:
-    with pytest.raises(EncodeError, match="no place for resolved marks"):
+    with pytest.raises(TerminalError, match="no place for resolved marks"):
         CsvEncoder(context()).encode_resolved("t", Timestamp(1))
 
 
@@ -207,12 +208,12 @@ def test_metadata_is_refused(name: str) -> None:
     CsvEncoder(context({"key_in_value": True})).check([])
 
 
-def test_the_text_of_a_null_has_nothing_that_needs_quotes() -> None:
-    with pytest.raises(ValueError, match="'csv_null' must be without commas, quotes and line ends"):
+def test_the_text_of_null_must_not_need_quotes() -> None:
+    with pytest.raises(ValueError, match="'csv_null' must not contain commas, quotes or line ends"):
         CsvOptions(csv_null="a,b")
 
 
-def test_it_is_for_scans_only() -> None:
+def test_the_format_is_for_scans_only() -> None:
     (registration,) = cdc_register_encoders()
     assert registration.scans_only
     host = PluginHost.load()
@@ -222,7 +223,7 @@ def test_it_is_for_scans_only() -> None:
     assert resolve(Changefeed(**feed, options={"initial_scan": "only"}), host).encoder.name == "csv"  # type: ignore[arg-type]
 
 
-def test_a_file_that_is_cut_off_is_refused(texts: RowBatch) -> None:
+def test_a_truncated_file_is_refused(texts: RowBatch) -> None:
     body = written(texts)
     with pytest.raises(ValueError, match="has no end"):
         CsvDecoder(context()).file(texts.schema, body[:-1])

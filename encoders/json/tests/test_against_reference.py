@@ -1,4 +1,4 @@
-"""The encoder against a second one that writes row by row, value by value, with nothing but Python."""
+"""The encoder compared with a simple one that writes one value at a time in plain Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from cdc_core import ColumnType, EncoderContext, EnvelopeOptions, Kind, Op, RowBatch, Timestamp
+from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _DAY = 86_400_000_000
@@ -59,7 +59,7 @@ def clock(us: int) -> str:
     return (text + f".{fraction:06d}".rstrip("0")) if fraction else text
 
 
-def moment(us: int, zone: str) -> str:
+def timestamp(us: int, zone: str) -> str:
     if us in (-(2**63), 2**63 - 1):
         return '"infinity"' if us > 0 else '"-infinity"'
     return f'"{date(us // _DAY)}T{clock(us % _DAY)}{zone}"'
@@ -103,7 +103,7 @@ _json = st.recursive(
 _decimals = st.decimals(allow_nan=False, allow_infinity=False).map(lambda value: f"{value:f}") | st.sampled_from(
     ["NaN", "Infinity", "-Infinity", "1E+1", "-0.00"]
 )
-_moments = _ints(64) | st.integers(0, 2**51) | st.integers(0, 2**31).map(lambda s: s * 10**6) | st.integers(-3, 3)
+_timestamps = _ints(64) | st.integers(0, 2**51) | st.integers(0, 2**31).map(lambda s: s * 10**6) | st.integers(-3, 3)
 
 SAMPLES = [
     Sample(_type(Kind.BOOL), st.booleans(), lambda value: "true" if value else "false"),
@@ -116,8 +116,8 @@ SAMPLES = [
     Sample(_type(Kind.UUID), st.uuids().map(str), string),
     Sample(_type(Kind.DATE), _ints(32) | st.integers(-1_000_000, 4_000_000) | st.integers(19_000, 19_050), day),
     Sample(_type(Kind.TIME), st.integers(0, _DAY) | st.just(_DAY), lambda value: f'"{clock(value)}"'),
-    Sample(_type(Kind.TIMESTAMP), _moments, lambda value: moment(value, "")),
-    Sample(_type(Kind.TIMESTAMPTZ), _moments, lambda value: moment(value, "Z")),
+    Sample(_type(Kind.TIMESTAMP), _timestamps, lambda value: timestamp(value, "")),
+    Sample(_type(Kind.TIMESTAMPTZ), _timestamps, lambda value: timestamp(value, "Z")),
     Sample(_type(Kind.JSON), _json, one_line),
     Sample(_type(Kind.ARRAY), st.lists(st.none() | st.integers()).map(json.dumps), one_line),
     Sample(_type(Kind.COMPOSITE), st.dictionaries(_text, st.integers()).map(json.dumps), one_line),
@@ -129,7 +129,7 @@ class Case:
     columns: dict[str, Sample]
     primary_key: list[str]
     rows: list[dict[str, Any]]
-    envelope: EnvelopeOptions
+    envelope: Envelope
 
     def reference(self, row: Mapping[str, Any]) -> tuple[str, str | None]:
         """Return key and value of the message of *row*."""
@@ -137,7 +137,7 @@ class Case:
         return key, self._value(row, self._metadata(row, key))
 
     def _value(self, row: Mapping[str, Any], metadata: dict[str, str]) -> str | None:
-        envelope, after = self.envelope.envelope, row["after"]
+        envelope, after = self.envelope.name, row["after"]
         if envelope == "wrapped":
             before = {"before": self._object(row["before"])} if self.envelope.diff else {}
             return self._joined({"after": self._object(after)} | before | metadata)
@@ -175,7 +175,7 @@ def cases(draw: st.DrawFn) -> Case:
     columns = draw(st.dictionaries(_text, st.sampled_from(SAMPLES), min_size=1, max_size=6))
     primary_key = draw(st.lists(st.sampled_from(sorted(columns)), min_size=1, max_size=3, unique=True))
     envelope = draw(st.sampled_from(sorted(_PLACES)))
-    options = EnvelopeOptions(envelope=envelope, **{name: draw(st.booleans()) for name in _PLACES[envelope]})
+    options = Envelope(name=envelope, **{name: draw(st.booleans()) for name in _PLACES[envelope]})
     nullable = {name for name in columns if name not in primary_key and draw(st.booleans())}
     image = st.fixed_dictionaries(
         {name: st.none() | one.values if name in nullable else one.values for name, one in columns.items()}
@@ -233,14 +233,14 @@ def test_messages_of_random_rows_are_those_of_the_reference(
         lines = encoder.open_body('the "topic"').write(rows)
         assert bytes(lines).decode() == "".join(f"{value}\n" for _, value in wanted)
     assert all(len(plain(key)) == len(case.primary_key) for key in batch.key.to_pylist())
-    if case.envelope.envelope == "wrapped":
+    if case.envelope.name == "wrapped":
         decoded = [plain(value)["after"] for value in values]
         assert all(after is None or after.keys() == case.columns.keys() for after in decoded)
 
 
 @settings(max_examples=200, deadline=None)
 @given(case=cases())
-def test_random_messages_are_what_their_json_schemas_say(case: Case, make_rows: Any, row: Any) -> None:
+def test_random_messages_match_their_json_schemas(case: Case, make_rows: Any, row: Any) -> None:
     rows = batch_of(case, make_rows, row)
     encoder = JsonEncoder(EncoderContext(changefeed="feed", envelope=case.envelope, options=JsonOptions()))
     batch = encoder.encode(rows, topic="topic")
@@ -265,7 +265,7 @@ def test_floats_read_back_as_the_same_value(values: list[float], make_rows: Any,
         small = [float(np.float32(value)) for value in values]
     images = [{"w": value, "n": 0.0 if math.isinf(low) else low} for value, low in zip(values, small, strict=True)]
     rows = make_rows({"w": wide, "n": narrow}, [row(after=image) for image in images], primary_key=["w"])
-    context = EncoderContext(changefeed="feed", envelope=EnvelopeOptions(), options=JsonOptions())
+    context = EncoderContext(changefeed="feed", envelope=Envelope(), options=JsonOptions())
     for message, image in zip(JsonEncoder(context).encode(rows, topic="t").value.to_pylist(), images, strict=True):
         after = plain(message)["after"]
         assert math.copysign(1, float(after["w"])) == math.copysign(1, image["w"])

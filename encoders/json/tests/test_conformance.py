@@ -1,4 +1,4 @@
-"""The JSON encoder keeps every promise of an encoder, with a schema registry too."""
+"""The conformance of the JSON encoder, with and without a schema registry."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ class TestJson(EncoderConformance):
 
 class TestJsonWithEveryOption(EncoderConformance):
     encoder = "json"
-
-    @pytest.fixture
-    def capabilities(self) -> frozenset[str]:
-        return frozenset({"json_null", "service"})
+    capabilities = frozenset({"json_null", "service"})
 
     @pytest.fixture
     def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:
@@ -27,7 +24,7 @@ class TestJsonWithEveryOption(EncoderConformance):
 
     @pytest.fixture
     def outputs(self) -> frozenset[str]:
-        return frozenset({"messages"})  # files have no place for the ids of schemas
+        return frozenset({"messages"})  # Files have no place for schema ids.
 
     @pytest.fixture
     def unreachable_options(self) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.scanning import plain
 
-from cdc_core import Column, ColumnType, EncoderContext, EnvelopeOptions, Kind, TableName, TableSchema, Timestamp
+from cdc_core import Column, ColumnType, EncoderContext, Envelope, Kind, TableName, TableSchema, Timestamp
 
 SCHEMA = TableSchema(
     name=TableName("shop", "public", "orders"),
@@ -21,7 +21,7 @@ SCHEMA = TableSchema(
 
 
 def decoder(envelope: str = "wrapped") -> JsonDecoder:
-    options = EnvelopeOptions(envelope=envelope)
+    options = Envelope(name=envelope)
     return JsonDecoder(EncoderContext(changefeed="feed", envelope=options, options=JsonOptions()))
 
 
@@ -51,18 +51,18 @@ def test_plain_numbers_are_exact() -> None:
         b'{"after": [1]}',
     ],
 )
-def test_what_is_no_json_object_is_refused(value: bytes) -> None:
+def test_a_value_that_is_not_a_json_object_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decoder().message(SCHEMA, b"[1]", value)
 
 
 @pytest.mark.parametrize("key", [b"", b"{}", b"1", b"[Infinity]", b"[1,]", b"[1", b"[,]"])
-def test_what_is_no_json_array_is_refused(key: bytes) -> None:
+def test_a_key_that_is_not_a_json_array_is_refused(key: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decoder().message(SCHEMA, key, b"{}")
 
 
-def test_rows_of_other_versions_are_read_as_they_are() -> None:
+def test_rows_of_other_versions_are_read() -> None:
     value = b'{"after": {"a": "was text", "gone": 1.50, "j": {"b" : 1e0}}, "before": {"a": 1, "d": 1.50}}'
     row = decoder().message(SCHEMA, None, value)
     assert row.after == {"a": "was text", "j": '{"b" : 1e0}', "gone": Decimal("1.50")}
@@ -70,19 +70,19 @@ def test_rows_of_other_versions_are_read_as_they_are() -> None:
     assert row.key == ("was text",)
 
 
-def test_a_deleted_row_has_the_key_of_what_it_was() -> None:
+def test_a_deleted_row_has_the_key_of_the_row_before() -> None:
     assert decoder().message(SCHEMA, None, b'{"after": null, "before": {"a": 1}}').key == (1,)
     assert decoder().message(SCHEMA, None, b'{"after": null}').key is None
     assert decoder().message(SCHEMA, b"[1]", b'{"after": null}').key == (1,)
 
 
-def test_a_resolved_mark_is_told_from_a_row() -> None:
+def test_a_resolved_mark_differs_from_a_row() -> None:
     assert decoder().resolved(b'{"resolved":"12.0000000003"}') == Timestamp(12, 3)
     assert decoder().resolved(b'{"after": {"resolved": "12.0000000003"}}') is None
 
 
 @pytest.mark.parametrize("envelope", ["bare", "row", "key_only"])
-def test_without_wrapping_a_resolved_mark_is_told_from_rows_and_tombstones(envelope: str) -> None:
+def test_an_unwrapped_resolved_mark_differs_from_rows_and_tombstones(envelope: str) -> None:
     read = decoder(envelope).resolved
     assert read(b'{"__crdb__":{"resolved":"12.0000000003"}}') == Timestamp(12, 3)
     assert read(b'{"resolved": "12.0000000003"}') is None

@@ -12,13 +12,13 @@ from cdc_core import (
     ColumnType,
     ContractError,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
+    NewlineBody,
     Op,
     RowBatch,
     Timestamp,
 )
-from cdc_core.encoder import NewlineBody
 
 INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 TEXT = ColumnType(kind=Kind.STRING, source="text")
@@ -30,7 +30,7 @@ UPDATED_TEXT = "1701102296662969433.0000000007"
 
 def encoder_with(*, null_as_object: bool = False, **envelope: Any) -> JsonEncoder:
     options = JsonOptions(encode_json_value_null_as_object=null_as_object)
-    return JsonEncoder(EncoderContext(changefeed="feed", envelope=EnvelopeOptions(**envelope), options=options))
+    return JsonEncoder(EncoderContext(changefeed="feed", envelope=Envelope(**envelope), options=options))
 
 
 def values(rows: RowBatch, **envelope: Any) -> list[str]:
@@ -82,11 +82,11 @@ def test_diff_adds_the_row_before_or_null(history: RowBatch) -> None:
         ("topic_in_value", ', "topic": "foo"'),
     ],
 )
-def test_each_option_adds_its_field(history: RowBatch, option: str, text: str) -> None:
+def test_each_option_adds_its_member(history: RowBatch, option: str, text: str) -> None:
     assert values(history, **{option: True}) == [value[:-1] + text + "}" for value in values(history)]
 
 
-def test_all_fields_stand_in_alphabetical_order(history: RowBatch) -> None:
+def test_members_are_in_alphabetical_order(history: RowBatch) -> None:
     names = ("diff", "updated", "mvcc_timestamp", "key_in_value", "topic_in_value")
     assert values(history, **dict.fromkeys(names, True))[1] == (
         '{"after": {"a": 1, "b": "y"}, "before": {"a": 1, "b": "x"}, "key": [1], '
@@ -94,7 +94,7 @@ def test_all_fields_stand_in_alphabetical_order(history: RowBatch) -> None:
     )
 
 
-def test_columns_stand_in_alphabetical_order_whatever_their_names(make_rows: Any, row: Any) -> None:
+def test_columns_of_any_name_are_in_alphabetical_order(make_rows: Any, row: Any) -> None:
     names = ["b", "a", "Z", "ä", "10", "9", 'quo"te', "back\\slash", "new\nline", "", "{}", "$1", "😀", "\uffff", "a b"]
     rows = make_rows(
         dict.fromkeys(names, INT), [row(after={name: n for n, name in enumerate(names)})], primary_key=['quo"te', "😀"]
@@ -144,7 +144,7 @@ def test_keys_may_have_any_type(make_rows: Any, row: Any, kind: Kind, value: Any
     assert batch.value.to_pylist() == [f'{{"after": {{"a": 1, "k": {text}}}, "key": [{text}, 1]}}'.encode()]
 
 
-def test_json_null_is_an_object_in_values_and_keys_when_asked_for(make_rows: Any, row: Any) -> None:
+def test_json_null_is_an_object_in_values_and_keys_with_the_option(make_rows: Any, row: Any) -> None:
     jsonb = ColumnType(kind=Kind.JSON, source="jsonb")
     after = [{"k": "null", "v": "null"}, {"k": "1", "v": None}]
     rows = make_rows({"k": jsonb, "v": jsonb}, [row(after=one) for one in after], primary_key=["k"])
@@ -178,7 +178,7 @@ def test_resolved_payload_is_byte_exact() -> None:
 @pytest.mark.parametrize("key_in_value", [False, True])
 def test_a_file_body_is_the_values_each_with_a_newline(history: RowBatch, *, key_in_value: bool) -> None:
     encoder = encoder_with(updated=True, key_in_value=key_in_value)
-    body, plain = encoder.open_body("foo"), NewlineBody(encoder, "foo")
+    body, plain = encoder.open_body("foo"), NewlineBody(lambda rows: encoder.encode(rows, topic="foo").value)
     written = b"".join(bytes(body.write(rows)) for rows in (history, history.slice(1, 2))) + bytes(body.finish())
     assert written == b"".join(bytes(plain.write(rows)) for rows in (history, history.slice(1, 2)))
     messages = encoder.encode(history, topic="foo").value.to_pylist()
@@ -186,7 +186,7 @@ def test_a_file_body_is_the_values_each_with_a_newline(history: RowBatch, *, key
     assert written.count(b"\n") == 6
 
 
-def test_the_encoder_survives_pickle(history: RowBatch) -> None:
+def test_the_encoder_can_be_pickled(history: RowBatch) -> None:
     encoder = encoder_with(updated=True)
     copy = pickle.loads(pickle.dumps(encoder))
     assert copy.encode(history, topic="foo").value.equals(encoder.encode(history, topic="foo").value)

@@ -8,7 +8,7 @@ import pytest
 from cdc_encoder_json.json_schema import allows_resolved, key_schema, resolved_schema, value_schema
 from jsonschema import Draft7Validator
 
-from cdc_core import Column, ColumnType, EnvelopeOptions, Kind, TableName, TableSchema
+from cdc_core import Column, ColumnType, Envelope, Kind, TableName, TableSchema
 
 INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 
@@ -19,7 +19,7 @@ def table(**types: ColumnType) -> TableSchema:
 
 
 def column_schema(type_: ColumnType) -> Draft7Validator:
-    schema = json.loads(value_schema(table(id=INT, c=type_), EnvelopeOptions(envelope="row")) or "")
+    schema = json.loads(value_schema(table(id=INT, c=type_), Envelope(name="row")) or "")
     Draft7Validator.check_schema(schema)
     return Draft7Validator(schema["properties"]["c"])
 
@@ -48,7 +48,7 @@ def of(kind: Kind, **more: Any) -> ColumnType:
         (of(Kind.COMPOSITE), [[], "{}"]),
     ],
 )
-def test_what_the_encoder_never_writes_is_no_value_of_the_kind(type_: ColumnType, wrong: list[Any]) -> None:
+def test_a_value_that_the_encoder_never_writes_is_invalid(type_: ColumnType, wrong: list[Any]) -> None:
     validator = column_schema(type_)
     assert validator.is_valid(None)
     assert [value for value in wrong if validator.is_valid(value)] == []
@@ -66,12 +66,12 @@ def test_what_the_encoder_never_writes_is_no_value_of_the_kind(type_: ColumnType
         (of(Kind.DECIMAL), [1e300, "NaN", "-Infinity"]),
     ],
 )
-def test_odd_values_that_the_encoder_writes_are_values_of_the_kind(type_: ColumnType, right: list[Any]) -> None:
+def test_unusual_values_that_the_encoder_writes_are_valid(type_: ColumnType, right: list[Any]) -> None:
     validator = column_schema(type_)
     assert [value for value in right if not validator.is_valid(value)] == []
 
 
-def test_a_key_is_an_array_of_just_its_columns_without_nulls() -> None:
+def test_a_key_is_an_array_of_its_columns_without_nulls() -> None:
     schema = dataclasses.replace(table(id=INT, name=of(Kind.STRING)), primary_key=("name", "id"))
     validator = Draft7Validator(json.loads(key_schema(schema)))
     assert validator.is_valid(["a", 1])
@@ -79,40 +79,50 @@ def test_a_key_is_an_array_of_just_its_columns_without_nulls() -> None:
         assert not validator.is_valid(wrong)
 
 
-def test_no_other_fields_are_allowed_and_none_is_required() -> None:
-    for options in (EnvelopeOptions(), EnvelopeOptions(diff=True, updated=True), EnvelopeOptions(envelope="bare")):
+def test_only_known_members_are_allowed_and_none_is_required() -> None:
+    for options in (Envelope(), Envelope(diff=True, updated=True), Envelope(name="bare")):
         validator = Draft7Validator(json.loads(value_schema(table(id=INT), options) or ""))
         assert validator.is_valid({})
         assert not validator.is_valid({"other": None})
         assert not validator.is_valid(None)
 
 
-def test_a_schema_has_a_place_for_marks_and_for_nothing_that_is_off() -> None:
+def test_a_schema_allows_marks_and_only_options_that_are_set() -> None:
     for envelope in ("wrapped", "bare", "row"):
-        schema = value_schema(table(id=INT), EnvelopeOptions(envelope=envelope)) or ""
-        assert allows_resolved(schema, EnvelopeOptions(envelope=envelope))
-        assert allows_resolved(resolved_schema(EnvelopeOptions(envelope=envelope)), EnvelopeOptions(envelope=envelope))
+        schema = value_schema(table(id=INT), Envelope(name=envelope)) or ""
+        assert allows_resolved(schema, Envelope(name=envelope))
+        assert allows_resolved(resolved_schema(Envelope(name=envelope)), Envelope(name=envelope))
         assert "updated" not in schema
-    assert value_schema(table(id=INT), EnvelopeOptions(envelope="key_only")) is None
+    assert value_schema(table(id=INT), Envelope(name="key_only")) is None
 
 
 @pytest.mark.parametrize(
-    "schema", ["", "1", "true", "{}", "[]", '{"properties": 1}', '{"properties": {"__crdb__": {}}}']
+    "schema",
+    [
+        "",
+        "1",
+        "true",
+        "{}",
+        "[]",
+        '{"properties": 1}',
+        '{"properties": {"__crdb__": {}}}',
+        '{"properties": {"after": 1}}',
+    ],
 )
-def test_schemas_of_others_have_no_place_for_marks(schema: str) -> None:
+def test_foreign_schemas_do_not_allow_marks(schema: str) -> None:
     for envelope in ("wrapped", "bare"):
-        assert not allows_resolved(schema, EnvelopeOptions(envelope=envelope))
+        assert not allows_resolved(schema, Envelope(name=envelope))
 
 
-def test_the_text_depends_neither_on_the_order_of_columns_nor_on_what_is_not_written() -> None:
+def test_the_text_does_not_depend_on_the_order_of_columns_or_the_version() -> None:
     one, two = table(id=INT, b=INT, a=INT), dataclasses.replace(table(a=INT, id=INT, b=INT), version=9)
-    for options in (EnvelopeOptions(), EnvelopeOptions(envelope="bare", updated=True)):
+    for options in (Envelope(), Envelope(name="bare", updated=True)):
         assert value_schema(one, options) == value_schema(two, options)
     assert key_schema(one) == key_schema(two)
 
 
-def test_people_find_the_source_s_types() -> None:
-    schema = json.loads(value_schema(table(id=INT), EnvelopeOptions()) or "")
+def test_descriptions_are_the_types_of_the_source() -> None:
+    schema = json.loads(value_schema(table(id=INT), Envelope()) or "")
     row = schema["properties"]["after"]["oneOf"][1]
     assert row["properties"]["id"]["description"] == "bigint"
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"

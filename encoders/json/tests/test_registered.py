@@ -1,4 +1,4 @@
-"""Messages in a registry's wire format, against a real registry and Confluent's own deserializer."""
+"""Messages in a registry's wire format, with a real registry and Confluent's deserializer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cdc_core import (
     ColumnType,
     ConfigError,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     Op,
     OptionError,
@@ -37,7 +37,7 @@ TEXT = ColumnType(kind=Kind.STRING, source="text")
 NUMERIC = ColumnType(kind=Kind.DECIMAL, source="numeric(10,2)", precision=10, scale=2)
 NOW = Timestamp(1_701_102_296_662_969_433, 7)
 OTHER = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
-"""A schema that is not ours."""
+"""A schema of another producer."""
 ENVELOPES = ["bare", "key_only", "row", "wrapped"]
 
 EncoderFor = Callable[..., JsonEncoder]
@@ -50,7 +50,7 @@ def encoder_for(schema_registry: Server) -> EncoderFor:
         return JsonEncoder(
             EncoderContext(
                 changefeed="feed",
-                envelope=EnvelopeOptions(envelope=envelope, **more),
+                envelope=Envelope(name=envelope, **more),
                 options=JsonOptions(confluent_schema_registry=schema_registry.url if url is None else url),
                 output=output,
             )
@@ -61,7 +61,7 @@ def encoder_for(schema_registry: Server) -> EncoderFor:
 
 @pytest.fixture
 def read(schema_registry: Server) -> Iterator[Read]:
-    """Reads a message of a topic as a consumer does, checking it against its schema."""
+    """Reads a message like a consumer, which validates it with its schema."""
     with SchemaRegistryClient({"url": schema_registry.url}) as client:
         deserializer = JSONDeserializer(None, schema_registry_client=client, conf={"validate": True})
 
@@ -108,15 +108,13 @@ def rows_of(make_rows: Any, row: Any) -> Callable[..., RowBatch]:
 
 
 @pytest.mark.parametrize("envelope", ENVELOPES)
-def test_a_consumer_reads_rows_and_marks_checked_against_their_schemas(
+def test_a_consumer_reads_rows_and_marks_validated_with_their_schemas(
     encoder_for: EncoderFor, read: Any, rows_of: Any, topic_prefix: str, envelope: str
 ) -> None:
     topic = f"{topic_prefix}orders"
     rows = rows_of({"id": INT, "price": NUMERIC, "note": TEXT}, primary_key=["note", "id"])
     encoder = encoder_for(envelope)
-    plain = JsonEncoder(
-        EncoderContext(changefeed="feed", envelope=EnvelopeOptions(envelope=envelope), options=JsonOptions())
-    )
+    plain = JsonEncoder(EncoderContext(changefeed="feed", envelope=Envelope(name=envelope), options=JsonOptions()))
     framed, wanted = encoder.encode(rows, topic=topic), plain.encode(rows, topic=topic)
     for key, plain_key in zip(framed.key.to_pylist(), wanted.key.to_pylist(), strict=True):
         assert unframe(key)[1] == plain_key
@@ -171,7 +169,7 @@ def test_rows_can_follow_the_marks_of_a_topic_that_had_none(
         assert read(mark, topic) == json.loads(unframe(mark)[1])
 
 
-def test_a_subject_with_schemas_of_others_takes_marks_of_their_own(
+def test_a_subject_with_foreign_schemas_gets_a_schema_of_marks(
     encoder_for: EncoderFor, read: Any, registry: Registry, topic_prefix: str
 ) -> None:
     others = ({**OTHER, "type": "string"}, {**OTHER, "properties": {"resolved": {"type": "string"}}}, OTHER)
@@ -186,7 +184,7 @@ def test_a_subject_with_schemas_of_others_takes_marks_of_their_own(
 
 
 @pytest.mark.parametrize("envelope", ["wrapped", "bare", "row"])
-def test_a_column_more_and_a_wider_type_are_compatible_and_old_messages_stay_readable(
+def test_adding_and_widening_columns_is_compatible_and_old_messages_remain_readable(
     encoder_for: EncoderFor, read: Any, rows_of: Any, set_compatibility: Any, topic_prefix: str, envelope: str
 ) -> None:
     topic = f"{topic_prefix}orders"
@@ -203,7 +201,7 @@ def test_a_column_more_and_a_wider_type_are_compatible_and_old_messages_stay_rea
         assert read(message, topic) == json.loads(unframe(message)[1])
 
 
-def test_a_column_less_is_refused_with_both_schemas_where_the_subject_wants_compatible_ones(
+def test_dropping_a_column_is_refused_with_both_schemas_unless_the_subject_allows_it(
     encoder_for: EncoderFor, rows_of: Any, set_compatibility: Any, topic_prefix: str
 ) -> None:
     topic = f"{topic_prefix}orders"
@@ -215,7 +213,7 @@ def test_a_column_less_is_refused_with_both_schemas_where_the_subject_wants_comp
         (lambda: encoder_for().encode(less, topic=topic), TerminalError),
     ):
         with pytest.raises(
-            refusal, match=rf"subject '{topic}-value' as incompatible: .*version 1, .*secret_note.*new is"
+            refusal, match=rf"subject '{topic}-value' as incompatible: .*version 1, .*secret_note.*the new schema is"
         ):
             ask()  # type: ignore[no-untyped-call]
     set_compatibility(f"{topic}-value", "NONE")
@@ -231,7 +229,7 @@ def test_a_check_registers_nothing(
     assert registry.latest(f"{topic_prefix}-value") is None
 
 
-def test_tables_that_share_a_topic_need_a_subject_that_takes_anything(
+def test_tables_that_share_a_topic_require_compatibility_none(
     encoder_for: EncoderFor, rows_of: Any, registry: Registry, set_compatibility: Any, topic_prefix: str
 ) -> None:
     tables = [(rows_of({"id": INT, column: TEXT}).schema, topic_prefix) for column in ("a", "b")]
@@ -240,7 +238,9 @@ def test_tables_that_share_a_topic_need_a_subject_that_takes_anything(
     set_compatibility(subject, "NONE")
     encoder_for().check(tables)
     set_compatibility(subject, "FORWARD")
-    with pytest.raises(ConfigError, match=rf"share a topic, and so subject '{subject}' .*\(FORWARD\); give each table"):
+    with pytest.raises(
+        ConfigError, match=rf"share a topic and therefore subject '{subject}' .*\(FORWARD\); give each table"
+    ):
         encoder_for().check(tables)
 
 
@@ -260,15 +260,15 @@ def test_the_registry_is_asked_once_for_each_schema_of_a_topic(
     assert (kinds.count("POST"), kinds.count("GET")) == (4, 2)
 
 
-def test_a_registry_that_is_away_fails_the_check_without_its_password(encoder_for: EncoderFor, rows_of: Any) -> None:
+def test_an_unreachable_registry_fails_the_check_without_its_password(encoder_for: EncoderFor, rows_of: Any) -> None:
     encoder = encoder_for(url="http://me:geheim@127.0.0.1:1")
-    with pytest.raises(ConfigError, match=r"registry http://127\.0\.0\.1:1 is out of reach") as refused:
+    with pytest.raises(ConfigError, match=r"registry http://127\.0\.0\.1:1 is unreachable") as refused:
         encoder.check([(rows_of({"id": INT}).schema, "orders")])
     assert "geheim" not in str(refused.value)
 
 
-def test_files_have_no_place_for_ids(encoder_for: EncoderFor) -> None:
-    with pytest.raises(OptionError, match="'confluent_schema_registry' is for messages"):
+def test_files_have_no_place_for_schema_ids(encoder_for: EncoderFor) -> None:
+    with pytest.raises(OptionError, match="'confluent_schema_registry' applies to messages only"):
         encoder_for(output="files")
 
 

@@ -1,4 +1,4 @@
-"""The Parquet encoder keeps every promise of an encoder."""
+"""The conformance of the Parquet encoder."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from cdc_conformance.encoders import EncoderConformance
 
 class TestParquet(EncoderConformance):
     encoder = "parquet"
-
-    @pytest.fixture
-    def capabilities(self) -> frozenset[str]:
-        return frozenset({"json_null"})
+    capabilities = frozenset({"json_null"})
 
 
 class TestParquetWithEveryOption(TestParquet):

@@ -11,6 +11,7 @@ from cdc_encoder_parquet.columns import SCHEMA_KEY
 from cdc_encoder_parquet.decoder import ParquetDecoder
 from cdc_encoder_parquet.encoder import ParquetEncoder
 from cdc_encoder_parquet.options import ParquetOptions
+from cdc_encoder_parquet.plugin import cdc_register_encoders
 
 from cdc_core import (
     ColumnType,
@@ -18,7 +19,7 @@ from cdc_core import (
     ContractError,
     EncodeError,
     EncoderContext,
-    EnvelopeOptions,
+    Envelope,
     Kind,
     Op,
     OptionError,
@@ -36,7 +37,7 @@ INFINITE_DATE, INFINITE = 2**31 - 1, 2**63 - 1
 def context(envelope: dict[str, Any] | None = None, *, compression: str = "none", **options: Any) -> EncoderContext:
     return EncoderContext(
         changefeed="feed",
-        envelope=EnvelopeOptions(**({"updated": True, "key_in_value": True} | (envelope or {}))),
+        envelope=Envelope(**({"updated": True, "key_in_value": True} | (envelope or {}))),
         options=ParquetOptions(**options),
         output="files",
         compression=compression,
@@ -66,7 +67,7 @@ def sample(make_rows: Any, row: Any, type_: ColumnType, values: list[Any]) -> Ro
     return rows
 
 
-def test_columns_are_those_of_the_table_and_then_those_that_are_asked_for(make_rows: Any, row: Any) -> None:
+def test_columns_of_metadata_follow_those_of_the_table(make_rows: Any, row: Any) -> None:
     changes = [
         row(op=Op.SCAN, after={"id": 1, "v": "a"}),
         row(op=Op.INSERT, after={"id": 2, "v": "b"}, updated=Timestamp(5, 6), mvcc=Timestamp(3, 4)),
@@ -99,16 +100,16 @@ def test_columns_are_those_of_the_table_and_then_those_that_are_asked_for(make_r
     assert read(written(context({"updated": False}), rows)).column_names == ["id", "v", "__crdb__event_type"]
 
 
-def test_a_file_says_what_the_table_was_like(many: RowBatch) -> None:
+def test_a_file_contains_the_schema_of_the_table(many: RowBatch) -> None:
     found = TableSchema.from_json(json.loads(read(written(context(), many)).schema.metadata[SCHEMA_KEY]))
     assert found == many.schema
 
 
 def test_the_files_of_bare_and_wrapped_are_the_same(many: RowBatch) -> None:
-    assert written(context({"envelope": "bare"}), many) == written(context(), many)
+    assert written(context({"name": "bare"}), many) == written(context(), many)
 
 
-def test_the_same_rows_give_the_same_file_in_whatever_batches(many: RowBatch) -> None:
+def test_the_same_rows_give_the_same_file_in_any_batches(many: RowBatch) -> None:
     small = context(parquet_row_group_size=20_000, compression="zstd")
     whole = written(small, many)
     assert pq.ParquetFile(io.BytesIO(whole)).num_row_groups > 5
@@ -123,7 +124,7 @@ def test_a_row_group_ends_with_the_row_that_makes_it_full(make_rows: Any, row: A
     assert [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)] == [10, 10, 5]
 
 
-def test_what_a_body_holds_back_is_told_and_bounded(many: RowBatch) -> None:
+def test_the_memory_of_pending_rows_is_reported_and_bounded(many: RowBatch) -> None:
     body = ParquetEncoder(context(parquet_row_group_size=50_000)).open_body("t")
     held = []
     for start in range(0, len(many), 10):
@@ -136,10 +137,11 @@ def test_what_a_body_holds_back_is_told_and_bounded(many: RowBatch) -> None:
 
 
 @pytest.mark.parametrize(("compression", "codec"), [("none", "UNCOMPRESSED"), ("gzip", "GZIP"), ("zstd", "ZSTD")])
-def test_files_are_compressed_inside_as_the_sink_says(many: RowBatch, compression: str, codec: str) -> None:
+def test_the_encoder_compresses_files_as_the_sink_says(many: RowBatch, compression: str, codec: str) -> None:
     body = written(context(compression=compression), many)
     assert pq.ParquetFile(io.BytesIO(body)).metadata.row_group(0).column(0).compression == codec
-    assert ParquetEncoder.compresses
+    (registration,) = cdc_register_encoders()
+    assert registration.compresses
 
 
 CANNOT: list[tuple[ColumnType, Any, str]] = [
@@ -159,13 +161,13 @@ CANNOT: list[tuple[ColumnType, Any, str]] = [
 
 
 @pytest.mark.parametrize(("type_", "value", "reason"), CANNOT)
-def test_a_value_that_parquet_lacks_is_refused_and_the_file_goes_on_without_the_batch(
+def test_a_value_that_parquet_cannot_represent_is_refused_without_the_batch(
     make_rows: Any, row: Any, type_: ColumnType, value: Any, reason: str
 ) -> None:
     good, bad = sample(make_rows, row, type_, [None, None]), sample(make_rows, row, type_, [None, None, value, None])
     body = ParquetEncoder(context(parquet_row_group_size=60)).open_body("t")
     parts = [bytes(body.write(good))]
-    place = r"column v of table public\.orders cannot become Parquet in the row with key \{'id': 2\}: .*"
+    place = r"cannot encode column v of table public\.orders as Parquet \(key \{'id': 2\}\): .*"
     with pytest.raises(EncodeError, match=place + reason):
         body.write(bad)
     parts += [bytes(body.write(good)), bytes(body.finish())]
@@ -179,7 +181,7 @@ def test_the_inner_dimensions_of_an_array_of_json_are_json_arrays(make_rows: Any
 
 
 @pytest.mark.parametrize(("type_", "value", "reason"), CANNOT)
-def test_nothing_of_a_row_that_is_gone_is_looked_at(
+def test_values_of_deleted_rows_are_ignored(
     make_rows: Any, row: Any, type_: ColumnType, value: Any, reason: str
 ) -> None:
     alive = sample(make_rows, row, type_, [value, None])
@@ -202,7 +204,7 @@ def test_nothing_of_a_row_that_is_gone_is_looked_at(
         (ColumnType(kind=Kind.ARRAY, source="", element=DATE), '["infinity"]', ["infinity"]),
     ],
 )
-def test_special_values_are_text_on_demand(
+def test_special_values_are_text_with_the_option(
     make_rows: Any, row: Any, type_: ColumnType, value: Any, text: str | list[str]
 ) -> None:
     rows = sample(make_rows, row, type_, [value, None])
@@ -210,21 +212,21 @@ def test_special_values_are_text_on_demand(
     assert read(body).column("v").to_pylist() == [text, None]
 
 
-def test_before_images_are_refused_like_rows(make_rows: Any, row: Any) -> None:
+def test_special_values_of_rows_before_are_refused(make_rows: Any, row: Any) -> None:
     changes = [
         row(op=Op.UPDATE, after={"id": 1, "v": None}, before={"id": 1, "v": None}),
         row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": INFINITE_DATE}),
     ]
     rows = make_rows({"id": INT, "v": DATE}, changes, primary_key=["id"], diff=True)
-    with pytest.raises(EncodeError, match=r"column v of .* with key \{'id': 2\}"):
+    with pytest.raises(EncodeError, match=r"column v of .* \(key \{'id': 2\}\)"):
         written(context({"diff": True}), rows)
 
 
-def test_an_update_without_its_before_image_is_the_sources_fault(make_rows: Any, row: Any) -> None:
+def test_an_update_without_the_row_before_breaks_the_contract(make_rows: Any, row: Any) -> None:
     inserts = make_rows({"id": INT}, [row(after={"id": 1})], primary_key=["id"])
     assert read(written(context({"diff": True}), inserts)).column("__crdb__before").null_count == 1
     updates = make_rows({"id": INT}, [row(op=Op.UPDATE, after={"id": 1})], primary_key=["id"])
-    with pytest.raises(ContractError, match="without the column 'before'"):
+    with pytest.raises(ContractError, match="the source left out column 'before'"):
         written(context({"diff": True}), updates)
 
 
@@ -237,7 +239,7 @@ def test_a_file_has_one_schema(many: RowBatch, make_rows: Any, row: Any) -> None
 
 
 @pytest.mark.parametrize("name", ["__crdb__event_type", "__crdb__updated", "__crdb__before"])
-def test_a_column_with_a_name_of_ours_is_refused(make_rows: Any, row: Any, name: str) -> None:
+def test_a_column_named_like_metadata_is_refused(make_rows: Any, row: Any, name: str) -> None:
     rows = make_rows({"id": INT, name: TEXT}, [row(after={"id": 1, name: "x"})], primary_key=["id"])
     with pytest.raises(ConfigError, match=rf"table public\.orders has a column {name}"):
         ParquetEncoder(context()).check([(rows.schema, "t")])
@@ -253,20 +255,20 @@ def test_a_row_group_has_a_size() -> None:
         ParquetOptions(parquet_row_group_size=0)  # type: ignore[arg-type]
 
 
-def test_messages_there_are_none(many: RowBatch) -> None:
-    with pytest.raises(ContractError, match="writes files"):
+def test_there_are_no_messages(many: RowBatch) -> None:
+    with pytest.raises(ContractError, match="writes only files"):
         ParquetEncoder(context()).encode(many, topic="t")
     with pytest.raises(ValueError, match="writes no messages"):
         ParquetDecoder(context()).message(many.schema, b"", b"")
 
 
-def test_a_resolved_mark_is_json_and_no_parquet_file() -> None:
+def test_a_resolved_mark_is_json() -> None:
     payload = ParquetEncoder(context()).encode_resolved("", Timestamp(5, 6))
     assert json.loads(payload) == {"resolved": "5.0000000006"}
     assert ParquetDecoder(context()).resolved(payload) == Timestamp(5, 6)
 
 
-def test_decimals_come_back_with_the_digits_of_their_scale(make_rows: Any, row: Any) -> None:
+def test_decimals_keep_the_digits_of_their_scale(make_rows: Any, row: Any) -> None:
     values = ["0.0000000001", "-0.0000000001", "0.0000000000", "1234567890.1234567890", "-10.0000000000", None]
     rows = sample(make_rows, row, ColumnType(kind=Kind.DECIMAL, source="", precision=38, scale=10), values)
     found = ParquetDecoder(context()).rows(rows.schema, written(context(), rows))
@@ -276,7 +278,7 @@ def test_decimals_come_back_with_the_digits_of_their_scale(make_rows: Any, row: 
 @pytest.mark.parametrize("text", ["9" * 39, "340282366920938463463374607431768211457", "1." + "0" * 41])
 def test_a_decimal_of_more_digits_than_arrow_counts_is_refused(make_rows: Any, row: Any, text: str) -> None:
     rows = sample(make_rows, row, ColumnType(kind=Kind.DECIMAL, source="", precision=38, scale=2), [text])
-    with pytest.raises(EncodeError, match="is no decimal of precision 38 and scale 2"):
+    with pytest.raises(EncodeError, match="exceeds the declared precision 38 and scale 2"):
         written(context(), rows)
 
 

@@ -1,4 +1,4 @@
-"""The tables of the README are what the code does."""
+"""The tables of the README match the code."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def types_table() -> str:
     return "\n".join(lines)
 
 
-def test_the_types_table_shows_what_files_have() -> None:
+def test_the_types_table_matches_the_files() -> None:
     assert f"<!-- types: begin -->\n{types_table()}\n<!-- types: end -->" in README.read_text(encoding="utf-8")
 
 

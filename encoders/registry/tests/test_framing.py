@@ -10,7 +10,7 @@ IDS = [0, 1, 128, 255, 2**31 - 1, 2**32 - 1]
 
 @pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary()])
 @pytest.mark.parametrize("schema_id", IDS)
-def test_every_value_stands_behind_a_zero_and_the_id(type_: pa.DataType, schema_id: int) -> None:
+def test_every_value_follows_a_zero_and_the_id(type_: pa.DataType, schema_id: int) -> None:
     framed = frame(pa.array(VALUES, type_), schema_id)
     assert framed.type == type_
     header = b"\x00" + schema_id.to_bytes(4, "big")
@@ -30,7 +30,7 @@ def test_one_message_is_framed_and_read_back(schema_id: int) -> None:
 
 
 @pytest.mark.parametrize("message", [b"", b"\0\0\0\0", b'{"after": null}'])
-def test_what_has_no_header_is_refused(message: bytes) -> None:
+def test_a_message_without_a_header_is_refused(message: bytes) -> None:
     assert HEADER_BYTES == 5
     with pytest.raises(ValueError, match="wire format"):
         unframe(message)

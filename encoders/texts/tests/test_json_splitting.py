@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cdc_column_texts.splitting import split_arrays
+from cdc_column_texts import split_arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ STYLES = st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 1}, {"ensur
 
 @settings(deadline=None)
 @given(rows=st.lists(st.lists(VALUES, max_size=4), max_size=5), style=STYLES, cut=st.integers(0, 2))
-def test_items_are_found_whatever_they_hold(rows: list[list[Any]], style: dict[str, Any], cut: int) -> None:
+def test_items_of_any_content_are_found(rows: list[list[Any]], style: dict[str, Any], cut: int) -> None:
     texts = [json.dumps(row, **style) for row in rows]
     items, counts = split_arrays(pa.array(texts, pa.string()).slice(cut))
     assert counts.tolist() == [len(row) for row in rows[cut:]]

@@ -5,8 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cdc_column_texts.json_values import NotANumberError, value_pieces
-from cdc_column_texts.pieces import joined
+from cdc_column_texts import NoRepresentationError, joined, json_pieces
 from cdc_encoder_json.scanning import plain
 
 from cdc_core import ColumnType, Kind
@@ -19,7 +18,7 @@ def type_of(kind: Kind, bits: int | None = None) -> ColumnType:
 
 
 def texts(type_: ColumnType, values: list[Any], *, null_as_object: bool = False) -> list[str]:
-    pieces = value_pieces(pa.array(values, type_.arrow), type_, null_as_object=null_as_object)
+    pieces = json_pieces(pa.array(values, type_.arrow), type_, null_as_object=null_as_object)
     found: list[str] = joined(pieces, len(values)).to_list()
     return found
 
@@ -127,8 +126,8 @@ def test_a_value_is_written_exactly(type_: ColumnType, value: Any, text: str) ->
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_all_values_of_a_kind_stand_together_in_one_column(kind: Kind) -> None:
-    """In one column, with nulls between, in either direction, and cut out of a longer column."""
+def test_one_column_holds_all_values_of_a_kind(kind: Kind) -> None:
+    """With nulls between them, in either direction, and as a slice of a longer column."""
     types = {type_ for type_, _, _ in CASES if type_.kind is kind}
     assert types
     for type_ in types:
@@ -141,26 +140,26 @@ def test_all_values_of_a_kind_stand_together_in_one_column(kind: Kind) -> None:
         array = pa.array(values, type_.arrow)
         for start in range(len(values) + 1):
             part = array.slice(start, 3)
-            assert joined(value_pieces(part, type_), len(part)).to_list() == wanted[start : start + 3]
+            assert joined(json_pieces(part, type_), len(part)).to_list() == wanted[start : start + 3]
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_a_column_of_nulls_only(kind: Kind) -> None:
+def test_a_column_of_nulls_is_written(kind: Kind) -> None:
     assert texts(type_of(kind), [None, None]) == ["null", "null"]
 
 
-def test_a_json_null_differs_from_an_sql_null_when_asked_for() -> None:
+def test_a_json_null_differs_from_an_sql_null_with_the_option() -> None:
     values = ["null", None, " \n null ", '"null"', "[null]", '{"a": null}']
     wanted = ['{"__crdb_json_null__": true}', "null", '{"__crdb_json_null__": true}', '"null"', "[null]", '{"a": null}']
     assert texts(type_of(Kind.JSON), values, null_as_object=True) == wanted
     assert texts(type_of(Kind.STRING), ["null"], null_as_object=True) == ['"null"']
 
 
-def test_every_unicode_character_survives() -> None:
+def test_every_unicode_character_is_preserved() -> None:
     characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
     for step in (1, 4096):  # each alone, then in long runs
         values = ["".join(characters[start : start + step]) for start in range(0, len(characters), step)]
-        written = joined(value_pieces(pa.array(values), type_of(Kind.STRING)), len(values))
+        written = joined(json_pieces(pa.array(values), type_of(Kind.STRING)), len(values))
         line = written.str.join(", ").item()
         assert not any(character in line for character in map(chr, range(32)))
         assert plain(f"[{line}]".encode()) == values
@@ -171,8 +170,8 @@ NO_NUMBERS = ["", "abc", "1 2", "01", "+1", ".5", "1.", "nan", "inf", "0x1", "1_
 
 @pytest.mark.parametrize("text", NO_NUMBERS)
 @pytest.mark.parametrize("other", ["NaN", "2"])
-def test_a_decimal_that_is_no_number_is_refused_and_named(text: str, other: str) -> None:
-    with pytest.raises(NotANumberError) as caught:
+def test_a_decimal_that_is_not_a_number_is_refused_and_named(text: str, other: str) -> None:
+    with pytest.raises(NoRepresentationError) as caught:
         texts(type_of(Kind.DECIMAL), ["1.5", None, other, text, "2"])
     assert caught.value.row == 3
     assert repr(text) in str(caught.value)

@@ -1,12 +1,8 @@
-"""The encoder keeps the promises of encoders."""
+"""The conformance of the encoder."""
 
-import pytest
 from cdc_conformance import EncoderConformance
 
 
 class TestTemplate(EncoderConformance):
     encoder = "template"
-
-    @pytest.fixture
-    def capabilities(self) -> frozenset[str]:
-        return frozenset({"json_null"})
+    capabilities = frozenset({"json_null"})

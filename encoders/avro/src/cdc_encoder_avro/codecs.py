@@ -1,4 +1,4 @@
-"""How the blocks of object container files are compressed, and back."""
+"""Compresses and decompresses the blocks of object container files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CRC_BYTES = 4
 
 
 def compressed(data: bytes, codec: str) -> bytes:
-    """Return a block's *data* as *codec* writes it."""
+    """Return *data*, the content of a block, compressed with *codec*."""
     if codec == "deflate":
         compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         return compressor.compress(data) + compressor.flush()
@@ -24,7 +24,7 @@ def compressed(data: bytes, codec: str) -> bytes:
 
 
 def decompressed(data: bytes, codec: str) -> bytes:
-    """Return what `compressed` was given. Raises: ValueError for a codec that is not known, or damaged data."""
+    """Return the content of a compressed block. Raises: ValueError for an unknown codec or damaged data."""
     if codec == "deflate":
         return zlib.decompress(data, wbits=-zlib.MAX_WBITS)
     if codec == "zstandard":
@@ -33,10 +33,10 @@ def decompressed(data: bytes, codec: str) -> bytes:
     if codec == "snappy":
         block = bytes(pa.Codec("snappy").decompress(data[:-_CRC_BYTES], _snappy_size(data)))
         if _crc(block) != data[-_CRC_BYTES:]:
-            raise ValueError("a block has another checksum than it says")
+            raise ValueError("the checksum of a block is wrong")
         return block
     if codec != "null":
-        raise ValueError(f"codec '{codec}' is not known")
+        raise ValueError(f"unknown codec '{codec}'")
     return data
 
 
@@ -45,7 +45,7 @@ def _crc(data: bytes) -> bytes:
 
 
 def _snappy_size(data: bytes) -> int:
-    """Return how long the data was: seven bits a byte, the least first."""
+    """Return the length of the decompressed data: seven bits in each byte, the least significant first."""
     size = 0
     for place, byte in enumerate(data):
         size |= (byte & 0x7F) << 7 * place

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_core import ContractError, FileBody, RowBatch, TableSchema
-from cdc_core.encoder import joined_values
+from cdc_core import ContractError, FileBody, RowBatch, TableSchema, joined_values
 from cdc_encoder_avro.codecs import compressed
 from cdc_encoder_avro.pieces import offsets_of
 from cdc_encoder_avro.varints import long_bytes
 
-if TYPE_CHECKING:
-    from cdc_encoder_avro.encoder import AvroEncoder
-
 __all__ = ["BLOCK_BYTES", "MAGIC", "AvroBody"]
 
 BLOCK_BYTES = 64 * 1024
-"""A block ends with the row that makes it at least this long, before compression."""
+"""A block ends with the row that brings it to this size, before compression."""
 MAGIC = b"Obj\x01"
 
 
 class AvroBody(FileBody):
-    """One object container file. Its bytes depend on its rows alone, not on the batches that they came in."""
+    """One object container file. Its bytes depend only on its rows, not on how these are divided into batches."""
 
-    def __init__(self, encoder: AvroEncoder, topic: str, *, codec: str) -> None:
-        self._encoder = encoder
+    def __init__(
+        self,
+        schema_text: Callable[[TableSchema], str],
+        encode: Callable[[RowBatch], pa.Array],
+        *,
+        topic: str,
+        codec: str,
+    ) -> None:
+        """*schema_text* returns the Avro schema of rows, *encode* the rows themselves: large_binary, without nulls."""
+        self._schema_text = schema_text
+        self._encode = encode
         self._topic = topic
         self._codec = codec
         self._schema: TableSchema | None = None
@@ -38,21 +43,21 @@ class AvroBody(FileBody):
         self._open_bytes = 0
 
     def write(self, rows: RowBatch) -> bytes:
-        """Add *rows* and return the blocks that are full, before them the header when there was none yet.
+        """Add *rows* and return the blocks that are full. The first call with rows returns the header too.
 
-        Raises: ContractError when the rows have another schema than those before.
+        Raises: ContractError when the schema of the rows differs from that of earlier rows.
         """
         if len(rows) == 0:
             return b""
-        values = self._encoder.file_rows(rows, topic=self._topic)
+        values = self._encode(rows)
         written = []
         if self._schema is None:
             self._schema = rows.schema
-            text = self._encoder.file_schema(rows.schema, self._topic)
+            text = self._schema_text(rows.schema)
             self._sync = _sync(text, self._topic, values[0].as_py())
             written.append(_header(text, self._codec, self._sync))
         elif self._schema is not rows.schema and self._schema != rows.schema:
-            raise ContractError(f"a file of table {self._schema.name} was given rows of two schema versions")
+            raise ContractError(f"a file of table {self._schema.name} got rows of two schema versions")
         data = joined_values(values)
         ends = offsets_of(values)
         row = 0
@@ -69,7 +74,7 @@ class AvroBody(FileBody):
         return b"".join(written)
 
     def finish(self) -> bytes:
-        """Return the last block. A body that was given no rows has no schema, and so no bytes."""
+        """Return the last block. A body without rows has no schema and therefore no bytes."""
         return self._block() if self._open_rows else b""
 
     @classmethod
@@ -85,7 +90,7 @@ class AvroBody(FileBody):
 
 
 def _sync(schema: str, topic: str, first_row: bytes) -> bytes:
-    """Return the mark between blocks: as good as random, and the same for the same file."""
+    """Return the sync marker between blocks: pseudo-random, and always the same for the same file."""
     digest = hashlib.blake2b(digest_size=16)
     for part in (schema.encode(), topic.encode(), first_row):
         digest.update(long_bytes(len(part)) + part)

@@ -1,4 +1,4 @@
-"""Avro object container files, read block by block, so that a file that is cut off or damaged is found out."""
+"""Reads Avro object container files block by block, and detects files that are truncated or damaged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cdc_encoder_avro.codecs import decompressed
 from cdc_encoder_avro.container import MAGIC
-from cdc_encoder_avro.reading import RecordReader
+from cdc_encoder_avro.record_reading import RecordReader
 
 __all__ = ["read_container"]
 
@@ -33,10 +33,10 @@ _BLOCK: dict[str, Any] = {
 
 
 def read_container(body: bytes) -> tuple[RecordReader, list[dict[str, Any]]]:
-    """Return what reads the file's schema, and the file's records. Raises: ValueError when it is damaged."""
+    """Return the reader of the file's schema, and the file's records. Raises: ValueError for a damaged file."""
     stream = io.BytesIO(body)
     if body[: len(MAGIC)] != MAGIC:
-        raise ValueError(f"no Avro object container file: {body[:16]!r}")
+        raise ValueError(f"not an Avro object container file: {body[:16]!r}")
     header = RecordReader(json.dumps(_HEADER)).read(stream)
     codec = header["meta"].get("avro.codec", b"null").decode()
     reader, blocks = RecordReader(header["meta"]["avro.schema"].decode()), RecordReader(json.dumps(_BLOCK))
@@ -44,11 +44,11 @@ def read_container(body: bytes) -> tuple[RecordReader, list[dict[str, Any]]]:
     while stream.tell() < len(body):
         block = blocks.read(stream)
         if block["sync"] != header["sync"]:
-            raise ValueError(f"the block that ends at byte {stream.tell()} does not end with the file's mark")
+            raise ValueError(f"the block that ends at byte {stream.tell()} has another sync marker than the file")
         data = io.BytesIO(_decompressed(block["data"], codec))
         records += [reader.read(data) for _ in range(block["rows"])]
         if data.read(1):
-            raise ValueError(f"the block that ends at byte {stream.tell()} has more than its rows")
+            raise ValueError(f"the block that ends at byte {stream.tell()} has data after its last row")
     return reader, records
 
 

@@ -1,7 +1,7 @@
-"""Decimals of a declared precision: the unscaled number in two's complement, big-endian, of as few bytes as fastavro.
+"""Decimals of a declared precision: the unscaled number in two's complement, big-endian.
 
-fastavro makes room for the magnitude's bits and a sign, so -128 takes two bytes. What is no number is a string, the
-second branch of the union.
+As in fastavro, a number takes as few bytes as its magnitude and a sign bit need, so -128 takes two bytes. NaN and
+infinities are strings, the second branch of the union.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.errors import NoRepresentationError
-from cdc_column_texts.values import valid_rows
+from cdc_column_texts import NoRepresentationError, valid_rows
 
 from cdc_encoder_avro.pieces import Piece, ragged
 from cdc_encoder_avro.strings import string_bytes
@@ -28,9 +27,9 @@ _SHORT = np.dtype([("branch", "u1"), ("size", "u1"), ("value", ">i8")])
 
 
 def decimal_pieces(array: pa.Array, precision: int, scale: int) -> Piece:
-    """Return the unions of the decimal texts in *array*.
+    """Return the unions of the decimal texts in *array*. Raises: NoRepresentationError.
 
-    More than 76 digits are beyond Arrow, so such columns are written one by one. Raises: NoRepresentationError.
+    Arrow has at most 76 digits. The values of a column with more digits are written one by one.
     """
     if precision > _MOST_DIGITS_OF_32:
         return _one_by_one(array, precision, scale)
@@ -84,7 +83,7 @@ def _short(numbers: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) 
 def _kept(
     matrix: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None
 ) -> npt.NDArray[np.bool_]:
-    """Return the mask of the first *sizes* bytes of each row, and make one byte, that of null, of what is not valid."""
+    """Return the mask of the first *sizes* bytes of each row. Rows that are not valid become the one byte of null."""
     if valid is not None:
         matrix[~valid, 0] = 0
         sizes = np.where(valid, sizes, 1)
@@ -92,7 +91,7 @@ def _kept(
 
 
 def _long(words: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> pa.Array:
-    """Return numbers of two or four words, the least first."""
+    """Return numbers of two or four words, the least significant first."""
     rows, count = words.shape
     width = 8 * count
     sizes = _byte_counts(words)
@@ -109,7 +108,7 @@ def _long(words: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> 
 
 
 def _byte_counts(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return for each number how many bytes its magnitude's bits and a sign take."""
+    """Return the number of bytes that each magnitude and a sign bit take."""
     negative = words[:, -1] < 0
     carry = negative.astype(np.uint64)
     counts = np.ones(len(words), np.int64)
@@ -124,7 +123,7 @@ def _byte_counts(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _one_by_one(array: pa.Array, precision: int, scale: int) -> pa.Array:
-    """Return what Arrow cannot: numbers of many digits; or say which value does not fit its declared type."""
+    """Return numbers that Arrow does not support. Raises: NoRepresentationError."""
     texts = array.to_pylist()
     return pa.array([_one(row, text, precision, scale) for row, text in enumerate(texts)], pa.large_binary())
 
@@ -141,8 +140,6 @@ def _one(row: int, text: str | None, precision: int, scale: int) -> bytes:
         except (InvalidOperation, ValueError):
             raise NoRepresentationError(row, f"the decimal '{text[:80]}' is not a number") from None
     if number != scaled or abs(number) >= 10**precision:
-        raise NoRepresentationError(
-            row, f"'{text[:80]}' is no decimal of precision {precision} and scale {scale}, as the column declares"
-        )
+        raise NoRepresentationError(row, f"'{text[:80]}' exceeds the declared precision {precision} and scale {scale}")
     data = number.to_bytes((abs(number).bit_length() + 8) // 8, "big", signed=True)
     return b"\x02" + long_bytes(len(data)) + data

@@ -1,4 +1,4 @@
-"""Reads what the Avro encoder writes, for tests and audits."""
+"""Reads what the Avro encoder writes, for tests, audits and readers of files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from cdc_schema_registry import Registry, unframe
 
-from cdc_core import DecodedRow, Decoder, EncoderContext, OptionError, TableSchema, Timestamp
+from cdc_core import DecodedRow, Decoder, EncoderContext, Envelope, OptionError, TableSchema, Timestamp
 from cdc_encoder_avro.container_reading import read_container
 from cdc_encoder_avro.options import AvroOptions
-from cdc_encoder_avro.reading import RecordReader
-from cdc_encoder_avro.schemas import ROWS
+from cdc_encoder_avro.record_reading import RecordReader
+from cdc_encoder_avro.schemas import row_field
 
 __all__ = ["AvroDecoder"]
 
@@ -21,9 +21,9 @@ _OWNER = "decoder of 'avro'"
 
 
 class AvroDecoder(Decoder):
-    """Reads messages, with the schemas that the encoder's registry has, and object container files.
+    """Reads messages, with schemas from the encoder's registry, and object container files.
 
-    What has no column in the table is given as Avro's plain values: numbers, texts, lists.
+    Values without a column in the table are Avro's plain values: numbers, texts, lists.
     """
 
     def __init__(self, context: EncoderContext) -> None:
@@ -37,13 +37,13 @@ class AvroDecoder(Decoder):
             keys = reader.key(schema, record)
         if value is None:
             return DecodedRow(key=keys, after=None)
-        return _decoded(schema, keys, self.context.envelope.envelope, *self._record(value))
+        return _decoded(schema, keys, self.context.envelope, *self._record(value))
 
     def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
         if not body:
             return []
         reader, records = read_container(body)
-        return [_decoded(schema, None, self.context.envelope.envelope, reader, record) for record in records]
+        return [_decoded(schema, None, self.context.envelope, reader, record) for record in records]
 
     def resolved(self, value: bytes | None) -> Timestamp | None:
         if not value:
@@ -60,7 +60,7 @@ class AvroDecoder(Decoder):
     def _registry(self) -> Registry:
         options: AvroOptions = self.context.options
         if options.confluent_schema_registry is None:
-            raise OptionError(f"{_OWNER}: messages need the option 'confluent_schema_registry', the registry's URL")
+            raise OptionError(f"{_OWNER}: messages require option 'confluent_schema_registry', the URL of a registry")
         return Registry.of(options.confluent_schema_registry, owner=_OWNER)
 
     def _record(self, payload: bytes) -> tuple[RecordReader, dict[str, Any]]:
@@ -76,9 +76,9 @@ class AvroDecoder(Decoder):
 
 
 def _decoded(
-    schema: TableSchema, key: tuple[Any, ...] | None, envelope: str, reader: RecordReader, record: dict[str, Any]
+    schema: TableSchema, key: tuple[Any, ...] | None, envelope: Envelope, reader: RecordReader, record: dict[str, Any]
 ) -> DecodedRow:
-    row = ROWS[envelope]
+    row = row_field(envelope)
     after = None if row is None else reader.row(schema, record, row)
     before = reader.row(schema, record, "before")
     key_record = reader.row(schema, record, "key")

@@ -11,44 +11,47 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.errors import NoRepresentationError
-from cdc_column_texts.values import Ints
+from cdc_column_texts import Ints, NoRepresentationError, encode_error
 from cdc_schema_registry import Registry, frame_one
 from fastavro.schema import SchemaParseException
 
 from cdc_core import (
     Column,
     ConfigError,
-    ContractError,
-    EncodeError,
+    DeleteForm,
     Encoder,
     EncoderContext,
     FileBody,
     MessageBatch,
-    Op,
     OptionError,
     RowBatch,
     TableSchema,
     Timestamp,
 )
 from cdc_encoder_avro.container import AvroBody
-from cdc_encoder_avro.metadata import mvcc_timestamps, timestamp_pieces
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.pieces import Piece, joined
-from cdc_encoder_avro.schemas import ROWS, envelope_schema, key_schema, resolved_schema, schema_text
+from cdc_encoder_avro.schemas import (
+    envelope_fields,
+    envelope_schema,
+    key_schema,
+    resolved_schema,
+    row_field,
+    schema_text,
+)
 from cdc_encoder_avro.strings import string_bytes
+from cdc_encoder_avro.timestamps import timestamp_pieces
 from cdc_encoder_avro.values import value_pieces
 
 __all__ = ["AvroEncoder"]
 
 _OWNER = "encoder 'avro'"
 _NULL, _PRESENT = b"\x00", b"\x02"
-_OPS_WITHOUT_BEFORE = pa.array([Op.INSERT, Op.SCAN], pa.uint8())
 
 
 @dataclass(frozen=True, slots=True)
 class _Headers:
-    """What stands before every key and every value of one schema version in one topic."""
+    """The bytes before every key and every value of one schema version in one topic."""
 
     schema: TableSchema
     key: bytes
@@ -58,19 +61,24 @@ class _Headers:
 class AvroEncoder(Encoder):
     """Messages in the Confluent wire format, or Avro object container files.
 
-    Schemas are registered when rows first need them; the ids are kept. Files carry their schema and need no registry.
+    A schema is registered before the first row that needs it, and its id is cached. Files contain their schema and need
+    no registry.
+
+    Raises: OptionError for an option that has no place in the envelope.
     """
 
     file_extension = ".avro"
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
+        context.envelope.check(_OWNER)
         self._options: AvroOptions = context.options
         self._headers: dict[tuple[str, str], _Headers] = {}
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         """Return when the schemas of *tables* are valid and the registry would accept them. Registers nothing."""
-        self._check_envelope()
+        if self._files and not self.context.envelope.key_in_value:
+            raise OptionError(f"{_OWNER}: files require option 'key_in_value', because a deleted row has only its key")
         registry = None if self._files else self._registry
         subjects = [(schema, self._subjects(schema, topic)) for schema, topic in tables]
         for schema, texts in subjects:
@@ -87,7 +95,7 @@ class AvroEncoder(Encoder):
         keys = joined([headers.key, *key], len(rows))
         values = joined([headers.value, *self._value(rows, topic, key)], len(rows))
         after = rows.column("after")
-        if self.context.envelope.envelope == "key_only" and after.null_count:
+        if self.context.envelope.delete is DeleteForm.TOMBSTONE and after.null_count:
             values = pc.if_else(after.is_valid(), values, pa.scalar(None, values.type))
         return MessageBatch(topic=topic, key=keys, value=values, updated=rows.column("updated"))
 
@@ -99,38 +107,30 @@ class AvroEncoder(Encoder):
         return frame_one(payload, self._registered(self._subject(topic, "value"), text))
 
     def open_body(self, topic: str) -> FileBody:
-        return AvroBody(self, topic, codec=self._options.avro_codec)
+        return AvroBody(
+            lambda schema: self.file_schema(schema, topic),
+            lambda rows: joined(self._value(rows, topic, None), len(rows)),
+            topic=topic,
+            codec=self._options.avro_codec,
+        )
 
     def file_schema(self, schema: TableSchema, topic: str) -> str:
-        """Return the schema of the rows of a file."""
+        """Return the Avro schema of a file of rows of *schema*."""
         return schema_text(self._envelope_schema(schema, topic, resolved=False))
-
-    def file_rows(self, rows: RowBatch, *, topic: str) -> pa.Array:
-        """Return the rows as a file holds them, large_binary without nulls."""
-        return joined(self._value(rows, topic, None), len(rows))
 
     @cached_property
     def _registry(self) -> Registry:
         address = self._options.confluent_schema_registry
         if address is None:
-            raise OptionError(f"{_OWNER}: messages need the option 'confluent_schema_registry', the registry's URL")
+            raise OptionError(f"{_OWNER}: messages require option 'confluent_schema_registry', the URL of a registry")
         return Registry.of(address, owner=_OWNER)
 
     @property
     def _files(self) -> bool:
         return self.context.output == "files"
 
-    def _check_envelope(self) -> None:
-        envelope = self.context.envelope
-        if envelope.envelope == "key_only":
-            for name in ("updated", "mvcc_timestamp", "key_in_value", "topic_in_value"):
-                if getattr(envelope, name):
-                    raise OptionError(f"{_OWNER}: envelope 'key_only' has no value to put '{name}' into; leave it out")
-        if self._files and not envelope.key_in_value:
-            raise OptionError(f"{_OWNER}: files need the option 'key_in_value', or deletes would not say of what")
-
     def _registered(self, subject: str, schema: str) -> int:
-        """Return the id of *schema*; the registry is asked once in this process."""
+        """Return the id of *schema*. Each process asks the registry once."""
         return self._registry.register(subject, schema, "AVRO")
 
     def _subject(self, topic: str, part: str) -> str:
@@ -141,7 +141,7 @@ class AvroEncoder(Encoder):
         return envelope_schema(schema, topic, envelope=envelope, options=self._options, resolved=resolved)
 
     def _subjects(self, schema: TableSchema, topic: str) -> dict[str, str]:
-        """Return the schemas of keys and values by their subjects."""
+        """Return the schemas of keys and values, by subject."""
         return {
             self._subject(topic, "key"): schema_text(key_schema(schema, self._options)),
             self._subject(topic, "value"): schema_text(self._envelope_schema(schema, topic, resolved=not self._files)),
@@ -163,41 +163,30 @@ class AvroEncoder(Encoder):
         return self._fields(rows, columns, key, None)
 
     def _value(self, rows: RowBatch, topic: str, key: list[Piece] | None) -> list[Piece]:
-        """Return the pieces of the envelope; its fields are in the order of `schemas.envelope_schema`."""
-        envelope = self.context.envelope
-        row = ROWS[envelope.envelope]
+        """Return the pieces of the envelope record."""
         pieces: list[Piece] = []
-        if envelope.diff:
-            pieces += self._before(rows)
-        if row == "after":
-            pieces += self._records(rows, "after")
-        if envelope.updated:
-            pieces += timestamp_pieces(rows.column("updated"))
-        if envelope.mvcc_timestamp:
-            pieces += timestamp_pieces(mvcc_timestamps(rows))
-        if not self._files:
-            pieces.append(_NULL)  # the field `resolved`
-        if row == "record":
-            pieces += self._records(rows, "after")
-        if envelope.key_in_value:
-            pieces += [_PRESENT, *(self._key(rows) if key is None else key)]
-        if envelope.topic_in_value:
-            pieces.append(string_bytes(topic, branch=1))
+        for name in envelope_fields(self.context.envelope, resolved=not self._files):
+            pieces += self._field(rows, name, topic, key)
         return pieces
 
-    def _before(self, rows: RowBatch) -> list[Piece]:
-        if rows.has_before:
-            return self._records(rows, "before")
-        if not pc.all(pc.is_in(rows.column("op"), _OPS_WITHOUT_BEFORE)).as_py():
-            raise ContractError(
-                f"the source gave updates or deletes of table {rows.schema.name} without the column 'before', "
-                "which the option 'diff' asks of it"
-            )
-        return [_NULL]
+    def _field(self, rows: RowBatch, name: str, topic: str, key: list[Piece] | None) -> list[Piece]:
+        """Return the union of null and a field of the envelope record."""
+        envelope = self.context.envelope
+        if name == "resolved":
+            return [_NULL]
+        if name == "topic":
+            return [string_bytes(topic, branch=1)]
+        if name == "key":
+            return [_PRESENT, *(self._key(rows) if key is None else key)]
+        if name == row_field(envelope):
+            return self._records(rows, rows.column("after"))
+        column = envelope.column(rows, name)
+        if name in envelope.images:
+            return [_NULL] if column is None else self._records(rows, column)
+        return timestamp_pieces(column)
 
-    def _records(self, rows: RowBatch, name: str) -> list[Piece]:
-        """Return the unions of null and the record of column *name*."""
-        structs = rows.column(name)
+    def _records(self, rows: RowBatch, structs: pa.StructArray) -> list[Piece]:
+        """Return the unions of null and the records of *structs*, a column `after` or `before` of *rows*."""
         columns = rows.schema.columns
         if structs.null_count == 0:
             return [_PRESENT, *self._fields(rows, columns, structs, None)]
@@ -214,16 +203,13 @@ class AvroEncoder(Encoder):
     def _fields(
         self, rows: RowBatch, columns: Sequence[Column], structs: pa.StructArray, places: Ints | None
     ) -> list[Piece]:
-        """Return the fields of a record; *places* are the rows that *structs* has, None when it has all."""
+        """Return the fields of records. *places* are the rows that *structs* has, None for all."""
         pieces: list[Piece] = []
         for index, column in enumerate(columns):
             try:
                 pieces += value_pieces(structs.field(index), column.type, self._options)
             except NoRepresentationError as error:
-                row = error.row if places is None else int(places[error.row])
-                key = rows.shown_key(row)
-                place = f"column {column.name} of table {rows.schema.name}"
-                raise EncodeError(f"{place} cannot become Avro in the row with key {key}: {error}", row=row) from error
+                raise encode_error(error, rows, column, format_="Avro", places=places) from error
         return pieces
 
 
@@ -232,5 +218,5 @@ def _check_schema(schema: TableSchema, text: str) -> None:
         fastavro.parse_schema(json.loads(text))
     except SchemaParseException as error:
         raise ConfigError(
-            f"table {schema.name} cannot become Avro: {error}; rename what has that name, or the topic"
+            f"cannot encode table {schema.name} as Avro: {error}; rename the table, column or topic of that name"
         ) from error

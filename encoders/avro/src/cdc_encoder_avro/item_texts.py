@@ -1,4 +1,4 @@
-"""JSON texts of items of arrays, in the form that arrays have in a `RowBatch`."""
+"""JSON texts of the items of arrays, as in a `RowBatch`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from cdc_column_texts.items import JSON_KINDS
+from cdc_column_texts import JSON_KINDS
 
 from cdc_core import ColumnType, Kind
 
@@ -17,11 +17,11 @@ __all__ = ["item_text"]
 
 _SPECIAL_DECIMALS = ("NaN", "Infinity", "-Infinity")
 _LEAST_PLAIN, _LEAST_SCIENTIFIC = -6, 21
-"""Exponents between which numbers are written without one."""
+"""Numbers between these exponents are written without an exponent."""
 
 
 def item_text(item: Any, type_: ColumnType) -> str:
-    """Return the JSON text of an item as an Avro array holds it."""
+    """Return the JSON text of *item*, a decoded item of an Avro array."""
     kind = type_.kind
     if item is None:
         return "null"
@@ -31,8 +31,8 @@ def item_text(item: Any, type_: ColumnType) -> str:
         return _float(item, type_)
     if kind is Kind.BYTES:
         return json.dumps(f"\\x{item.hex()}")
-    if isinstance(item, int) and kind in _MOMENTS:
-        return json.dumps(_MOMENTS[kind](item))
+    if isinstance(item, int) and kind in _DATETIMES:
+        return json.dumps(_DATETIMES[kind](item))
     return json.dumps(item, ensure_ascii=False)
 
 
@@ -69,7 +69,7 @@ def _timestamp(us: int) -> str:
     return f"{_date(days)}T{_time(rest)}"
 
 
-_MOMENTS: dict[Kind, Callable[[int], str]] = {
+_DATETIMES: dict[Kind, Callable[[int], str]] = {
     Kind.DATE: _date,
     Kind.TIME: _time,
     Kind.TIMESTAMP: _timestamp,

@@ -1,8 +1,8 @@
-"""Names that Avro accepts, made from names that SQL accepts, and back.
+"""Avro names of SQL names, and back.
 
-An Avro name is ASCII letters, digits and underscores, and begins with no digit. Every other character is written as
-`_uXXXX_`, its code in hexadecimal digits: `total (EUR)` becomes `total_u0020__u0028_EUR_u0029_`. So that this can be
-undone, an underscore that would begin such an escape by accident is escaped itself. No two names become the same one.
+An Avro name has ASCII letters, digits and underscores, and does not begin with a digit. Every other character becomes
+`_uXXXX_`, its code in hexadecimal digits: `total (EUR)` is `total_u0020__u0028_EUR_u0029_`. An underscore that would
+look like the start of an escape is escaped too. This makes escaping reversible, and different names remain different.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _ESCAPE = re.compile(r"_u([0-9a-f]{4,6})_")
 
 
 def avro_name(name: str) -> str:
-    """Return the Avro name of *name*, which is not empty; a name that Avro accepts mostly stays as it is."""
+    """Return the Avro name of *name*, which must not be empty. Few names that Avro accepts are changed."""
     return _TO_ESCAPE.sub(lambda found: f"_u{ord(found.group()):04x}_", name)
 
 
 def sql_name(name: str) -> str:
-    """Return the name that `avro_name` made *name* of."""
+    """Return the inverse of `avro_name`."""
     return _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)), name)
 
 
 def avro_namespace(prefix: str) -> str:
-    """Return *prefix* as a namespace, names with dots between them: `com.example.` becomes `com.example`."""
+    """Return *prefix* as a namespace, names separated by dots: `com.example.` becomes `com.example`."""
     return ".".join(avro_name(part) for part in prefix.split(".") if part)
 
 

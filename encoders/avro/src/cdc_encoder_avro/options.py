@@ -5,36 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc_core.options import option
+from cdc_core import option
 
 __all__ = ["AvroOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroOptions:
-    """What a user may set besides the options that every encoder shares."""
+    """Options of the Avro encoder, besides those that all encoders share."""
 
     confluent_schema_registry: str | None = option(
         None,
-        doc="URL of the schema registry, `https://user:password@host:8081?timeout=30s&ca_cert=…`. Messages need it;"
-        " files carry their schema themselves.",
+        doc="URL of the schema registry, `https://user:password@host:8081?timeout=30s&ca_cert=…`. Required for"
+        " messages; files contain their schema.",
         secret=True,
     )
     avro_schema_prefix: str = option(
-        "", doc="Text put before the topic in the names of subjects; also the namespace of the schemas."
+        "", doc="Prefix of the topic in the names of subjects, and the namespace of the schemas."
     )
     avro_enum: Literal["string", "enum"] = option(
-        "string", doc="How enums are written: as strings, or as Avro enums, which readers must know every label of."
+        "string", doc="How to write enums: as strings, or as Avro enums, whose readers must know every label."
     )
     avro_arrays: Literal["typed", "json"] = option(
         "typed",
-        doc="How arrays are written: as Avro arrays, for which they must have one dimension, or as their JSON text.",
+        doc="How to write arrays: as Avro arrays, which have one dimension, or as JSON text.",
     )
     avro_special_values: Literal["error", "string"] = option(
         "error",
-        doc="What becomes of values that Avro's types lack, infinite dates and timestamps and the time 24:00:00: an"
-        " error, or strings such as `infinity`, for which a string joins the union of every such column.",
+        doc="What to do with values that Avro's types cannot represent: infinite dates and timestamps, and the time"
+        " 24:00:00. `error` refuses them; `string` writes strings such as `infinity`, and adds string to the union of"
+        " every date, time and timestamp column.",
     )
     avro_codec: Literal["null", "deflate", "zstandard", "snappy"] = option(
-        "null", doc="How the blocks of files are compressed. Leave the sink's own compression off beside it."
+        "null", doc="Compression of the blocks of files. Do not combine it with the sink's own compression."
     )

@@ -1,8 +1,8 @@
-"""Avro binary of whole columns, put together from pieces.
+"""Avro binary of whole columns, joined from pieces.
 
-A piece is either bytes that every row has in common or a large_binary array with the bytes of each row; null is as good
-as empty. The Avro binary of a row is the concatenation of its pieces, whatever they are pieces of: Avro puts nothing
-between the fields of a record. So each byte of a message is copied once, at the end.
+A piece is either bytes that all rows share, or a large_binary array with the bytes of each row, where null means empty.
+The Avro binary of a row is the concatenation of its pieces: Avro has no separators between the fields of a record.
+Pieces are only joined at the end, so each byte of a message is copied once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.values import Bools, Ints
+from cdc_column_texts import Bools, Ints
 
 __all__ = ["Piece", "binary", "joined", "looked_up", "offsets_of", "ragged"]
 
@@ -37,7 +37,7 @@ def joined(pieces: Sequence[Piece], rows: int) -> pa.Array:
 
 
 def ragged(matrix: npt.NDArray[np.uint8], keep: Bools | None) -> pa.Array:
-    """Return of each row of *matrix* the bytes that *keep* says; all of them when it is None."""
+    """Return the bytes of each row of *matrix* where *keep* is true; all bytes when it is None."""
     rows, width = matrix.shape
     if keep is None:
         return binary(np.arange(0, rows * width + 1, width, dtype=np.int64), matrix)
@@ -47,13 +47,13 @@ def ragged(matrix: npt.NDArray[np.uint8], keep: Bools | None) -> pa.Array:
 
 
 def binary(offsets: Ints, data: npt.NDArray[Any]) -> pa.Array:
-    """Return a large_binary array of the bytes *data*, cut at *offsets*."""
+    """Return a large_binary array of *data*, divided at *offsets*."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def offsets_of(array: pa.Array) -> Ints:
-    """Return where each value of a large_binary *array* starts in the concatenation of all, and where the last ends."""
+    """Return the offsets of the values of a large_binary *array* in their concatenation, and its length."""
     if len(array) == 0:
         return np.zeros(1, np.int64)
     offsets: Ints = np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
@@ -62,5 +62,5 @@ def offsets_of(array: pa.Array) -> Ints:
 
 
 def looked_up(table: pa.Array, places: npt.NDArray[Any]) -> pa.Array:
-    """Return for each row what stands at its place in *table*."""
+    """Return the entry of *table* at each of *places*."""
     return table.take(pa.array(places))

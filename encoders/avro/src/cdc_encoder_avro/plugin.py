@@ -9,7 +9,7 @@ from cdc_core import EncoderRegistration, hookimpl
 def cdc_register_encoders() -> Iterator[EncoderRegistration]:
     yield EncoderRegistration(
         name="avro",
-        target="cdc_encoder_avro.encoder:AvroEncoder",
+        encoder="cdc_encoder_avro.encoder:AvroEncoder",
         options="cdc_encoder_avro.options:AvroOptions",
         summary="Avro messages with a schema registry, or Avro object container files",
         envelopes=frozenset({"wrapped", "bare", "key_only"}),

@@ -1,4 +1,4 @@
-"""Avro records back into rows: what `values` writes, read with the schema that it was written with."""
+"""Reads Avro records as rows, with the schema with which they were written: the inverse of `values`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from cdc_core import ColumnType, TableSchema
-from cdc_core.decoder import plain_value
+from cdc_core import ColumnType, TableSchema, plain_value
 from cdc_encoder_avro.item_texts import item_text
 from cdc_encoder_avro.schemas import SQL_NAME
 from cdc_encoder_avro.values import SPECIAL
@@ -26,11 +25,11 @@ _ARROW = {
     "local-timestamp-micros": pa.timestamp("us"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
 }
-"""What the numbers of a logical type are in a `RowBatch`."""
+"""The Arrow types, in a `RowBatch`, of numbers of a logical type."""
 
 
 class RecordReader:
-    """Reads the records of one schema. Numbers of logical types stay numbers, so none is beyond what Python has."""
+    """Reads the records of one schema. Numbers of logical types remain numbers, which cannot exceed Python's range."""
 
     def __init__(self, schema: str) -> None:
         written = json.loads(schema)
@@ -38,17 +37,17 @@ class RecordReader:
         self._parsed = fastavro.parse_schema(_without_logical_types(written))
 
     def read(self, stream: io.BytesIO) -> dict[str, Any]:
-        """Return the next record of *stream*. Raises: ValueError when it is damaged."""
+        """Return the next record of *stream*. Raises: ValueError for a damaged record."""
         try:
             record = fastavro.schemaless_reader(stream, self._parsed, None)
         except (EOFError, IndexError, KeyError, OverflowError, MemoryError, struct.error) as error:
-            raise ValueError(f"a record is cut off or damaged: {type(error).__name__}: {error}") from error
+            raise ValueError(f"a record is truncated or damaged: {type(error).__name__}: {error}") from error
         if not isinstance(record, dict):
-            raise ValueError(f"no record: {record!r}")
+            raise ValueError(f"not a record: {record!r}")
         return record
 
     def row(self, schema: TableSchema, record: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-        """Return the image that field *name* of an envelope holds, by the columns' own names."""
+        """Return the row in field *name* of an envelope, by the names of its columns."""
         image = record.get(name)
         return None if image is None else _row(schema, image, self._fields[name]["type"][1]["fields"])
 
@@ -64,7 +63,7 @@ def _row(schema: TableSchema, image: Mapping[str, Any], fields: list[dict[str, A
 
 
 def _value(value: Any, branches: list[Any], type_: ColumnType | None) -> Any:
-    """Return the value of a column; *type_* is None for one that the table does not have."""
+    """Return the value of a column. *type_* is None for a column that the table does not have."""
     if isinstance(value, list):
         (array,) = branches
         items = [_unscaled(item, array["items"][1:]) for item in value]
@@ -80,7 +79,7 @@ def _value(value: Any, branches: list[Any], type_: ColumnType | None) -> Any:
 
 
 def _unscaled(value: Any, branches: list[Any]) -> Any:
-    """Return the text of a decimal, with all its digits, and any other value as it is."""
+    """Return the text of a decimal with all its digits; any other value unchanged."""
     branch = branches[0]
     if not isinstance(value, bytes) or not isinstance(branch, dict) or branch.get("logicalType") != "decimal":
         return value

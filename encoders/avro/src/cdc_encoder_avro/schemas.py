@@ -1,7 +1,7 @@
 """The Avro schemas of a table's messages and files.
 
-Every field of every record is a union of null and something else with the default null, so that any two schemas of a
-table can read one another's data.
+Every field of every record is a union that begins with null, and has the default null. Therefore any two schemas of a
+table can read each other's data.
 """
 
 from __future__ import annotations
@@ -10,20 +10,29 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from cdc_core import EnvelopeOptions, TableSchema
-from cdc_core.schema import Column
+from cdc_core import Column, Envelope, RowPlace, TableSchema
 from cdc_encoder_avro.names import avro_name, avro_namespace
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.types import branches
 
-__all__ = ["ROWS", "SQL_NAME", "SQL_TYPE", "envelope_schema", "key_schema", "resolved_schema", "schema_text"]
+__all__ = [
+    "SQL_NAME",
+    "SQL_TYPE",
+    "envelope_fields",
+    "envelope_schema",
+    "key_schema",
+    "resolved_schema",
+    "row_field",
+    "schema_text",
+]
 
-ROWS = {"wrapped": "after", "bare": "record", "key_only": None}
-"""The field of the envelope that has the row, by the envelope's name."""
 SQL_TYPE = "sql_type"
-"""Property of a field: the source's own name of the column's type."""
+"""Property of a field: the source's name of the column's type."""
 SQL_NAME = "sql_name"
-"""Property of a field or record: the name of the column or table, where it is no Avro name."""
+"""Property of a field or record: the name of the column or table, when that is not an Avro name."""
+_ROW_FIELDS = {RowPlace.MEMBER: "after", RowPlace.MESSAGE: "record"}
+_FIELDS = ("before", "after", "updated", "mvcc_timestamp", "resolved", "record", "key", "topic")
+"""Every field that the record of an envelope can have, in CockroachDB's order."""
 
 
 def key_schema(schema: TableSchema, options: AvroOptions) -> dict[str, Any]:
@@ -31,56 +40,55 @@ def key_schema(schema: TableSchema, options: AvroOptions) -> dict[str, Any]:
     return _Records(schema, options).key()
 
 
+def row_field(envelope: Envelope) -> str | None:
+    """Return the field of the envelope record that holds the row after the change; None when there is none."""
+    return _ROW_FIELDS.get(envelope.row)
+
+
+def envelope_fields(envelope: Envelope, *, resolved: bool) -> list[str]:
+    """Return the fields of the envelope record in their order. `envelope_schema` explains *resolved*."""
+    present = {row_field(envelope), *envelope.images, *envelope.metadata, *(["resolved"] if resolved else [])}
+    return [name for name in _FIELDS if name in present]
+
+
 def envelope_schema(
-    schema: TableSchema, topic: str, *, envelope: EnvelopeOptions, options: AvroOptions, resolved: bool
+    schema: TableSchema, topic: str, *, envelope: Envelope, options: AvroOptions, resolved: bool
 ) -> dict[str, Any]:
     """Return the record of a message's value, or of a row in a file.
 
-    With *resolved* it has the field of that name, which is null in all rows: a reader that uses this schema for the
-    whole topic then sees which messages are resolved marks.
+    With *resolved* it has the field `resolved`, which is null in all rows. A reader that uses this schema for the whole
+    topic can then recognise resolved marks.
     """
     records = _Records(schema, options)
-    row = ROWS[envelope.envelope]
-    fields: dict[str, Any] = {}
-    if envelope.diff:
-        fields["before"] = records.row("_before")
-    if row == "after":
-        fields["after"] = records.row("")
-    if envelope.updated:
-        fields["updated"] = "string"
-    if envelope.mvcc_timestamp:
-        fields["mvcc_timestamp"] = "string"
-    if resolved:
-        fields["resolved"] = "string"
-    if row == "record":
-        fields["record"] = records.row("")
-    if envelope.key_in_value:
-        fields["key"] = records.key()
-    if envelope.topic_in_value:
-        fields["topic"] = "string"
+    fields = {name: records.field(name) for name in envelope_fields(envelope, resolved=resolved)}
     return _envelope(topic, options, fields)
 
 
 def resolved_schema(topic: str, options: AvroOptions) -> dict[str, Any]:
-    """Return the record of a resolved mark. It has the envelope's name, so that one subject can hold both."""
+    """Return the record of a resolved mark. It has the name of the envelope, so that one subject can hold both."""
     return _envelope(topic, options, {"resolved": "string"})
 
 
 def schema_text(schema: dict[str, Any]) -> str:
-    """Return *schema* as JSON, always the same text for the same schema."""
+    """Return *schema* as JSON. The same schema always has the same text."""
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
 class _Records:
-    """The records of one table in one schema; each named type is spelled out where it first stands."""
+    """The records of one table in one schema. The first use of a named type defines it."""
 
     def __init__(self, schema: TableSchema, options: AvroOptions) -> None:
         self._schema = schema
         self._options = options
         self._defined: set[str] = set()
 
-    def row(self, suffix: str) -> dict[str, Any]:
-        return self._record(suffix, self._schema.columns)
+    def field(self, name: str) -> Any:
+        """Return the type of an envelope's field."""
+        if name == "key":
+            return self.key()
+        if name in _ROW_FIELDS.values():
+            return self._record("", self._schema.columns)
+        return self._record("_before", self._schema.columns) if name == "before" else "string"
 
     def key(self) -> dict[str, Any]:
         return self._record("_key", [self._schema.column(name) for name in self._schema.primary_key])
@@ -99,7 +107,7 @@ class _Records:
         return field if name == column.name else {**field, SQL_NAME: column.name}
 
     def _once(self, branch: Any) -> Any:
-        """Return *branch* with a named type that was spelled out before replaced by its name."""
+        """Return *branch*, or its name when it is a named type that was defined before."""
         if not isinstance(branch, dict):
             return branch
         if branch["type"] == "array":
@@ -119,7 +127,7 @@ def _envelope(topic: str, options: AvroOptions, fields: dict[str, Any]) -> dict[
 
 
 def _named(type_: dict[str, Any], name: str, *, suffix: str, options: AvroOptions) -> dict[str, Any]:
-    """Return *type_* with its name, and the namespace, which the types within it inherit."""
+    """Return *type_* with its name and the namespace, which its inner types inherit."""
     escaped = avro_name(name)
     named = {**type_, "name": f"{escaped}{suffix}"}
     namespace = avro_namespace(options.avro_schema_prefix)

@@ -1,10 +1,10 @@
-"""Avro's strings and bytes, of whole columns: the length as a long, then the bytes."""
+"""Columns of Avro strings and bytes: the length as a long, then the bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from cdc_column_texts.values import Ints, valid_rows
+from cdc_column_texts import Ints, valid_rows
 
 from cdc_encoder_avro.pieces import Piece
 from cdc_encoder_avro.varints import lengths, long_bytes
@@ -13,7 +13,7 @@ __all__ = ["string_bytes", "string_pieces"]
 
 
 def string_pieces(array: pa.Array, *, branch: int | None = 1) -> list[Piece]:
-    """Return the values of a string or binary *array*, each after the index *branch* of its union; nulls as null."""
+    """Return the values of a string or binary *array*, each after the index *branch* of its union."""
     valid = valid_rows(array)
     sizes = _sizes(array)
     if valid is not None:
@@ -22,7 +22,7 @@ def string_pieces(array: pa.Array, *, branch: int | None = 1) -> list[Piece]:
 
 
 def string_bytes(text: str, *, branch: int) -> bytes:
-    """Return one string after the index *branch* of its union."""
+    """Return one string, after the index *branch* of its union."""
     data = text.encode()
     return long_bytes(branch) + long_bytes(len(data)) + data
 

@@ -1,4 +1,4 @@
-"""Which Avro type each kind of column becomes."""
+"""The Avro type of each kind of column."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _WITH_SPECIAL_VALUES = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIM
 
 
 def branches(type_: ColumnType, options: AvroOptions, *, enum_name: str) -> list[Any]:
-    """Return the branches of the union that a column of *type_* has, after null; values are of the first if they can.
+    """Return the branches of the union of a column of *type_*, without null. Values have the first branch if possible.
 
-    Integers of every width are longs and floats of every width doubles, so that a column can be widened and readers
-    with the older schema notice nothing. What has no better type is a string. *enum_name* is for an Avro enum.
+    Integers of every width are longs, and floats doubles, so that widening a column does not change its Avro type. A
+    kind without a better type is a string. *enum_name* is the name of an Avro enum.
     """
     kind = type_.kind
     if kind in _PLAIN:
@@ -52,9 +52,9 @@ def branches(type_: ColumnType, options: AvroOptions, *, enum_name: str) -> list
 
 
 def decimal_digits(type_: ColumnType) -> tuple[int, int] | None:
-    """Return precision and scale as Avro counts them, or None when *type_* is no decimal with a declared precision.
+    """Return Avro's precision and scale; None when *type_* is not a decimal with a declared precision.
 
-    Avro's scale is neither below zero nor above the precision: numeric(3,-2) is (5, 0) and numeric(2,4) is (4, 4).
+    Avro's scale is between zero and the precision: numeric(3,-2) is (5, 0), and numeric(2,4) is (4, 4).
     """
     if type_.kind is not Kind.DECIMAL or type_.precision is None:
         return None
@@ -63,12 +63,12 @@ def decimal_digits(type_: ColumnType) -> tuple[int, int] | None:
 
 
 def is_enum(type_: ColumnType, options: AvroOptions) -> bool:
-    """Return whether values of *type_* are written as an Avro enum: if asked for, and all labels are Avro names."""
+    """Return whether *type_* is an Avro enum: with avro_enum = 'enum', when all labels are Avro names."""
     if type_.kind is not Kind.ENUM or options.avro_enum != "enum":
         return False
     return bool(type_.labels) and all(is_avro_name(label) for label in type_.labels)
 
 
 def is_typed_array(type_: ColumnType, options: AvroOptions) -> bool:
-    """Return whether values of *type_* are written as Avro arrays; otherwise an array is its JSON text."""
+    """Return whether *type_* is an Avro array. Any other array is JSON text."""
     return type_.kind is Kind.ARRAY and options.avro_arrays == "typed" and type_.element is not None

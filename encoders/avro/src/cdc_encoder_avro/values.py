@@ -1,6 +1,6 @@
-"""One Arrow column becomes one column of Avro unions, by the kind of its type.
+"""Columns as Avro unions, by the kind of their type.
 
-What is written is, byte for byte, what a union of null and the branches of `types.branches` takes for the value.
+The bytes are those of the value in a union of null and `types.branches`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.errors import NoRepresentationError
-from cdc_column_texts.values import Ints, integers, valid_rows
+from cdc_column_texts import Ints, NoRepresentationError, integers, valid_rows
 
 from cdc_core import ColumnType, Kind
 from cdc_encoder_avro.arrays import array_pieces
@@ -25,7 +24,7 @@ from cdc_encoder_avro.varints import longs
 __all__ = ["SPECIAL", "value_pieces"]
 
 _NULL, _VALUE, _STRING = 0, 1, 2
-"""Places in a union: null, the type of the column, the string beside it."""
+"""Indices in a union: null, the type of the column, string."""
 _BOOLS = pa.array([b"\x00", b"\x02\x00", b"\x02\x01"], pa.large_binary())
 _DOUBLE = np.dtype([("branch", "u1"), ("value", "<f8")])
 _DAY_US = 86_400_000_000
@@ -36,14 +35,14 @@ SPECIAL: dict[Kind, dict[int, str]] = {
     Kind.TIMESTAMP: _INFINITY,
     Kind.TIMESTAMPTZ: _INFINITY,
 }
-"""By kind, the numbers that Avro's types lack, and how they are written as text."""
+"""By kind, the numbers that Avro's types cannot represent, and their texts."""
 
 
 def value_pieces(array: pa.Array, type_: ColumnType, options: AvroOptions) -> list[Piece]:
     """Return the unions of a column. Raises: NoRepresentationError."""
     kind = type_.kind
     if kind in SPECIAL:
-        return [_moments(array, SPECIAL[kind], options)]
+        return [_datetimes(array, SPECIAL[kind], options)]
     digits = decimal_digits(type_)
     if digits is not None:
         return [decimal_pieces(array, *digits)]
@@ -79,8 +78,8 @@ def _double(array: pa.Array) -> list[Piece]:
     return [ragged(matrix, keep)]
 
 
-def _moments(array: pa.Array, special: dict[int, str], options: AvroOptions) -> Piece:
-    """Return dates, times or timestamps. *special* are the numbers that stand for what Avro's type lacks."""
+def _datetimes(array: pa.Array, special: dict[int, str], options: AvroOptions) -> Piece:
+    """Return dates, times or timestamps. *special* are the numbers that Avro's type cannot represent."""
     values = integers(array)
     piece = longs(values, branch=_VALUE, valid=valid_rows(array))
     for number, text in special.items():
@@ -89,14 +88,14 @@ def _moments(array: pa.Array, special: dict[int, str], options: AvroOptions) -> 
             if options.avro_special_values == "error":
                 raise NoRepresentationError(
                     int(rows[0]),
-                    f"Avro's type has no '{text}'; set avro_special_values = 'string', which writes it as that text",
+                    f"Avro's type has no '{text}'; set avro_special_values = 'string' to write it as text",
                 )
             piece = _replaced(piece, rows, string_bytes(text, branch=_STRING))
     return piece
 
 
 def _replaced(piece: Piece, rows: Ints, data: bytes) -> Piece:
-    """Return *piece* with *data* in place of what *rows* have."""
+    """Return *piece* with *data* as the bytes of *rows*."""
     assert not isinstance(piece, bytes)
     places = np.arange(len(piece))
     places[rows] = len(piece)
@@ -109,7 +108,7 @@ def _enum(array: pa.Array, labels: tuple[str, ...]) -> Piece:
     if len(unknown):
         row = int(unknown[0])
         raise NoRepresentationError(
-            row, f"'{array[row]}' is no label of the enum as the changefeed knows it; set avro_enum = 'string'"
+            row, f"'{array[row]}' is not a label of the enum in this version of the table; set avro_enum = 'string'"
         )
     return longs(integers(places), branch=_VALUE, valid=valid_rows(array))
 

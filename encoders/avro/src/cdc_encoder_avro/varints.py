@@ -1,4 +1,4 @@
-"""Avro's ints and longs, of whole columns: zigzag, then seven bits a byte, the least first."""
+"""Columns of Avro ints and longs: zigzag, then seven bits in each byte, the least significant first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from cdc_column_texts.values import Bools, Ints
+from cdc_column_texts import Bools, Ints
 
 from cdc_encoder_avro.pieces import Piece, looked_up, ragged
 
@@ -15,11 +15,11 @@ __all__ = ["lengths", "long_bytes", "longs"]
 
 _U64 = np.uint64
 _TABLE_SIZE = 1 << 14
-"""Zigzag numbers below it, of one byte or two, are looked up."""
+"""Smaller zigzag numbers, of one byte or two, are looked up."""
 _MOST_BYTES = 10
 _LOW_BITS = _U64(0x00FF_FFFF_FFFF_FFFF)
 _CONTINUED = np.array([sum(0x80 << (8 * byte) for byte in range(min(width - 1, 8))) for width in range(11)], _U64)
-"""By the width of a number: the bits in its first eight bytes that say that another byte follows."""
+"""By the width of a number: the continuation bits in its first eight bytes."""
 
 
 def long_bytes(number: int) -> bytes:
@@ -33,9 +33,9 @@ def long_bytes(number: int) -> bytes:
 
 
 def longs(values: Ints, *, branch: int | None, valid: Bools | None = None) -> Piece:
-    """Return *values* as Avro longs, each after the index *branch* of its union, or nothing where that is None.
+    """Return *values* as Avro longs, each after the index *branch* of its union unless that is None.
 
-    Where *valid* is false there is only the index 0, that of null, and the value must be 0.
+    Where *valid* is false, only the index 0 of null is written, and the value must be 0.
     """
     zigzag = (values << 1 ^ (values >> 63)).view(_U64)
     if len(zigzag) == 0 or int(zigzag.max()) < _TABLE_SIZE:
@@ -45,7 +45,7 @@ def longs(values: Ints, *, branch: int | None, valid: Bools | None = None) -> Pi
 
 
 def lengths(sizes: Ints, *, branch: int | None, valid: Bools | None = None) -> Piece:
-    """Return the sizes of strings or bytes, as `longs` does; bytes alone when all are the same."""
+    """Return the sizes of strings or bytes, as `longs` does; plain bytes when all are equal."""
     if len(sizes) and valid is None and (sizes == sizes[0]).all():
         return _index(branch) + long_bytes(int(sizes[0]))
     return longs(sizes, branch=branch, valid=valid)
@@ -77,7 +77,7 @@ def _spread(zigzag: npt.NDArray[np.uint64], *, branch: int | None, valid: Bools 
 
 
 def _seven_bits_a_byte(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the low 56 bits of each number spread over eight bytes: halves first, then quarters, then eighths."""
+    """Return the low 56 bits of each number, seven in each of eight bytes: divided into halves, quarters, eighths."""
     spread = numbers & _LOW_BITS
     for keep, move, bits in (
         (0x0000_0000_0FFF_FFFF, 0x00FF_FFFF_F000_0000, 4),
@@ -94,7 +94,7 @@ def _index(branch: int | None) -> bytes:
 
 @cache
 def _table(branch: int | None) -> pa.Array:
-    """Return null's index, then the zigzag numbers in order, each after the index *branch*."""
+    """Return the index of null, then the zigzag numbers in order, each after the index *branch*."""
     start = _index(branch)
     numbers = [start + long_bytes(zigzag >> 1 if zigzag % 2 == 0 else ~(zigzag >> 1)) for zigzag in range(_TABLE_SIZE)]
     return pa.array([b"\x00", *numbers], pa.large_binary())

@@ -1,7 +1,7 @@
-"""Arrays: JSON texts in the rows, array literals of SQL in CSV, and back again.
+"""Arrays: JSON texts in a `RowBatch`, SQL array literals in CSV.
 
-A literal is the JSON text with braces for brackets: both put a backslash before a quote and a backslash in a string,
-and to both `null` is null. What else JSON escapes stands in a literal as it is.
+A literal is the JSON text with braces in place of brackets. Both escape a quote and a backslash in a string with a
+backslash, and `null` is null in both. Other characters that JSON escapes are not escaped in a literal.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.items import JSON_KINDS, items_of
-from cdc_column_texts.lists import list_texts
-from cdc_column_texts.plain import with_nulls_of
-from cdc_column_texts.splitting import structure
+from cdc_column_texts import JSON_KINDS, items_of, list_texts, structure, with_nulls_of
 
 from cdc_core import ColumnType, Kind
 from cdc_encoder_csv.years import iso_year, sql_year
@@ -25,7 +22,7 @@ from cdc_encoder_csv.years import iso_year, sql_year
 __all__ = ["array_literals", "array_texts"]
 
 _OTHER_ESCAPES = r'\\[^"\\]'
-_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+_DATETIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 _ANCIENT = r'"(-\d|0000-)'
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPES = {code: json.dumps(chr(code))[1:-1] for code in range(32)}
@@ -34,13 +31,13 @@ _BRACKETS = bytes.maketrans(b"{}", b"[]")
 
 
 def array_literals(array: pa.Array, element: ColumnType) -> pa.Array:
-    """Return the literals of a column of arrays; arrays of composites stay JSON, since their fields have no order."""
+    """Return the literals of a column of arrays. Arrays of composites remain JSON: their fields are unordered."""
     if element.kind is Kind.COMPOSITE:
         return array
     if element.kind in JSON_KINDS:
         return _of_documents(array, element)
     odd = pc.match_substring_regex(array, _OTHER_ESCAPES)
-    if element.kind in _MOMENTS:
+    if element.kind in _DATETIMES:
         odd = pc.or_(odd, pc.match_substring_regex(array, _ANCIENT))
     return _rewritten(_translated(array, _BRACES), odd, array, lambda text: _literal(json.loads(text), element))
 
@@ -51,7 +48,7 @@ def array_texts(literals: pa.Array, element: ColumnType) -> pa.Array:
         return literals
     texts = _translated(literals, _BRACKETS)
     odd = pc.match_substring_regex(texts, r"[\x00-\x1f]")
-    if element.kind in _MOMENTS:
+    if element.kind in _DATETIMES:
         odd = pc.or_(odd, pc.match_substring(texts, ' BC"'))
     texts = _rewritten(texts, odd, texts, lambda text: _STRING.sub(lambda found: _json_string(found[1]), text))
     if element.kind not in JSON_KINDS:
@@ -61,7 +58,7 @@ def array_texts(literals: pa.Array, element: ColumnType) -> pa.Array:
 
 
 def _translated(array: pa.Array, table: bytes) -> pa.Array:
-    """Return *array* with the brackets that are not in strings changed as *table* says."""
+    """Return *array* with the brackets outside of strings translated by *table*."""
     texts = array.fill_null("") if array.null_count else array
     if len(texts) == 0:
         return array
@@ -76,7 +73,7 @@ def _translated(array: pa.Array, table: bytes) -> pa.Array:
 
 
 def _rewritten(texts: pa.Array, odd: pa.Array, sources: pa.Array, write: Callable[[str], str]) -> pa.Array:
-    """Return *texts* with those of *odd* rows written anew from their *sources*, one by one."""
+    """Return *texts*, those of *odd* rows rewritten one by one from their *sources*."""
     odd = pc.fill_null(odd, pa.scalar(value=False))
     if not pc.any(odd, min_count=0).as_py():
         return texts
@@ -89,13 +86,13 @@ def _literal(value: Any, element: ColumnType) -> str:
         return f"{{{', '.join(_literal(item, element) for item in value)}}}"
     if value is None:
         return "null"
-    text = sql_year(str(value)) if element.kind in _MOMENTS else str(value)
+    text = sql_year(str(value)) if element.kind in _DATETIMES else str(value)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _json_string(inner: str) -> str:
-    """Return a string of a literal, what stands between its quotes, as JSON."""
+    """Return the JSON string of *inner*, the text between the quotes of a literal's string."""
     return f'"{iso_year(inner).translate(_ESCAPES)}"'
 
 

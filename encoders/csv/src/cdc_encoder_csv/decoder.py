@@ -1,4 +1,4 @@
-"""Reads what the CSV encoder writes, whole columns at a time."""
+"""Reads what the CSV encoder writes, by column."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.reading import column_of_texts
+from cdc_column_texts import column_of_texts
 from pyarrow import csv
 
-from cdc_core import Column, ColumnType, DecodedRow, Decoder, EncoderContext, Kind, TableSchema, Timestamp
-from cdc_core.decoder import plain_value
+from cdc_core import Column, ColumnType, DecodedRow, Decoder, EncoderContext, Kind, TableSchema, Timestamp, plain_value
 from cdc_encoder_csv.arrays import array_texts
 from cdc_encoder_csv.options import CsvOptions
 from cdc_encoder_csv.years import iso_year
@@ -23,7 +22,7 @@ _BEFORE_CHRIST = " BC"
 
 
 class CsvDecoder(Decoder):
-    """Reads messages and files of the table's own columns, in their order. `updated` there is none."""
+    """Reads messages and files of the table's columns, in table order. There is no `updated`."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
@@ -41,7 +40,7 @@ class CsvDecoder(Decoder):
             body = body[_end_of_line(body) :]
         return [self._decoded(schema, row, None) for row in self._rows(schema, body)]
 
-    def resolved(self, value: bytes | None) -> Timestamp | None:  # noqa: ARG002 (there is no such thing)
+    def resolved(self, value: bytes | None) -> Timestamp | None:  # noqa: ARG002
         return None
 
     def _decoded(self, schema: TableSchema, row: dict[str, Any], key: tuple[Any, ...] | None) -> DecodedRow:
@@ -62,7 +61,7 @@ class CsvDecoder(Decoder):
 
 
 def _table(body: bytes, names: Sequence[str], *, null: str) -> pa.Table:
-    """Return the texts of the fields, null where there is *null* without quotes. Raises: ValueError."""
+    """Return the texts of the fields, null where *null* is not quoted. Raises: ValueError."""
     if body and (not body.endswith(b"\n") or body.count(b'"') % 2):
         raise ValueError("the last line has no end")
     if not body:
@@ -90,13 +89,13 @@ def _column(fields: pa.ChunkedArray, type_: ColumnType) -> pa.Array:
     if type_.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
         ancient = pc.fill_null(pc.ends_with(texts, _BEFORE_CHRIST), pa.scalar(value=False))
         if pc.any(ancient).as_py():
-            moments = [iso_year(text) for text in texts.filter(ancient).to_pylist()]
-            texts = pc.replace_with_mask(texts, ancient, pa.array(moments, pa.string()))
+            iso = [iso_year(text) for text in texts.filter(ancient).to_pylist()]
+            texts = pc.replace_with_mask(texts, ancient, pa.array(iso, pa.string()))
     return column_of_texts(texts, type_)
 
 
 def _end_of_line(body: bytes) -> int:
-    """Return where the first line that is not between quotes ends."""
+    """Return the place after the first line end that is not quoted."""
     data = np.frombuffer(body, np.uint8)
     outside = ~np.bitwise_xor.accumulate(data == ord('"'))
     ends = np.flatnonzero(outside & (data == ord("\n")))

@@ -20,9 +20,10 @@ from cdc_core import (
     OptionError,
     RowBatch,
     TableSchema,
+    TerminalError,
     Timestamp,
+    joined_values,
 )
-from cdc_core.encoder import joined_values
 from cdc_encoder_csv.fields import field_texts, quoted_name
 from cdc_encoder_csv.options import CsvOptions
 
@@ -30,9 +31,9 @@ __all__ = ["CsvEncoder"]
 
 
 class CsvEncoder(Encoder):
-    """Lines of the columns' SQL texts between commas, for rows that are there: a deleted row is no line.
+    """Lines of comma-separated SQL texts of the columns. A deleted row cannot be written. All envelopes are the same.
 
-    A message is a line without its end; its key is a line of the primary key's values. The same in every envelope.
+    A message is a line without its end. Its key is a line of the primary key's values.
     """
 
     file_extension = ".csv"
@@ -41,11 +42,11 @@ class CsvEncoder(Encoder):
         super().__init__(context)
         self._options: CsvOptions = context.options
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: ARG002 (every table can be written)
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: ARG002
         envelope = self.context.envelope
         for name in ("diff", "mvcc_timestamp", "topic_in_value", "updated"):
             if getattr(envelope, name):
-                raise OptionError(f"encoder 'csv': a line has no place for '{name}', only for the table's columns")
+                raise OptionError(f"encoder 'csv': a line holds only the table's columns and has no place for '{name}'")
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         _refuse_deletes(rows)
@@ -57,22 +58,21 @@ class CsvEncoder(Encoder):
             updated=rows.column("updated"),
         )
 
-    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002 (there is no such thing)
-        raise EncodeError(
-            "CSV has no place for resolved marks; leave out the option 'resolved', or choose another format"
-        )
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002
+        """Raise TerminalError: the registration says that the format is for scans only."""
+        raise TerminalError("CSV has no place for resolved marks; remove option 'resolved', or choose another format")
 
-    def open_body(self, topic: str) -> FileBody:  # noqa: ARG002 (the file's name has it)
+    def open_body(self, topic: str) -> FileBody:  # noqa: ARG002
         return _CsvBody(self)
 
     def header(self, schema: TableSchema) -> bytes:
-        """Return what a file begins with."""
+        """Return the first line of a file, empty without the option `csv_header`."""
         if not self._options.csv_header:
             return b""
         return (",".join(quoted_name(column.name) for column in schema.columns) + "\n").encode()
 
     def lines(self, rows: RowBatch) -> pa.Buffer:
-        """Return a line for each row, each with its end. Raises: EncodeError."""
+        """Return the lines of *rows*. Raises: EncodeError."""
         _refuse_deletes(rows)
         return joined_values(_binary([*self._lines(rows.schema.columns, rows.column("after")), "\n"], len(rows)))
 
@@ -85,30 +85,28 @@ class CsvEncoder(Encoder):
 
 
 class _CsvBody(FileBody):
-    """The header, if one is asked for, and lines."""
+    """The header, with the option `csv_header`, and lines."""
 
     def __init__(self, encoder: CsvEncoder) -> None:
         self._encoder = encoder
-        self._begun = False
+        self._started = False
 
     def write(self, rows: RowBatch) -> bytes | pa.Buffer:
         lines = self._encoder.lines(rows)
-        if self._begun or len(rows) == 0:
+        if self._started or len(rows) == 0:
             return lines
-        self._begun = True
+        self._started = True
         header = self._encoder.header(rows.schema)
         return header + bytes(lines) if header else lines
-
-    def finish(self) -> bytes:
-        return b""
 
 
 def _refuse_deletes(rows: RowBatch) -> None:
     row = pc.index(pc.equal(rows.column("op"), pa.scalar(Op.DELETE, pa.uint8())), value=True).as_py()
     if row >= 0:
         raise EncodeError(
-            f"a deleted row of table {rows.schema.name} cannot become CSV, the one with key {rows.shown_key(row)}: it"
-            " has no place for what is gone; choose another format"
+            f"cannot encode a deleted row of table {rows.schema.name} as CSV (key {rows.shown_key(row)}): CSV has no"
+            " place for deletes; choose another format",
+            row=row,
         )
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cdc_core.options import option
+from cdc_core import option
 
 __all__ = ["CsvOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
-    """What a user may set besides the options that every encoder shares."""
+    """Options of the CSV encoder, besides those that all encoders share."""
 
-    csv_header: bool = option(False, doc="Begin each file with a line of the columns' names.")
+    csv_header: bool = option(False, doc="Begin each file with a line of column names.")
     csv_null: str = option(
         "",
-        doc="What stands for NULL, without quotes; a value of the same text stands between quotes. CockroachDB writes"
-        ' `NULL`; most tools take nothing for NULL and `""` for the empty text.',
+        doc="Text of NULL, without quotes. A value with the same text is quoted. CockroachDB writes `NULL`; most tools"
+        ' read an empty field as NULL and `""` as the empty text.',
     )
 
     def __post_init__(self) -> None:
         if any(character in self.csv_null for character in '",\r\n'):
-            raise ValueError("option 'csv_null' must be without commas, quotes and line ends")
+            raise ValueError("option 'csv_null' must not contain commas, quotes or line ends")

@@ -9,7 +9,7 @@ from cdc_core import EncoderRegistration, hookimpl
 def cdc_register_encoders() -> Iterator[EncoderRegistration]:
     yield EncoderRegistration(
         name="csv",
-        target="cdc_encoder_csv.encoder:CsvEncoder",
+        encoder="cdc_encoder_csv.encoder:CsvEncoder",
         options="cdc_encoder_csv.options:CsvOptions",
         summary="Comma-separated values of the rows of an initial scan",
         envelopes=frozenset({"wrapped", "bare", "row"}),

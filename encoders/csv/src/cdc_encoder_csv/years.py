@@ -1,4 +1,4 @@
-"""Years before Christ: ISO 8601 counts a year 0 and negative ones, SQL says `0001-… BC` and `0002-… BC`."""
+"""Years before the year 1: 0 and negative years in ISO 8601, `0001-… BC` and `0002-… BC` in SQL."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _SQL = re.compile(r"(\d{4,})(-\d\d-\d\d.*) BC", re.DOTALL)
 
 
 def sql_year(text: str) -> str:
-    """Return a moment of ISO 8601 as SQL has it; any other text as it is."""
+    """Return a date or timestamp of ISO 8601 in SQL's form; any other text unchanged."""
     found = _ISO.fullmatch(text)
     return text if found is None else f"{1 - int(found[1]):04d}{found[2]} BC"
 
 
 def iso_year(text: str) -> str:
-    """Return a moment of SQL as ISO 8601 has it; any other text as it is."""
+    """Return a date or timestamp of SQL in the form of ISO 8601; any other text unchanged."""
     found = _SQL.fullmatch(text)
     if found is None:
         return text

@@ -1,8 +1,8 @@
-"""JSON Schemas (draft-07) of what the encoder writes: of keys, and of values in each envelope.
+"""JSON Schemas (draft-07) of keys and of values in each envelope.
 
-They allow exactly the fields that are written, so that a column more is a compatible change; none of them is required,
-and columns that are not of the key may always be null, since a source need not say when that changes. Texts of a
-schema are canonical: the same table gives the same text.
+A schema allows exactly the members that are written and requires none, so that adding a column is compatible. Columns
+that are not in the key may always be null, because a source need not report when that changes. The text of a schema is
+canonical: the same table gives the same text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cdc_core import ColumnType, EnvelopeOptions, Kind, TableSchema
-from cdc_encoder_json.objects import METADATA
+from cdc_core import ColumnType, Envelope, Kind, RowPlace, TableSchema
 
 __all__ = ["allows_resolved", "key_schema", "resolved_schema", "value_schema"]
 
@@ -37,76 +36,62 @@ _CHOICES: dict[Kind, tuple[_Schema, ...]] = {
     Kind.DECIMAL: _NUMBERS,
     Kind.BYTES: _matching(r"\\x([0-9a-f]{2})*"),
     Kind.UUID: _matching("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
-    # no formats: "date-time" has neither infinities, nor years beyond 9999, nor times without a zone
+    # Formats are not used: "date-time" excludes infinities, years after 9999 and times without a zone.
     Kind.DATE: _matching(f"{_DATE}|-?infinity"),
     Kind.TIME: _matching(_CLOCK),
     Kind.TIMESTAMP: _matching(f"{_DATE}T{_CLOCK}|-?infinity"),
     Kind.TIMESTAMPTZ: _matching(f"{_DATE}T{_CLOCK}Z|-?infinity"),
     Kind.COMPOSITE: ({"type": "object"},),
 }
-"""What a value may be that is not null, one of these. Kinds that are missing are texts.
+"""Schemas of a value that is not null, which matches one of them. Kinds that are missing are texts.
 
-So are enums: a label can be added to a type at any time, without a new version of the table's schema.
+Enums are texts too: a label can be added at any time without a new version of the table's schema.
 """
 
 
 def key_schema(schema: TableSchema) -> str:
     """Return the schema of the keys of *schema*'s rows."""
-    items = [_column(schema.column(name).type, nullable=False) for name in schema.primary_key]
-    return _text(f"{schema.name.table}_key", _key(items))
+    return _text(f"{schema.name.table}_key", _key(schema))
 
 
-def value_schema(schema: TableSchema, options: EnvelopeOptions) -> str | None:
-    """Return the schema of the values of *schema*'s rows and of resolved marks beside them, None for empty values."""
-    if options.envelope == "key_only":
+def value_schema(schema: TableSchema, envelope: Envelope) -> str | None:
+    """Return the schema of the values of *schema*'s rows and of their resolved marks; None when values are empty."""
+    if envelope.row is RowPlace.NOWHERE:
         return None
+    table = schema.name.table
     columns = {column.name: _column(column.type, nullable=True) for column in sorted(schema.columns, key=_name)}
-    metadata = _metadata(schema, options)
-    if options.envelope == "wrapped":
-        row = _one_of(_NULL, _object(columns))
-        images = {"after": row, **({"before": row} if options.diff else {})}
-        return _text(f"{schema.name.table}_envelope", _object(images | metadata))
-    return _text(schema.name.table, _object({METADATA: _object(metadata)} | columns))
+    special = {"key": _key(schema), "topic": _TEXT}
+    metadata = {name: special.get(name, _TIMESTAMP) for name in sorted((*envelope.metadata, "resolved"))}
+    members = envelope.placed(metadata, _object)
+    if envelope.row is RowPlace.MESSAGE:
+        return _text(table, _object(members | columns))
+    image = _one_of(_NULL, _object(columns))
+    return _text(f"{table}_envelope", _object(dict.fromkeys(envelope.images, image) | members))
 
 
-def resolved_schema(options: EnvelopeOptions) -> str:
-    """Return the schema of resolved marks alone, for topics without rows; that of rows can follow it."""
-    mark = _object({"resolved": _TIMESTAMP})
-    return _text("resolved", mark if options.envelope == "wrapped" else _object({METADATA: mark}))
+def resolved_schema(envelope: Envelope) -> str:
+    """Return the schema of resolved marks alone, for a topic without rows. The schema of rows is compatible with it."""
+    return _text("resolved", _object(envelope.placed({"resolved": _TIMESTAMP}, _object)))
 
 
-def allows_resolved(schema: str, options: EnvelopeOptions) -> bool:
-    """Return whether a registered *schema* is one of ours that has a place for resolved marks."""
+def allows_resolved(schema: str, envelope: Envelope) -> bool:
+    """Return whether a registered *schema* is one of ours that allows resolved marks."""
     try:
-        fields = json.loads(schema)["properties"]
-        return "resolved" in (fields if options.envelope == "wrapped" else fields[METADATA]["properties"])
-    except (ValueError, LookupError, TypeError):
+        members = json.loads(schema)["properties"]
+        return "resolved" in envelope.split(members, lambda member: member.get("properties"))[2]
+    except (ValueError, LookupError, TypeError, AttributeError):
         return False
 
 
-def _metadata(schema: TableSchema, options: EnvelopeOptions) -> dict[str, _Schema]:
-    fields: dict[str, _Schema] = {}
-    if options.key_in_value:
-        fields["key"] = _key([_column(schema.column(name).type, nullable=False) for name in schema.primary_key])
-    if options.mvcc_timestamp:
-        fields["mvcc_timestamp"] = _TIMESTAMP
-    fields["resolved"] = _TIMESTAMP
-    if options.topic_in_value:
-        fields["topic"] = _TEXT
-    if options.updated:
-        fields["updated"] = _TIMESTAMP
-    return fields
-
-
 def _column(type_: ColumnType, *, nullable: bool) -> _Schema:
-    """Return the schema of a column, with the source's name of its type for people."""
+    """Return the schema of a column. Its description is the source's name of the type."""
     choices = _choices(type_)
     schema = {} if choices is None else _one_of(*([_NULL] if nullable else []), *choices)
     return {"description": type_.source, **schema}
 
 
 def _choices(type_: ColumnType) -> Sequence[_Schema] | None:
-    """Return what a value that is not null may be; None when it may be anything."""
+    """Return the schemas of a value that is not null; None when it may be anything."""
     if type_.kind is Kind.JSON:
         return None
     if type_.kind is not Kind.ARRAY:
@@ -114,11 +99,12 @@ def _choices(type_: ColumnType) -> Sequence[_Schema] | None:
     element = None if type_.element is None else _choices(type_.element)
     if element is None:
         return ({"type": "array"},)
-    # the arrays within are those of more dimensions
+    # The inner arrays are further dimensions.
     return ({"type": "array", "items": _one_of(_NULL, *element, {"type": "array"})},)
 
 
-def _key(items: list[_Schema]) -> _Schema:
+def _key(schema: TableSchema) -> _Schema:
+    items = [_column(schema.column(name).type, nullable=False) for name in schema.primary_key]
     bounds = {"minItems": len(items), "maxItems": len(items)}
     return {"type": "array", "items": items, "additionalItems": False, **bounds}
 

@@ -1,4 +1,4 @@
-"""Reads the encoder's own files whole columns at a time; what is not just as it writes it, it leaves to others."""
+"""Reads files of lines by column. Files that the encoder did not write exactly so are left to `JsonDecoder.file`."""
 
 from __future__ import annotations
 
@@ -8,45 +8,50 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.escape import quoted
-from cdc_column_texts.json_values import JSON_NULL_OBJECT
-from cdc_column_texts.members import Members, Spans
-from cdc_column_texts.pieces import NULL, series
-from cdc_column_texts.reading import column_of_texts, timestamps_of_texts
-from cdc_column_texts.values import Bools
+from cdc_column_texts import (
+    JSON_NULL_OBJECT,
+    NULL,
+    Bools,
+    Members,
+    Spans,
+    column_of_texts,
+    quoted,
+    series,
+    timestamps_of_texts,
+)
 
-from cdc_core import ColumnType, EnvelopeOptions, Kind, Op, RowBatch, TableSchema
-from cdc_encoder_json.objects import METADATA
+from cdc_core import METADATA_MEMBER, ColumnType, Envelope, Kind, Op, RowBatch, RowPlace, TableSchema
 
 __all__ = ["read_lines"]
 
-_AS_THEY_ARE = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
+_UNCHANGED = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
+"""Kinds whose JSON text is the value."""
 _TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.UUID, Kind.TIMETZ, Kind.INTERVAL})
 _NULL = NULL.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Where the parts of all lines are."""
+    """The places of the parts of all lines."""
 
     key: list[Spans]
     updated: Spans
     columns: list[Spans]
-    """By name, in alphabetical order; of the rows that are not deleted."""
+    """In alphabetical order of their names; without the rows that are deleted."""
     deleted: Bools
 
 
-def read_lines(schema: TableSchema, envelope: EnvelopeOptions, body: bytes) -> RowBatch | None:
+def read_lines(schema: TableSchema, envelope: Envelope, body: bytes) -> RowBatch | None:
     """Return the rows of a file of *schema*; None when a line is not exactly as the encoder writes it.
 
     Raises: ValueError for a value that is not of its column's type.
     """
     if not (envelope.key_in_value and envelope.updated):
         return None
-    pa.array([body], pa.binary()).cast(pa.string())  # raises when it is no text
+    pa.array([body], pa.binary()).cast(pa.string())  # raises when the body is not UTF-8
     members = Members(body)
     names = sorted(column.name for column in schema.columns)
-    find = _wrapped if envelope.envelope == "wrapped" else _bare
+    find = _with_row_as_member if envelope.row is RowPlace.MEMBER else _with_row_as_message
     parts = find(members, envelope, names, len(schema.primary_key))
     if parts is None:
         return None
@@ -62,8 +67,8 @@ def read_lines(schema: TableSchema, envelope: EnvelopeOptions, body: bytes) -> R
     )
 
 
-def _wrapped(members: Members, envelope: EnvelopeOptions, names: list[str], key_columns: int) -> _Parts | None:
-    top = ["after", *(["before"] if envelope.diff else []), *_metadata(envelope)]
+def _with_row_as_member(members: Members, envelope: Envelope, names: list[str], key_columns: int) -> _Parts | None:
+    top = [*envelope.images, *envelope.metadata]
     lines = members.lines([quoted(name) for name in top])
     if lines is None:
         return None
@@ -79,33 +84,23 @@ def _wrapped(members: Members, envelope: EnvelopeOptions, names: list[str], key_
     return _Parts(key=key, updated=values["updated"], columns=columns, deleted=deleted)
 
 
-def _bare(members: Members, envelope: EnvelopeOptions, names: list[str], key_columns: int) -> _Parts | None:
-    """A deleted row is its key and nulls here."""
-    top = sorted([*names, METADATA])
+def _with_row_as_message(members: Members, envelope: Envelope, names: list[str], key_columns: int) -> _Parts | None:
+    """Return the parts of lines without deleted rows: such a row cannot be told from one of nulls."""
+    top = sorted([*names, METADATA_MEMBER])
     lines = members.lines([quoted(name) for name in top])
     if lines is None:
         return None
     columns = dict(zip(top, lines, strict=True))
-    outer = columns.pop(METADATA)
-    metadata = members.objects(outer, [quoted(name) for name in _metadata(envelope)])
+    outer = columns.pop(METADATA_MEMBER)
+    metadata = members.objects(outer, [quoted(name) for name in envelope.metadata])
     if metadata is None:
         return None
-    values = dict(zip(_metadata(envelope), metadata, strict=True))
+    values = dict(zip(envelope.metadata, metadata, strict=True))
     key = members.arrays(values["key"], key_columns, depth=3)
     if key is None:
         return None
-    nothing = np.zeros(len(outer.starts), np.bool_)
-    return _Parts(key=key, updated=values["updated"], columns=list(columns.values()), deleted=nothing)
-
-
-def _metadata(envelope: EnvelopeOptions) -> list[str]:
-    options = {
-        "key": "key_in_value",
-        "mvcc_timestamp": "mvcc_timestamp",
-        "topic": "topic_in_value",
-        "updated": "updated",
-    }
-    return [name for name, option in options.items() if getattr(envelope, option)]
+    deleted = np.zeros(len(outer.starts), np.bool_)
+    return _Parts(key=key, updated=values["updated"], columns=list(columns.values()), deleted=deleted)
 
 
 def _structs(schema: TableSchema, columns: list[pa.Array], deleted: Bools) -> pa.StructArray:
@@ -120,7 +115,7 @@ def _column(members: Members, spans: Spans, type_: ColumnType) -> pa.Array:
     texts = members.texts(spans)
     if null.any():
         texts = pc.if_else(pa.array(null), pa.scalar(None, texts.type), texts)
-    if type_.kind in _AS_THEY_ARE:
+    if type_.kind in _UNCHANGED:
         if type_.kind is Kind.JSON:
             texts = pc.if_else(pc.equal(texts, JSON_NULL_OBJECT), pa.scalar(NULL, texts.type), texts)
         return texts.cast(pa.string())
@@ -131,7 +126,7 @@ def _column(members: Members, spans: Spans, type_: ColumnType) -> pa.Array:
 
 
 def _unescaped(texts: pa.Array) -> pa.Array:
-    """Return what JSON strings say."""
+    """Return the values of JSON strings."""
     escaped = pc.fill_null(pc.match_substring(texts, "\\"), pa.scalar(value=False))
     plain = pc.utf8_slice_codeunits(texts, 1, -1)
     if not pc.any(escaped, min_count=0).as_py():

@@ -9,7 +9,7 @@ from cdc_core import EncoderRegistration, hookimpl
 def cdc_register_encoders() -> Iterator[EncoderRegistration]:
     yield EncoderRegistration(
         name="json",
-        target="cdc_encoder_json.encoder:JsonEncoder",
+        encoder="cdc_encoder_json.encoder:JsonEncoder",
         options="cdc_encoder_json.options:JsonOptions",
         summary="JSON messages, or files of newline-delimited JSON",
         envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),

@@ -1,4 +1,4 @@
-"""Messages in a schema registry's wire format: which schemas a topic's keys and values have, and their ids."""
+"""Messages in a schema registry's wire format: the schemas of a topic's keys and values, and their ids."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Sequence
 import pyarrow as pa
 from cdc_schema_registry import Registry, frame, frame_one
 
-from cdc_core import ConfigError, EnvelopeOptions, TableName, TableSchema
+from cdc_core import ConfigError, Envelope, TableName, TableSchema
 from cdc_encoder_json.json_schema import allows_resolved, key_schema, resolved_schema, value_schema
 
 __all__ = ["RegisteredSchemas"]
 
 
 class RegisteredSchemas:
-    """The JSON Schemas of one changefeed in a registry, subjects `<topic>-key` and `<topic>-value`. Picklable.
+    """The JSON Schemas of one changefeed in a registry, in the subjects `<topic>-key` and `<topic>-value`. Picklable.
 
-    Raises, while rows flow: RetryableError when the registry is out of reach, TerminalError when it refuses a schema.
+    Raises, while rows flow: RetryableError when the registry is unreachable, TerminalError when it refuses a schema.
     """
 
-    def __init__(self, registry: Registry, envelope: EnvelopeOptions) -> None:
+    def __init__(self, registry: Registry, envelope: Envelope) -> None:
         self._registry = registry
         self._envelope = envelope
         self._ids: dict[tuple[str, TableName], tuple[TableSchema, int, int | None]] = {}
         self._resolved_ids: dict[str, int] = {}
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
-        """Return when the registry would take the schemas of *tables*, each with its topic. Changes nothing.
+        """Return when the registry would accept the schemas of *tables*, each with its topic. Changes nothing.
 
         Raises: ConfigError.
         """
@@ -42,13 +42,13 @@ class RegisteredSchemas:
             if level != "NONE":
                 names = ", ".join(str(name) for name in schemas.values())
                 raise ConfigError(
-                    f"tables {names} share a topic, and so subject '{subject}' of the schema registry "
-                    f"{self._registry}, which takes only compatible schemas ({level}); give each table a topic of its "
-                    "own, or set the subject's compatibility to NONE"
+                    f"tables {names} share a topic and therefore subject '{subject}' of the schema registry "
+                    f"{self._registry}, which accepts only compatible schemas ({level}); give each table its own "
+                    "topic, or set the compatibility of the subject to NONE"
                 )
 
     def framed(self, schema: TableSchema, topic: str, *, key: pa.Array, value: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Return *key* and *value* in the wire format; tombstones and values that are always empty stay as they are."""
+        """Return *key* and *value* in the wire format. Tombstones and values that are always empty are not changed."""
         known = self._ids.get((topic, schema.name))
         if known is None or (known[0] is not schema and known[0] != schema):
             known = self._ids[topic, schema.name] = self._registered(schema, topic)
@@ -58,7 +58,7 @@ class RegisteredSchemas:
     def framed_resolved(self, topic: str, payload: bytes) -> bytes:
         """Return *payload*, a resolved mark of *topic*, in the wire format.
 
-        Its schema is the newest that the topic's rows have, since that has a place for it.
+        Its schema is the newest schema of the topic's rows, which allows resolved marks too.
         """
         schema_id = self._resolved_ids.get(topic)
         if schema_id is None:

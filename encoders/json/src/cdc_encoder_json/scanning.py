@@ -1,4 +1,4 @@
-"""Parts of JSON texts as they are written, so that no digit of a number and no blank of a nested text is lost."""
+"""Cuts JSON into the texts of its parts. No digit of a number and no blank of a nested text is lost."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 __all__ = ["plain", "split_array", "split_object", "string"]
 
 _MOST_INT_DIGITS = 4000
-"""Python refuses to make an int of more digits than about this."""
+"""Python refuses to convert a text of about this many digits to an int."""
 _BLANKS = re.compile(r"[ \t\n\r]*")
 
 
 def split_object(text: str) -> dict[str, str]:
-    """Return the texts of the members of the JSON object *text*, by name. Raises: ValueError when it is none."""
+    """Return the texts of the members of the JSON object *text*, by name. Raises: ValueError."""
     members: dict[str, str] = {}
     place = _start(text, "{")
     while text[place : place + 1] != "}":
@@ -36,7 +36,7 @@ def split_object(text: str) -> dict[str, str]:
 
 
 def split_array(text: str) -> list[str]:
-    """Return the texts of the items of the JSON array *text*. Raises: ValueError when it is none."""
+    """Return the texts of the items of the JSON array *text*. Raises: ValueError."""
     items: list[str] = []
     place = _start(text, "[")
     while text[place : place + 1] != "]":
@@ -48,7 +48,7 @@ def split_array(text: str) -> list[str]:
 
 
 def string(text: str) -> str:
-    """Return what the JSON string *text* says. Raises: ValueError when it is none."""
+    """Return the value of the JSON string *text*. Raises: ValueError."""
     if not text.startswith('"'):
         raise _wrong(text, 0)
     found, end = _scan(text)
@@ -58,12 +58,12 @@ def string(text: str) -> str:
 
 
 def plain(text: str | bytes) -> Any:
-    """Return the value of any JSON *text*; its numbers are exact, int or Decimal. Raises: ValueError."""
+    """Return the value of any JSON *text*. Numbers are exact: int or Decimal. Raises: ValueError."""
     return json.loads(text, parse_float=Decimal, parse_int=_integer, parse_constant=_refuse)
 
 
 def _integer(text: str) -> int | Decimal:
-    """Return an int, or a Decimal where an int would lose the sign of -0 or take too long."""
+    """Return an int, or a Decimal for -0 and for numbers of very many digits."""
     return Decimal(text) if text == "-0" or len(text) > _MOST_INT_DIGITS else int(text)
 
 
@@ -72,7 +72,7 @@ def _refuse(name: str) -> None:
 
 
 _scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse).raw_decode
-"""Returns the value that begins at a place, and where it ends."""
+"""Returns the value that begins at a place, and the place after it."""
 
 
 def _start(text: str, bracket: str) -> int:
@@ -83,7 +83,7 @@ def _start(text: str, bracket: str) -> int:
 
 
 def _next(text: str, end: int, bracket: str) -> int:
-    """Return where the next member begins, or the closing *bracket* stands."""
+    """Return the place of the next member, or of the closing *bracket*."""
     place = _after(text, end)
     found = text[place : place + 1]
     if found == bracket:
@@ -107,4 +107,4 @@ def _after(text: str, place: int) -> int:
 
 
 def _wrong(text: str, place: int) -> ValueError:
-    return ValueError(f"not the JSON that was expected, at {text[place : place + 40]!r}")
+    return ValueError(f"unexpected JSON at {text[place : place + 40]!r}")

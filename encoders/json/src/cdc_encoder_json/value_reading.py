@@ -1,4 +1,4 @@
-"""One JSON text becomes the value that a row has, by the kind of its column: what the encoder writes, read."""
+"""Reads one JSON text as the value of a column, by the kind of the column."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from cdc_column_texts.json_values import JSON_NULL_OBJECT
-from cdc_column_texts.pieces import NULL
+from cdc_column_texts import JSON_NULL_OBJECT, NULL
 
-from cdc_core import ColumnType, Kind
-from cdc_core.decoder import plain_value
+from cdc_core import ColumnType, Kind, plain_value
 from cdc_encoder_json.scanning import plain, string
 
 __all__ = ["read_value"]
@@ -21,9 +19,9 @@ _BOOLS = {"true": True, "false": False}
 
 
 def read_value(text: str, type_: ColumnType) -> Any:
-    """Return the value of one column. A text that is none of this kind, as an older version's, is read as plain JSON.
+    """Return the value of one column. A text of another kind, from another version of the table, is read as plain JSON.
 
-    Raises: ValueError when it is no JSON.
+    Raises: ValueError when it is not JSON.
     """
     if text == NULL:
         return None
@@ -56,7 +54,7 @@ def _decimal(text: str, _: ColumnType) -> str:
 def _bytes(text: str, _: ColumnType) -> bytes:
     digits = string(text)
     if not digits.startswith("\\x"):
-        raise ValueError(f"no bytes: {text!r}")
+        raise ValueError(f"not bytes: {text!r}")
     return bytes.fromhex(digits[2:])
 
 
@@ -65,9 +63,9 @@ def _date(text: str, type_: ColumnType) -> Any:
 
 
 def _timestamp(text: str, type_: ColumnType) -> Any:
-    said = string(text)
-    zone = type_.kind is Kind.TIMESTAMPTZ and said.endswith("Z")
-    return _moment(said[:-1] if zone else said, "us", np.iinfo(np.int64), type_)
+    value = string(text)
+    zone = type_.kind is Kind.TIMESTAMPTZ and value.endswith("Z")
+    return _moment(value[:-1] if zone else value, "us", np.iinfo(np.int64), type_)
 
 
 def _time(text: str, type_: ColumnType) -> Any:

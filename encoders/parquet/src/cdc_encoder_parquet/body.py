@@ -1,4 +1,4 @@
-"""One Parquet file, of row groups that are written as they become full."""
+"""Bodies of Parquet files. A row group is written as soon as it is full."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cdc_core import ContractError, EnvelopeOptions, FileBody, RowBatch, TableSchema
+from cdc_core import ContractError, Envelope, FileBody, RowBatch, TableSchema
 from cdc_encoder_parquet.columns import file_columns, file_metadata, file_schema
 from cdc_encoder_parquet.options import ParquetOptions
 
 __all__ = ["ParquetBody"]
 
 _LEVELS = {"gzip": 4, "zstd": 3}
-"""As the cloud-storage sink compresses; Arrow would take level 9 of gzip."""
+"""The levels of the cloud-storage sink. Arrow's default for gzip is 9."""
 _ROW_BYTES = 32
-"""What a row counts besides its values: event type, timestamps."""
+"""Size of a row's event type and timestamps, which is added to that of its values."""
 
 
 class ParquetBody(FileBody):
-    """A file whose bytes depend on its rows alone, not on the batches that they came in.
+    """One file. Its bytes depend only on its rows, not on how these are divided into batches.
 
-    A row group ends with the row that makes its values at least `parquet_row_group_size` bytes.
+    A row group ends with the row that brings its values to `parquet_row_group_size` bytes.
     """
 
-    def __init__(self, *, envelope: EnvelopeOptions, options: ParquetOptions, compression: str) -> None:
+    def __init__(self, *, envelope: Envelope, options: ParquetOptions, compression: str) -> None:
         self._envelope = envelope
         self._options = options
         self._compression = compression
@@ -40,12 +40,12 @@ class ParquetBody(FileBody):
     def write(self, rows: RowBatch) -> bytes:
         """Add *rows* and return the row groups that are full.
 
-        Raises: ContractError when the rows have another schema than those before.
+        Raises: ContractError when the schema of the rows differs from that of earlier rows.
         """
         if len(rows) == 0:
             return b""
         schema = self._schema_of(rows)
-        batch = file_columns(rows, schema, self._options)
+        batch = file_columns(rows, schema, self._envelope, self._options)
         self._table, self._schema = rows.schema, schema
         ends = np.cumsum(_sizes(rows))
         row, written = 0, 0
@@ -60,7 +60,7 @@ class ParquetBody(FileBody):
         return self._out.taken()
 
     def finish(self) -> bytes:
-        """Return the last row group and the footer. A body that was given no rows has no schema, and so no bytes."""
+        """Return the last row group and the footer. A body without rows has no schema and therefore no bytes."""
         if self._waiting:
             self._write_group()
         if self._writer is not None:
@@ -71,11 +71,11 @@ class ParquetBody(FileBody):
         if self._table is None or self._schema is None:
             return file_schema(rows.schema, self._envelope, self._options)
         if self._table is not rows.schema and self._table != rows.schema:
-            raise ContractError(f"a file of table {self._table.name} was given rows of two schema versions")
+            raise ContractError(f"a file of table {self._table.name} got rows of two schema versions")
         return self._schema
 
     def _write_group(self) -> None:
-        # in one piece: where pages end would depend on the batches else
+        # One chunk: otherwise the batches would determine where pages end.
         table = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
         self._waiting, self.held_bytes = [], 0
         writer = self._writer
@@ -90,14 +90,14 @@ class ParquetBody(FileBody):
             self._schema,
             compression=self._compression,
             compression_level=_LEVELS.get(self._compression),
-            store_schema=False,  # Parquet's own types say all
+            store_schema=False,  # Parquet's types are sufficient.
         )
         writer.add_key_value_metadata(file_metadata(self._table))
         return writer
 
 
 class _Out:
-    """A file that is only ever written to, and gives away what was written."""
+    """A write-only file object. `taken` returns the bytes written since the last call."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
@@ -113,7 +113,7 @@ class _Out:
         return self._written
 
     def flush(self) -> None:
-        """All is where it should be."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
         self.closed = True
@@ -124,7 +124,7 @@ class _Out:
 
 
 def _sizes(rows: RowBatch) -> npt.NDArray[np.int64]:
-    """Return of each row how many bytes its values take, whatever stands where they are null."""
+    """Return the size of each row in bytes. Null values count as empty or as their fixed width."""
     sizes = np.full(len(rows), _ROW_BYTES, np.int64)
     for name in ("after", "before"):
         if name in rows.batch.schema.names:

@@ -1,13 +1,10 @@
-"""One column of a file becomes one column of a `RowBatch` again."""
+"""Reads a column of a file as a column of a `RowBatch`."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.json_values import value_pieces
-from cdc_column_texts.lists import list_texts
-from cdc_column_texts.plain import text_column
-from cdc_column_texts.reading import column_of_texts
+from cdc_column_texts import column_of_texts, json_pieces, list_texts, text_column
 
 from cdc_core import ColumnType, Kind
 
@@ -15,7 +12,7 @@ __all__ = ["row_values"]
 
 
 def row_values(array: pa.Array, type_: ColumnType) -> pa.Array:
-    """Return what the file's *array* says as a column of *type_*. Raises: ValueError when it is no such column."""
+    """Return *array*, a column of a file, as a column of *type_*. Raises: ValueError when its type does not fit."""
     if pa.types.is_list(array.type) and type_.kind is Kind.ARRAY and type_.element is not None:
         return _array_texts(array, type_.element)
     if pa.types.is_decimal(array.type) and type_.kind is Kind.DECIMAL:
@@ -25,19 +22,19 @@ def row_values(array: pa.Array, type_: ColumnType) -> pa.Array:
     try:
         return array.cast(type_.arrow)
     except pa.ArrowNotImplementedError as error:
-        raise ValueError(f"a column of {array.type} is no {type_.source}") from error
+        raise ValueError(f"a column of {array.type} cannot be read as {type_.source}") from error
 
 
 def _array_texts(array: pa.ListArray, element: ColumnType) -> pa.Array:
-    """Return the JSON texts of arrays, their items as the JSON encoder writes them."""
+    """Return the JSON texts of arrays. Items have the form of the JSON encoder."""
     items = row_values(array.flatten(), element)
     counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    texts = text_column(value_pieces(items, element), len(items))
+    texts = text_column(json_pieces(items, element), len(items))
     return list_texts(texts, counts, brackets="[]", nulls_of=array)
 
 
 def _decimal_texts(array: pa.Array) -> pa.Array:
-    """Return decimals as plain text with all digits of their scale."""
+    """Return decimals as plain texts with all digits of their scale."""
     scale = array.type.scale
     unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(array), array.buffers(), offset=array.offset)
     whole = unscaled.cast(pa.string())

@@ -1,4 +1,4 @@
-"""The columns of a file: those of the table, then what is known of the change."""
+"""The columns of a file: those of the table, then those of metadata."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.errors import NoRepresentationError
-from cdc_column_texts.plain import hlc_texts
+from cdc_column_texts import NoRepresentationError, encode_error, hlc_texts
 
-from cdc_core import ContractError, EncodeError, EnvelopeOptions, Op, RowBatch, TableSchema
+from cdc_core import Envelope, Op, RowBatch, TableSchema
 from cdc_encoder_parquet.options import ParquetOptions
 from cdc_encoder_parquet.types import parquet_type
 from cdc_encoder_parquet.values import column_values
@@ -29,16 +28,15 @@ __all__ = [
 
 EVENT_TYPE, UPDATED, MVCC, BEFORE = "__crdb__event_type", "__crdb__updated", "__crdb__mvcc_timestamp", "__crdb__before"
 METADATA = (EVENT_TYPE, UPDATED, MVCC, BEFORE)
-"""Every column that a file may have beside those of the table, in their order."""
+"""Every column of metadata that a file may have, in order."""
 EVENTS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d", Op.SCAN: "c"}
 SCHEMA_KEY = b"cdc.schema"
-"""Entry of a file's metadata with the table's schema as JSON: names, source types, primary key, version."""
+"""Key of the file metadata that holds the table's schema as JSON: names, source types, primary key, version."""
 _EVENTS_BY_NUMBER = pa.array([None, *(EVENTS[op] for op in sorted(EVENTS))])
-_OPS_WITHOUT_BEFORE = pa.array([Op.INSERT, Op.SCAN], pa.uint8())
 
 
-def file_schema(schema: TableSchema, envelope: EnvelopeOptions, options: ParquetOptions) -> pa.Schema:
-    """Return the columns of a file of a table's rows."""
+def file_schema(schema: TableSchema, envelope: Envelope, options: ParquetOptions) -> pa.Schema:
+    """Return the columns of a file of rows of *schema*."""
     columns = [pa.field(column.name, parquet_type(column.type, options)) for column in schema.columns]
     fields = [*columns, pa.field(EVENT_TYPE, pa.string())]
     if envelope.updated:
@@ -51,59 +49,48 @@ def file_schema(schema: TableSchema, envelope: EnvelopeOptions, options: Parquet
 
 
 def file_metadata(schema: TableSchema) -> dict[bytes, bytes]:
-    """Return what a file says of itself: which columns are the key can be seen in no other way."""
+    """Return the metadata of a file, the only place that names the key columns."""
     return {SCHEMA_KEY: json.dumps(schema.to_json(), separators=(",", ":")).encode()}
 
 
-def file_columns(rows: RowBatch, schema: pa.Schema, options: ParquetOptions) -> pa.RecordBatch:
-    """Return *rows* in the columns of *schema*, which `file_schema` made of theirs. Raises: EncodeError."""
-    arrays = _images(rows, "after", options)
+def file_columns(rows: RowBatch, schema: pa.Schema, envelope: Envelope, options: ParquetOptions) -> pa.RecordBatch:
+    """Return *rows* in the columns of *schema*, their `file_schema`. Raises: EncodeError."""
+    arrays = _images(rows, _with_keys(rows), options)
     arrays.append(_EVENTS_BY_NUMBER.take(rows.column("op")))
     if UPDATED in schema.names:
-        arrays.append(hlc_texts(rows.column("updated")))
+        arrays.append(hlc_texts(envelope.column(rows, "updated")))
     if MVCC in schema.names:
-        arrays.append(hlc_texts(_mvcc(rows)))
+        arrays.append(hlc_texts(envelope.column(rows, "mvcc_timestamp")))
     if BEFORE in schema.names:
-        arrays.append(_before(rows, schema.field(BEFORE).type, options))
+        arrays.append(_before(rows, envelope, schema.field(BEFORE).type, options))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _images(rows: RowBatch, name: str, options: ParquetOptions) -> list[pa.Array]:
-    """Return the columns of the table; a deleted row has its key and nulls."""
-    structs = rows.column(name)
-    arrays = structs.flatten()
-    if name == "after" and structs.null_count:
+def _with_keys(rows: RowBatch) -> list[pa.Array]:
+    """Return the columns of the rows after the change. A deleted row has its key, and nulls elsewhere."""
+    after = rows.column("after")
+    arrays: list[pa.Array] = after.flatten()
+    if after.null_count:
         for number, key in enumerate(rows.schema.primary_key):
             index = rows.schema.after_type.get_field_index(key)
             arrays[index] = pc.coalesce(arrays[index], rows.column("key").field(number))
+    return arrays
+
+
+def _images(rows: RowBatch, arrays: list[pa.Array], options: ParquetOptions) -> list[pa.Array]:
+    """Return *arrays*, the table's columns in *rows*, as columns of a file."""
     written = []
     for column, array in zip(rows.schema.columns, arrays, strict=True):
         try:
             written.append(column_values(array, column.type, options))
         except NoRepresentationError as error:
-            place = f"column {column.name} of table {rows.schema.name}"
-            shown = rows.shown_key(error.row)
-            text = f"{place} cannot become Parquet in the row with key {shown}: {error}"
-            raise EncodeError(text, row=error.row) from error
+            raise encode_error(error, rows, column, format_="Parquet") from error
     return written
 
 
-def _before(rows: RowBatch, type_: pa.StructType, options: ParquetOptions) -> pa.Array:
-    if rows.has_before:
-        mask = rows.column("before").is_null()
-        return pa.StructArray.from_arrays(_images(rows, "before", options), fields=list(type_), mask=mask)
-    if not pc.all(pc.is_in(rows.column("op"), _OPS_WITHOUT_BEFORE), min_count=0).as_py():
-        raise ContractError(
-            f"the source gave updates or deletes of table {rows.schema.name} without the column 'before', "
-            "which the option 'diff' asks of it"
-        )
-    return pa.nulls(len(rows), type_)
-
-
-def _mvcc(rows: RowBatch) -> pa.StructArray:
-    """Return when each row version was committed: where the source does not know it, when it was emitted."""
-    updated = rows.column("updated")
-    if "mvcc" not in rows.batch.schema.names:
-        return updated
-    mvcc = rows.column("mvcc")
-    return mvcc if mvcc.null_count == 0 else pc.if_else(mvcc.is_valid(), mvcc, updated)
+def _before(rows: RowBatch, envelope: Envelope, type_: pa.StructType, options: ParquetOptions) -> pa.Array:
+    before = envelope.column(rows, "before")
+    if before is None:
+        return pa.nulls(len(rows), type_)
+    images = _images(rows, before.flatten(), options)
+    return pa.StructArray.from_arrays(images, fields=list(type_), mask=before.is_null())

@@ -1,4 +1,4 @@
-"""Reads what the Parquet encoder writes, whole columns at a time."""
+"""Reads what the Parquet encoder writes, by column."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from cdc_column_texts.reading import timestamps_of_texts
+from cdc_column_texts import timestamps_of_texts
 
-from cdc_core import DecodedRow, Decoder, Op, RowBatch, TableSchema, Timestamp
-from cdc_core.decoder import plain_value
+from cdc_core import DecodedRow, Decoder, Op, RowBatch, TableSchema, Timestamp, plain_value
+from cdc_encoder_parquet.column_reading import row_values
 from cdc_encoder_parquet.columns import BEFORE, EVENT_TYPE, EVENTS, METADATA, MVCC, UPDATED
-from cdc_encoder_parquet.reading import row_values
 
 __all__ = ["ParquetDecoder"]
 
@@ -25,7 +24,7 @@ _EVENTS = pa.array([EVENTS[Op.INSERT], EVENTS[Op.UPDATE], _DELETE])
 
 
 class ParquetDecoder(Decoder):
-    """Reads files; messages there are none."""
+    """Reads files. There are no messages."""
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:  # noqa: ARG002
         raise ValueError("the Parquet encoder writes no messages")
@@ -59,7 +58,7 @@ class ParquetDecoder(Decoder):
         return rows
 
     def rows(self, schema: TableSchema, body: bytes) -> RowBatch:
-        """Return the rows of a file as a batch, with `op` as the file has it: a scanned row is an insert."""
+        """Return the rows of a file as a batch, with the `op` of their event type: a scanned row is an insert."""
         if not body:
             return super().rows(schema, body)
         table = _table(body)
@@ -85,17 +84,17 @@ class ParquetDecoder(Decoder):
 
 
 def _table(body: bytes) -> pa.RecordBatch:
-    """Return a file's columns in one piece. Raises: ValueError when it is no Parquet file, or damaged."""
+    """Return the columns of a file. Raises: ValueError when it is damaged or not Parquet."""
     try:
         table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False).combine_chunks()
-    except OSError as error:  # which Arrow raises for what does not decompress or deserialize
+    except OSError as error:  # from Arrow, when data cannot be decompressed or deserialised
         raise ValueError(f"the file is damaged: {error}") from error
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def _values(array: pa.Array, schema: TableSchema, name: str) -> list[Any]:
-    """Return a column's values; those of a column that the table does not have, or not so, as Parquet has them."""
+    """Return a column's values. They are Parquet's when the table lacks the column or has it with another type."""
     with suppress(KeyError, ValueError):
         array = row_values(array, schema.column(name).type)
     return [plain_value(value) for value in array]

@@ -26,36 +26,38 @@ _OWNER = "encoder 'parquet'"
 
 
 class ParquetEncoder(Encoder):
-    """Files with a column for each column of the table and some for the change; the same in every envelope.
+    """Files with the columns of the table and some columns of metadata. Files are the same in every envelope.
 
     A deleted row has its key, nulls in the other columns, and the event type `d`. Resolved marks are JSON: a tool that
-    takes a directory for one table meets a file that is no Parquet, and not rows of nulls.
+    reads a whole directory as one table fails at such a file, instead of reading a row of nulls.
+
+    Raises: OptionError for an option that has no place in the envelope.
     """
 
     file_extension = ".parquet"
-    compresses = True
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
+        context.envelope.check(_OWNER)
         self._options: ParquetOptions = context.options
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         if self.context.envelope.topic_in_value:
-            raise OptionError(f"{_OWNER}: a file has no place for 'topic_in_value'; its name has the topic")
+            raise OptionError(f"{_OWNER}: files have no place for 'topic_in_value'; remove it")
         for schema, _ in tables:
             for column in schema.columns:
                 if column.name in METADATA:
                     raise ConfigError(
-                        f"table {schema.name} has a column {column.name}, which Parquet files keep for metadata; rename"
-                        " it, or choose another format"
+                        f"table {schema.name} has a column {column.name}, which Parquet files use for metadata; rename"
+                        " the column, or choose another format"
                     )
 
-    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:  # noqa: ARG002 (one contract)
-        """Raise ContractError: the registration offers files only."""
-        raise ContractError(f"{_OWNER} writes files, and was asked for messages of topic '{topic}'")
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:  # noqa: ARG002
+        """Raise ContractError: the registration offers only files."""
+        raise ContractError(f"{_OWNER} writes only files, not messages of topic '{topic}'")
 
-    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002 (one file speaks for all)
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002
         return f'{{"resolved":"{timestamp}"}}'.encode()
 
-    def open_body(self, topic: str) -> FileBody:  # noqa: ARG002 (the file's name has it)
+    def open_body(self, topic: str) -> FileBody:  # noqa: ARG002
         return ParquetBody(envelope=self.context.envelope, options=self._options, compression=self.context.compression)

@@ -5,33 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc_core.options import MB, ByteSize, option
+from cdc_core import MB, ByteSize, option
 
 __all__ = ["ParquetOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetOptions:
-    """What a user may set besides the options that every encoder shares."""
+    """Options of the Parquet encoder, besides those that all encoders share."""
 
     parquet_row_group_size: ByteSize = option(
         ByteSize(16 * MB),
-        doc="Bytes of rows, before encoding and compression, at which a row group is closed. So much memory each open"
-        " file takes.",
+        doc="Size of a row group, in bytes of rows before encoding and compression. Each open file takes this much"
+        " memory.",
     )
     parquet_arrays: Literal["typed", "json"] = option(
-        "typed", doc="How arrays are written: as lists, for which they must have one dimension, or as their JSON text."
+        "typed", doc="How to write arrays: as lists, which have one dimension, or as JSON text."
     )
     parquet_time: Literal["time", "string"] = option(
         "time",
-        doc="How times of day are written: as Parquet's TIME, which Spark reads with `spark.sql.timeType.enabled` only,"
-        " or as text.",
+        doc="How to write times of day: as Parquet's TIME, which Spark reads only with `spark.sql.timeType.enabled`, or"
+        " as text.",
     )
     parquet_special_values: Literal["error", "string"] = option(
         "error",
-        doc="What becomes of values that Parquet's types lack, infinite dates and timestamps, the time 24:00:00,"
-        " decimals that are NaN or infinite: an error, or text such as `infinity`, for which every column that could"
-        " hold one is text.",
+        doc="What to do with values that Parquet's types cannot represent: infinite dates and timestamps, the time"
+        " 24:00:00, and decimals that are NaN or infinite. `error` refuses them; `string` writes text such as"
+        " `infinity`, and makes every date, time, timestamp and decimal column text.",
     )
 
     def __post_init__(self) -> None:

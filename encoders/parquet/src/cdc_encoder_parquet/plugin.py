@@ -9,10 +9,11 @@ from cdc_core import EncoderRegistration, hookimpl
 def cdc_register_encoders() -> Iterator[EncoderRegistration]:
     yield EncoderRegistration(
         name="parquet",
-        target="cdc_encoder_parquet.encoder:ParquetEncoder",
+        encoder="cdc_encoder_parquet.encoder:ParquetEncoder",
         options="cdc_encoder_parquet.options:ParquetOptions",
-        summary="Parquet files, a column for each column of the table",
+        summary="Parquet files with a column for each column of the table",
         envelopes=frozenset({"wrapped", "bare"}),
         outputs=frozenset({"files"}),
         decoder="cdc_encoder_parquet.decoder:ParquetDecoder",
+        compresses=True,
     )

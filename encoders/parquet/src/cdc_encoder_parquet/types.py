@@ -1,4 +1,4 @@
-"""Which Arrow type, and so which Parquet type, each kind of column becomes."""
+"""The Arrow type, and thereby the Parquet type, of each kind of column."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from cdc_encoder_parquet.options import ParquetOptions
 __all__ = ["decimal_type", "is_list", "is_text", "parquet_type"]
 
 _MOST_DIGITS = 38
-"""Of decimals in Polars, DuckDB and Spark: of longer ones they make doubles or errors, so those are text."""
+"""Of decimals in Polars, DuckDB and Spark. They read longer ones as doubles or fail, so those are text."""
 _WITH_SPECIAL_VALUES = frozenset({Kind.DECIMAL, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 
 def parquet_type(type_: ColumnType, options: ParquetOptions) -> pa.DataType:
-    """Return the type that a column of *type_* has in a file. All columns can be null.
+    """Return the type of a column of *type_* in a file. All columns are nullable.
 
-    What has no type that pyarrow, Polars, DuckDB and Spark all read is text: Spark refuses a file with Parquet's UUID,
-    Polars makes bytes of Parquet's JSON.
+    A type that pyarrow, Polars, DuckDB and Spark do not all read is text: Spark refuses files with Parquet's UUID, and
+    Polars reads Parquet's JSON as bytes.
     """
     if is_list(type_, options):
         assert type_.element is not None
@@ -30,21 +30,21 @@ def parquet_type(type_: ColumnType, options: ParquetOptions) -> pa.DataType:
 
 
 def is_list(type_: ColumnType, options: ParquetOptions) -> bool:
-    """Return whether values of *type_* are written as lists; otherwise an array is its JSON text."""
+    """Return whether *type_* is a list. Any other array is JSON text."""
     return type_.kind is Kind.ARRAY and options.parquet_arrays == "typed" and type_.element is not None
 
 
 def is_text(type_: ColumnType, options: ParquetOptions) -> bool:
-    """Return whether values of *type_*, which are numbers or moments, are written as text by the options' wish."""
+    """Return whether the options make a column of decimals, dates or times text."""
     if type_.kind is Kind.TIME and options.parquet_time == "string":
         return True
     return type_.kind in _WITH_SPECIAL_VALUES and options.parquet_special_values == "string"
 
 
 def decimal_type(type_: ColumnType) -> pa.Decimal128Type | None:
-    """Return the type of a decimal whose digits were declared and are not too many, None for all else.
+    """Return the type of a decimal with a declared precision of at most 38 digits; None for any other type.
 
-    Parquet's scale is neither below zero nor above the precision: numeric(3,-2) is (5, 0) and numeric(2,4) is (4, 4).
+    Parquet's scale is between zero and the precision: numeric(3,-2) is (5, 0), and numeric(2,4) is (4, 4).
     """
     if type_.kind is not Kind.DECIMAL or type_.precision is None:
         return None

@@ -1,4 +1,4 @@
-"""One column of a `RowBatch` becomes one column of a file."""
+"""Columns of a `RowBatch` as columns of a file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts.errors import NoRepresentationError
-from cdc_column_texts.items import JSON_KINDS, items_of
-from cdc_column_texts.lists import list_bounds
-from cdc_column_texts.plain import plain_texts
+from cdc_column_texts import JSON_KINDS, NoRepresentationError, items_of, list_bounds, plain_texts
 
 from cdc_core import ColumnType, Kind
 from cdc_encoder_parquet.options import ParquetOptions
@@ -25,15 +22,15 @@ _SPECIAL: dict[Kind, dict[int, str]] = {
     Kind.TIMESTAMP: _INFINITIES,
     Kind.TIMESTAMPTZ: _INFINITIES,
 }
-"""By kind, the numbers that Parquet's types lack, and how they are written as text."""
+"""By kind, the numbers that Parquet's types cannot represent, and their texts."""
 _SPECIAL_DECIMALS = pa.array(["NaN", "Infinity", "-Infinity"])
 _WRAPPING = 39
-"""From this length Arrow may take a number modulo 2**128."""
+"""Arrow may read a number of this length modulo 2**128."""
 _NESTED = r"^\s*\[\s*\["
 
 
 def column_values(array: pa.Array, type_: ColumnType, options: ParquetOptions) -> pa.Array:
-    """Return *array* as an array of `parquet_type`. Raises: NoRepresentationError."""
+    """Return *array* as a column of `parquet_type`. Raises: NoRepresentationError."""
     if is_list(type_, options):
         assert type_.element is not None
         return _lists(array, type_.element, parquet_type(type_, options), options)
@@ -53,8 +50,8 @@ def _refuse_special(array: pa.Array, special: dict[int, str]) -> None:
     if found >= 0:
         raise NoRepresentationError(
             found,
-            f"Parquet's type has no '{special[numbers[found].as_py()]}'; set parquet_special_values = 'string', which"
-            " writes every such column as text",
+            f"Parquet's type has no '{special[numbers[found].as_py()]}'; set parquet_special_values = 'string' to write"
+            " such columns as text",
         )
 
 
@@ -74,12 +71,9 @@ def _decimals(array: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
 
 
 def _not_a(type_: pa.Decimal128Type, text: str) -> str | None:
-    """Return why *text* is no decimal of *type_*, None when it is one."""
+    """Return why *text* is not a decimal of *type_*; None when it is."""
     if text in _SPECIAL_DECIMALS.to_pylist():
-        return (
-            f"Parquet's decimals have no '{text}'; set parquet_special_values = 'string', which writes every decimal"
-            " as text"
-        )
+        return f"Parquet's decimals have no '{text}'; set parquet_special_values = 'string' to write decimals as text"
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -89,7 +83,7 @@ def _not_a(type_: pa.Decimal128Type, text: str) -> str | None:
     except pa.ArrowInvalid:
         fits = False
     digits = f"precision {type_.precision} and scale {type_.scale}"
-    return None if fits else f"'{text[:80]}' is no decimal of {digits}, as the column declares"
+    return None if fits else f"'{text[:80]}' exceeds the declared {digits}"
 
 
 def _lists(array: pa.Array, element: ColumnType, type_: pa.ListType, options: ParquetOptions) -> pa.Array:
@@ -97,8 +91,7 @@ def _lists(array: pa.Array, element: ColumnType, type_: pa.ListType, options: Pa
         nested = pc.index(pc.match_substring_regex(array, _NESTED), value=True).as_py()
         if nested >= 0:
             raise NoRepresentationError(
-                nested,
-                "the array has several dimensions; set parquet_arrays = 'json', which writes arrays as JSON text",
+                nested, "the array has several dimensions; set parquet_arrays = 'json' to write arrays as JSON text"
             )
     items, counts = items_of(array, element)
     bounds = list_bounds(counts)

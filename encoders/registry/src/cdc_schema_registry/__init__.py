@@ -1,6 +1,6 @@
-"""Schema registries for encoders: the option `confluent_schema_registry`, registering schemas, framing messages.
+"""Schema registries for encoders: the option `confluent_schema_registry`, registration of schemas, wire format.
 
-Importing this loads no HTTP client; that happens when a `Registry` is first asked something.
+Importing this module loads no HTTP client. The first request of a `Registry` does.
 """
 
 from cdc_schema_registry.address import RegistryAddress

@@ -1,4 +1,4 @@
-"""Requests to a registry, and what its errors and the network's mean to a changefeed."""
+"""Requests to a registry, and their errors as errors of a changefeed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from cdc_core.errors import CdcError
+from cdc_core import CdcError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.client import client_of
 
@@ -23,12 +23,12 @@ __all__ = [
 ]
 
 NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_LEVEL = 40401, 40402, 40403, 40408
-"""Error codes of a registry that looked and found nothing."""
+"""Error codes of a registry for something that does not exist."""
 _BUSY = frozenset({408, 425, 429})
 
 
 class RefusedError(Exception):
-    """The registry answered with an error. `status` is HTTP's, `code` the registry's own."""
+    """The registry responded with an error. `status` is the HTTP status, `code` the registry's error code."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(f"{' '.join(message.split())} (HTTP {status})")
@@ -37,53 +37,53 @@ class RefusedError(Exception):
 
 
 def get(address: RegistryAddress, path: str) -> Any:
-    """Return the answer. Raises: RefusedError; anything else that a network does."""
+    """Return the response. Raises: RefusedError, and any error of the HTTP client."""
     return _ask(lambda: client_of(address)._rest_client.get(path))
 
 
 def post(address: RegistryAddress, path: str, body: dict[str, Any]) -> Any:
-    """Return the answer. Raises: RefusedError; anything else that a network does."""
+    """Return the response. Raises: RefusedError, and any error of the HTTP client."""
     return _ask(lambda: client_of(address)._rest_client.post(path, body=body))
 
 
 def in_subject(subject: str, path: str = "") -> str:
-    """Return the path of *subject*, and of what is below it."""
+    """Return the URL path of *path* in *subject*."""
     return f"subjects/{quote(subject, safe='')}{path}"
 
 
 def translated(
     address: RegistryAddress, about: str, error: Exception, *, refused: type[CdcError], unreachable: type[CdcError]
 ) -> CdcError:
-    """Return *error*, which a request about *about* met, as *refused* or *unreachable*; our own errors as they are.
+    """Return *error* of a request for *about* as *refused* or *unreachable*; a CdcError unchanged.
 
-    The message holds what the registry or the network said, and the registry's URL without credentials.
+    The message contains the error of the registry or the network, and the registry's URL without credentials.
     """
     if isinstance(error, CdcError):
         return error
     if not isinstance(error, RefusedError):
-        # the network's errors, or answers of something that is no registry; the client's HTTP library varies
-        said = str(error) or type(error).__name__
-        hint = "; give its authority's certificate as 'ca_cert'" if "CERTIFICATE_VERIFY_FAILED" in said else ""
-        return unreachable(f"the schema registry {address} is out of reach, or no registry: {said}{hint}")
+        # An error of the network, or a response of another kind of server. The client's HTTP library varies.
+        reason = str(error) or type(error).__name__
+        hint = "; set 'ca_cert' to the certificate of its authority" if "CERTIFICATE_VERIFY_FAILED" in reason else ""
+        return unreachable(f"schema registry {address} is unreachable or not a registry: {reason}{hint}")
     if error.status in (401, 403):
-        what = "does not accept the credentials" if error.status == 401 else "forbids this user the request"
+        what = "rejected the credentials" if error.status == 401 else "denied access"
         return refused(
-            f"the schema registry {address} {what} ({error}); 'confluent_schema_registry' must have user and password, "
-            f"percent-encoded, of one who may read and write {about}"
+            f"schema registry {address} {what} ({error}); set 'confluent_schema_registry' to a URL with the user and "
+            f"password, percent-encoded, of a user who may read and write {about}"
         )
     if error.status == 404:
         return refused(
-            f"there is no schema registry at {address}: {error}; 'confluent_schema_registry' must have the path of its "
-            "Confluent-compatible API"
+            f"schema registry {address} was not found: {error}; 'confluent_schema_registry' must include the path of "
+            "its Confluent-compatible API"
         )
     if error.status in _BUSY or error.status >= 500:
-        return unreachable(f"the schema registry {address} cannot answer for {about} now: {error}")
-    return refused(f"the schema registry {address} refuses a request for {about}: {error}")
+        return unreachable(f"schema registry {address} is unavailable for {about}: {error}")
+    return refused(f"schema registry {address} refused a request for {about}: {error}")
 
 
 def _ask(request: Callable[[], Any]) -> Any:
-    # The client's own methods give no reasons for incompatibility, and cache what must not be cached: hence its
-    # connection alone, which has authentication, TLS and retries.
+    # The client's methods return no reasons for incompatibility, and cache too much. Only its connection is used, which
+    # has authentication, TLS and retries.
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:

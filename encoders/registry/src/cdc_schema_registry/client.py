@@ -1,4 +1,4 @@
-"""The HTTP client: confluent-kafka's, one for each address in each process."""
+"""The HTTP client of confluent-kafka, one for each address in each process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from cdc_core.errors import ConfigError
+from cdc_core import ConfigError
 from cdc_schema_registry.address import RegistryAddress
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["client_of"]
 _clients: dict[RegistryAddress, SchemaRegistryClient] = {}
 _lock = Lock()
 _HTTP_LOGGERS = ("httpx", "httpx2")
-"""The client's HTTP library, by the names that it has had."""
+"""Loggers of the client's HTTP library in its versions."""
 
 
 def client_of(address: RegistryAddress) -> SchemaRegistryClient:
@@ -35,18 +35,18 @@ def client_of(address: RegistryAddress) -> SchemaRegistryClient:
 
 
 def _new_client(address: RegistryAddress) -> SchemaRegistryClient:
-    # here and not above: most processes import this package and never talk to a registry
+    # A local import: most processes import this package without sending a request.
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     for name in _HTTP_LOGGERS:
         http = logging.getLogger(name)
         if http.level == logging.NOTSET:
-            # it tells of every request, also of questions to which "not found" is the answer that was hoped for
+            # It logs every request, including those for which "not found" is the expected response.
             http.setLevel(logging.WARNING)
     configuration: dict[str, Any] = {
         "url": address.url,
         "timeout": address.timeout_s,
-        # the engine repeats the whole step, so only a short trouble is sat out here
+        # Retries bridge only short failures: the engine repeats the whole step.
         "max.retries": 1,
         "retries.wait.ms": 200,
         "retries.max.wait.ms": 500,
@@ -60,7 +60,7 @@ def _new_client(address: RegistryAddress) -> SchemaRegistryClient:
         "ssl.certificate.location": address.client_cert,
         "ssl.key.location": address.client_key,
     }
-    # the client takes certificates from files only, and reads them while it is built
+    # The client reads certificates only from files, when it is created.
     with tempfile.TemporaryDirectory(prefix="cdc-registry-") as directory:
         for name, pem in files.items():
             if pem is not None:
@@ -72,8 +72,8 @@ def _new_client(address: RegistryAddress) -> SchemaRegistryClient:
             return SchemaRegistryClient(configuration)
         except ssl.SSLError as error:
             raise ConfigError(
-                f"the certificates for the schema registry {address} cannot be used ({error.reason or error}); "
-                "ca_cert, client_cert and client_key must be PEM, the key without a password and the certificate's own"
+                f"invalid certificates for schema registry {address} ({error.reason or error}); ca_cert, client_cert "
+                "and client_key must be PEM, and the key must have no password and belong to the certificate"
             ) from None
 
 
@@ -84,7 +84,7 @@ def _close() -> None:
 
 
 def _forget() -> None:
-    """Start anew in a forked child: connections and locks are the parent's."""
+    """Forget the parent's connections and lock in a forked child."""
     global _lock
     _clients.clear()
     _lock = Lock()

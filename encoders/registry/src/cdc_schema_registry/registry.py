@@ -1,4 +1,4 @@
-"""A schema registry, for encoders: registering schemas while rows flow, and checking them before."""
+"""A schema registry for encoders: registers schemas while rows flow, and checks them before a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
-from cdc_core.errors import CdcError, ConfigError, RetryableError, TerminalError
+from cdc_core import CdcError, ConfigError, RetryableError, TerminalError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.calls import (
     NO_LEVEL,
@@ -25,18 +25,18 @@ from cdc_schema_registry.calls import (
 __all__ = ["RegisteredSchema", "Registry", "SchemaType"]
 
 SchemaType = Literal["AVRO", "JSON"]
-"""How registries name the languages of schemas."""
+"""The names of schema languages in registries."""
 _INCOMPATIBLE, _INVALID = 409, 422
 
 _ids: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
-"""What this process has registered. Ids never change, so nothing is ever dropped; a fork may keep it."""
+"""The ids of schemas that this process has registered. They never change, so entries are never removed."""
 _texts: dict[tuple[RegistryAddress, int], str] = {}
-"""What this process has looked up by id."""
+"""The schemas that this process has looked up by id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
-    """One version of a subject as the registry has it."""
+    """One version of a subject."""
 
     schema_id: int
     version: int
@@ -46,30 +46,28 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The registry at an address. Picklable, and as cheap as its address: connections and ids belong to the process.
+    """The registry at an address. Picklable. Connections and ids are shared by the whole process.
 
-    Schemas are texts; two texts are two schemas, so callers write them in one canonical form. Messages name the
-    registry without its credentials.
+    Two texts are two schemas, so callers write schemas in one canonical form. Messages show no credentials.
 
-    Raises, while rows flow: RetryableError when the registry is out of reach or busy, TerminalError when it
-    refuses.
+    Raises, while rows flow: RetryableError when the registry is unreachable or busy, TerminalError when it refuses.
     """
 
     address: RegistryAddress
 
     @classmethod
     def of(cls, text: str, *, owner: str) -> Registry:
-        """Return the registry that the option `confluent_schema_registry` says. Connects to nothing.
+        """Return the registry at *text*, the value of the option `confluent_schema_registry`. Connects to nothing.
 
-        Raises: OptionError naming *owner*, such as "encoder 'avro'".
+        Raises: OptionError, which names *owner*, such as "encoder 'avro'".
         """
         return cls(RegistryAddress.parse(text, owner=owner))
 
     def register(self, subject: str, schema: str, schema_type: SchemaType) -> int:
-        """Return the id of *schema* in *subject*, where it is registered now.
+        """Register *schema* in *subject* and return its id.
 
-        Asks the registry once in a process for each pair; every other call is a look-up in a dict. A refusal of the
-        schema says why, and names both the new and the registered one.
+        Each process sends one request for each pair; other calls are a look-up in a dict. The error of a refused schema
+        contains the reason, the new schema and the registered schema.
         """
         known = (self.address, subject, schema_type, schema)
         schema_id = _ids.get(known)
@@ -82,9 +80,9 @@ class Registry:
         return schema_id
 
     def schema(self, schema_id: int) -> str:
-        """Return the text of the schema with an id, as decoders need it. Asks the registry once in a process.
+        """Return the text of the schema with an id, for decoders. Each process sends one request for each id.
 
-        Raises: ValueError when there is none.
+        Raises: ValueError for an unknown id.
         """
         known = (self.address, schema_id)
         text = _texts.get(known)
@@ -97,12 +95,12 @@ class Registry:
                     self.address, about, error, refused=TerminalError, unreachable=RetryableError
                 ) from None
             if found is None:
-                raise ValueError(f"the schema registry {self} has no schema {schema_id}")
+                raise ValueError(f"schema registry {self} has no schema with id {schema_id}")
             text = _texts[known] = str(found["schema"])
         return text
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Return the newest version of *subject*, or None when there is none. Asks the registry each time."""
+        """Return the newest version of *subject*, None when there is none. Every call sends a request."""
         try:
             return self._latest(subject)
         except Exception as error:
@@ -111,11 +109,11 @@ class Registry:
             ) from None
 
     def check(self, subject: str, schema: str, schema_type: SchemaType) -> None:
-        """Return when `register` could be called with the same arguments. Changes nothing.
+        """Return when the registry would accept `register` with the same arguments. Changes nothing.
 
-        Whether the user may also write cannot be found out without writing.
+        Write permission is not checked, because that would require a write.
 
-        Raises: ConfigError when the registry is out of reach, refuses the credentials, or would refuse the schema.
+        Raises: ConfigError when the registry is unreachable, rejects the credentials, or would refuse the schema.
         """
         try:
             if self._is_registered(subject, schema, schema_type):
@@ -127,9 +125,9 @@ class Registry:
             raise ConfigError(self._incompatible(subject, schema, reason))
 
     def compatibility(self, subject: str) -> str:
-        """Return what the registry demands of a new version of *subject*: BACKWARD, NONE and so on.
+        """Return the compatibility level of *subject*: BACKWARD, NONE and so on.
 
-        Raises: ConfigError when the registry is out of reach or refuses.
+        Raises: ConfigError when the registry is unreachable or refuses.
         """
         try:
             found = _or_none(lambda: get(self.address, f"config/{quote(subject, safe='')}?defaultToGlobal=true"))
@@ -144,17 +142,17 @@ class Registry:
         return str(self.address)
 
     def _is_registered(self, subject: str, schema: str, schema_type: SchemaType) -> bool:
-        """Return whether *subject* has *schema* in one of its versions; such a schema is never refused."""
+        """Return whether *schema* is a version of *subject*. Such a schema is never refused."""
         found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type)))
         return found is not None
 
     def _conflict(self, subject: str, schema: str, schema_type: SchemaType) -> str | None:
-        """Return what the registry has against *schema* as the next version of *subject*, or None."""
+        """Return why *schema* cannot be the next version of *subject*; None when it can."""
         path = f"compatibility/{in_subject(subject, '/versions?verbose=true')}"
         answer = _or_none(lambda: post(self.address, path, _body(schema, schema_type)))
         if answer is None or answer.get("is_compatible", True):
             return None
-        return "; ".join(map(str, answer.get("messages") or [answer.get("reason") or "it gives no reason"]))
+        return "; ".join(map(str, answer.get("messages") or [answer.get("reason") or "no reason was returned"]))
 
     def _latest(self, subject: str) -> RegisteredSchema | None:
         found = _or_none(lambda: get(self.address, in_subject(subject, "/versions/latest")))
@@ -176,7 +174,7 @@ class Registry:
         refused: type[CdcError],
         unreachable: type[CdcError],
     ) -> CdcError:
-        """Return *error*, which came of offering *schema*, as one of ours."""
+        """Return *error* of a request with *schema* as *refused* or *unreachable*."""
         if isinstance(error, RefusedError) and error.status == _INCOMPATIBLE:
             reason = str(error)
             with suppress(Exception):
@@ -184,20 +182,20 @@ class Registry:
             return refused(self._incompatible(subject, schema, reason))
         if isinstance(error, RefusedError) and error.status == _INVALID:
             return refused(
-                f"the schema registry {self} does not accept the schema of subject '{subject}': {error}; the schema is "
+                f"schema registry {self} rejected the schema of subject '{subject}' as invalid: {error}; the schema is "
                 f"{schema}"
             )
         return translated(self.address, f"subject '{subject}'", error, refused=refused, unreachable=unreachable)
 
     def _incompatible(self, subject: str, schema: str, reason: str) -> str:
-        registered = "not shown"
+        registered = "unknown"
         with suppress(Exception):
             latest = self._latest(subject)
-            registered = "gone" if latest is None else f"version {latest.version}, {latest.schema}"
+            registered = "none" if latest is None else f"version {latest.version}, {latest.schema}"
         return (
-            f"the schema registry {self} refuses the new schema of subject '{subject}' as incompatible: {reason}; "
-            f"registered is {registered}; new is {schema}; "
-            "change the table back, the subject's compatibility, or the topic"
+            f"schema registry {self} refused the new schema of subject '{subject}' as incompatible: {reason}; the "
+            f"registered schema is {registered}; the new schema is {schema}; change the subject's compatibility, or "
+            "the topic, or revert the change of the table"
         )
 
 
@@ -206,7 +204,7 @@ def _body(schema: str, schema_type: SchemaType) -> dict[str, Any]:
 
 
 def _or_none(request: Callable[[], Any]) -> Any:
-    """Return the answer, or None when the registry looked and found nothing."""
+    """Return the response, None when the registry found nothing."""
     try:
         return request()
     except RefusedError as error:

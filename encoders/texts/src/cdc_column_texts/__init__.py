@@ -1,31 +1,51 @@
-"""Texts of whole columns, written and read without a loop over the rows, for encoders.
+"""Texts of whole columns, written and read without a loop over the rows. A library for encoders."""
 
-`moments` and `floats` write, `reading` reads, `splitting` cuts JSON and `items` makes columns of the items of arrays.
-"""
-
+from cdc_column_texts.array_items import JSON_KINDS, items_of
+from cdc_column_texts.datetimes import date_pieces, hlc_pieces, time_pieces, timestamp_pieces
+from cdc_column_texts.errors import NoRepresentationError, encode_error
 from cdc_column_texts.floats import float_pieces
-from cdc_column_texts.items import JSON_KINDS, items_of
-from cdc_column_texts.moments import date_pieces, hlc_pieces, time_pieces, timestamp_pieces
+from cdc_column_texts.json_members import Members, Spans
+from cdc_column_texts.json_splitting import split_arrays, structure
+from cdc_column_texts.json_strings import quoted
+from cdc_column_texts.json_values import JSON_NULL_OBJECT, json_pieces
+from cdc_column_texts.lists import list_bounds, list_texts
+from cdc_column_texts.numpy_columns import Bools, Ints, integers, valid_rows
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
-from cdc_column_texts.splitting import split_arrays
-from cdc_column_texts.values import Bools, Ints, integers, valid_rows
+from cdc_column_texts.text_columns import hlc_texts, plain_texts, text_column, with_nulls_of
+from cdc_column_texts.text_reading import column_of_texts, timestamps_of_texts
 
 __all__ = [
     "JSON_KINDS",
+    "JSON_NULL_OBJECT",
     "NULL",
     "Bools",
     "Ints",
+    "Members",
+    "NoRepresentationError",
     "Piece",
+    "Spans",
+    "column_of_texts",
     "date_pieces",
+    "encode_error",
     "float_pieces",
     "hlc_pieces",
+    "hlc_texts",
     "integers",
     "items_of",
     "joined",
+    "json_pieces",
+    "list_bounds",
+    "list_texts",
     "or_null",
+    "plain_texts",
+    "quoted",
     "series",
     "split_arrays",
+    "structure",
+    "text_column",
     "time_pieces",
     "timestamp_pieces",
+    "timestamps_of_texts",
     "valid_rows",
+    "with_nulls_of",
 ]

@@ -1,4 +1,4 @@
-"""The items of JSON arrays, of whole columns at a time, as an Arrow column of the items' own type."""
+"""The items of JSON arrays, of a whole column at once, as an Arrow column of the items' own type."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_column_texts.reading import column_of_texts
-from cdc_column_texts.splitting import split_arrays
-from cdc_column_texts.values import Ints, integers, valid_rows
+from cdc_column_texts.json_splitting import split_arrays
+from cdc_column_texts.numpy_columns import Ints, integers, valid_rows
+from cdc_column_texts.text_reading import column_of_texts
 from cdc_core import ColumnType, Kind
 
 __all__ = ["JSON_KINDS", "items_of"]
 
 JSON_KINDS = frozenset({Kind.JSON, Kind.COMPOSITE})
-"""Items of these kinds are JSON texts, which may be arrays themselves."""
+"""Items of these kinds are JSON texts, and may be arrays."""
 _STRINGS = frozenset({Kind.STRING, Kind.ENUM, Kind.UUID, Kind.TIMETZ, Kind.INTERVAL, Kind.BYTES})
 
 
 def items_of(array: pa.Array, element: ColumnType) -> tuple[pa.Array, Ints]:
-    """Return the items of all rows of *array* behind one another, and how many each row has; 0 where it is null.
+    """Return the items of all rows of *array*, and the number of items of each row, 0 where it is null.
 
-    The texts are arrays of one dimension.
+    The texts must be arrays of one dimension.
     """
     if element.kind in _STRINGS:
         texts = cast(pl.Series, pl.from_arrow(array))

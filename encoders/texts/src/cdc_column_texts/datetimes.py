@@ -1,8 +1,8 @@
-"""Texts of dates and times, of whole columns at a time.
+"""Texts of dates and times, of a whole column at once.
 
-A column is cut into days, seconds of the day and the two halves of the fraction; the text of each part is looked up in
-a small table. Only years before 0 are written one by one. Years have four digits at least; before the year 1 they are
-counted as ISO 8601 does, with a year 0.
+A column is divided into days, seconds of the day and the two halves of the fraction. The text of each part is looked up
+in a small table. Only years before 0 are written one by one. Years have at least four digits. There is a year 0, as in
+ISO 8601.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cdc_column_texts.numpy_columns import Bools, Ints, integers, valid_rows
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
-from cdc_column_texts.values import Bools, Ints, integers, valid_rows
 
 __all__ = ["date_pieces", "hlc_pieces", "time_pieces", "timestamp_pieces"]
 
@@ -31,7 +31,7 @@ def date_pieces(array: pa.Array, *, quote: str = _QUOTE) -> list[Piece]:
 
 
 def time_pieces(array: pa.Array, *, quote: str = _QUOTE) -> list[Piece]:
-    """Return the texts of a time64[us] *array* between quotes, `null` where it is null; a whole day is 24:00:00."""
+    """Return the texts of a time64[us] *array* between quotes, `null` where it is null. A whole day is 24:00:00."""
     pieces = [quote, *_time_of_day(integers(array), None, start="", end=quote)]
     valid = valid_rows(array)
     return pieces if valid is None else [or_null(joined(pieces, len(array)).set(pl.Series(~valid), None))]
@@ -40,7 +40,7 @@ def time_pieces(array: pa.Array, *, quote: str = _QUOTE) -> list[Piece]:
 def timestamp_pieces(array: pa.Array, *, zone: str, quote: str = _QUOTE, between: str = "T") -> list[Piece]:
     """Return the texts of a timestamp[us] *array* between quotes, `null` where it is null.
 
-    *between* stands before the time, *zone* after it, except in infinities.
+    *between* separates date and time, and *zone* follows the time. Infinities have neither.
     """
     us = integers(array)
     special = _special(array, us, np.iinfo(np.int64))
@@ -50,7 +50,7 @@ def timestamp_pieces(array: pa.Array, *, zone: str, quote: str = _QUOTE, between
 
 
 def hlc_pieces(timestamps: pa.StructArray) -> list[Piece]:
-    """Return the texts, without quotes, of a column of framework timestamps: `<wall ns>.<logical, 10 digits>`."""
+    """Return the texts of a column of `Timestamp`s, without quotes: `<wall ns>.<logical, 10 digits>`."""
     wall, logical = timestamps.field("wall"), timestamps.field("logical")
     walls, logicals = integers(wall), integers(logical)
     if len(walls) == 0:
@@ -62,7 +62,7 @@ def hlc_pieces(timestamps: pa.StructArray) -> list[Piece]:
 
 
 def _special(array: pa.Array, values: Ints, limits: np.iinfo) -> Ints | None:
-    """Return for each value 0, or 1, 2, 3 where it is null, infinity or -infinity; None when all are 0."""
+    """Return 1, 2 and 3 where a value is null, infinity and -infinity, otherwise 0; None when all are 0."""
     special = np.zeros(len(values), np.int64)
     special[values == limits.max] = 2
     special[values == limits.min] = 3
@@ -73,7 +73,7 @@ def _special(array: pa.Array, values: Ints, limits: np.iinfo) -> Ints | None:
 
 
 def _days(days: Ints, special: Ints | None, *, quote: str, close: str) -> Piece:
-    """Return *quote*, the date and *close*, or the whole text of special values."""
+    """Return *quote*, the date and *close*; for a special value, its whole text."""
     known = days if special is None else days[special == 0]
     if len(known) == 0:
         dates, rows = np.empty(0, np.int64), known
@@ -91,7 +91,7 @@ def _days(days: Ints, special: Ints | None, *, quote: str, close: str) -> Piece:
 
 
 def _distinct(days: Ints, first: int, last: int) -> tuple[Ints, Ints]:
-    """Return the distinct days, ascending, and for each of *days* where it stands among them."""
+    """Return the distinct days in ascending order, and the index of each of *days* among them."""
     if last - first > 16 * len(days):
         return np.unique(days, return_inverse=True)
     seen = np.zeros(last - first + 1, np.bool_)
@@ -110,7 +110,7 @@ def _long_year(text: str) -> str:
 
 
 def _time_of_day(us: Ints, special: Ints | None, *, start: str, end: str) -> list[Piece]:
-    """Return *start*, hours, minutes, seconds, the fraction without trailing zeros and *end*; nothing where special."""
+    """Return *start*, the time, its fraction without trailing zeros, and *end*; nothing for special values."""
     seconds = us // 1_000_000
     fraction = us - seconds * 1_000_000
     if special is not None:
@@ -135,7 +135,7 @@ def _seconds(start: str) -> pl.Series:
 
 
 _MILLIS = pl.Series([f".{n:03d}".rstrip("0").rstrip(".") for n in range(1000)] + [f".{n:03d}" for n in range(1000)])
-"""The first three digits of the fraction, and from 1000 on the same when others follow."""
+"""The first three digits of the fraction. From 1000 on, the same when other digits follow."""
 _MICROS = pl.Series([f"{n:03d}".rstrip("0") for n in range(1000)])
 """The last three digits of the fraction."""
 

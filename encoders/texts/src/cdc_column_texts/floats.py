@@ -1,8 +1,8 @@
 """Texts of floats, written as JavaScript writes numbers.
 
-They have the fewest digits that read back as the same value, without a fraction of `.0`, and an exponent from 1e+21 on
-and below 1e-6: `1`, `0.1`, `1e+300`, `1.5e-7`, `-0`. Floats of 32 bits have the digits that 32 bits need. The form is
-fixed here and not left to a library, because it decides the bytes of message keys.
+A text has the fewest digits that read back as the same value, no fraction `.0`, and an exponent from 1e+21 on and below
+1e-6: `1`, `0.1`, `1e+300`, `1.5e-7`, `-0`. 32-bit floats have the digits that 32 bits need. The form is defined here,
+not by a library, because it determines the bytes of message keys.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["float_pieces"]
 _SPECIAL = {"NaN": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _LEAST_PLAIN = 1e-4
 _MOST_PLAIN = 1e12
-"""From the least to below the most, Polars writes values without an exponent, whatever their width."""
+"""Polars writes values from the least to below the most without an exponent, for 32 and 64 bits."""
 
 
 def float_pieces(array: pa.Array, *, quote: str = '"') -> list[Piece]:
-    """Return the texts of a float *array*, `null` where it is null; values that are no numbers stand between quotes."""
+    """Return the texts of a float *array*, `null` where it is null. NaN and infinities are between quotes."""
     values = series(array)
     texts = values.cast(pl.String).str.strip_suffix(".0")
     finite = values.is_finite()
@@ -36,7 +36,7 @@ def float_pieces(array: pa.Array, *, quote: str = '"') -> list[Piece]:
 
 
 def _rewritten(texts: pl.Series, values: pl.Series, odd: pl.Series) -> pl.Series:
-    """Return *texts* with those of *odd* values, very large and very small ones, written anew, one by one."""
+    """Return *texts*, those of *odd* values rewritten one by one: they are very large or very small."""
     places = odd.arg_true().to_numpy()
     numbers = values.gather(places).to_numpy()
     shortest = map(str, numbers.tolist() if values.dtype == pl.Float64 else numbers)
@@ -47,7 +47,7 @@ def _rewritten(texts: pl.Series, values: pl.Series, odd: pl.Series) -> pl.Series
 
 
 def _written(shortest: str) -> str:
-    """Return as JavaScript writes it what Python writes as *shortest*."""
+    """Return a number as JavaScript writes it; *shortest* is how Python writes it."""
     digits, _, power = shortest.partition("e")
     if not power:
         return shortest.removesuffix(".0")

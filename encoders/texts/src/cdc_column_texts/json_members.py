@@ -1,4 +1,4 @@
-"""Cuts many JSON objects and arrays of the same members into columns of the texts of these, by their bytes."""
+"""Cuts many JSON objects with the same members into columns of texts, by their bytes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cdc_column_texts.splitting import structure
-from cdc_column_texts.values import Bools, Ints
+from cdc_column_texts.json_splitting import structure
+from cdc_column_texts.numpy_columns import Bools, Ints
 
 __all__ = ["Members", "Spans"]
 
@@ -19,7 +19,7 @@ _BRACES, _BRACKETS, _COMMA, _NEWLINE = b"{}", b"[]", ord(","), ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Parts of the data, one for each row: where they start, and where they have ended."""
+    """Parts of the data, one for each row: the places where they start, and the places after them."""
 
     starts: Ints
     ends: Ints
@@ -29,9 +29,9 @@ class Spans:
 
 
 class Members:
-    """Lines of valid JSON, each an object. Members are asked for as the encoder writes them, in a fixed order.
+    """Lines of valid JSON, each an object. Callers name the members in the order in which the encoder writes them.
 
-    What is asked for and is not there, in whatever row, is answered with None: then the text is not the encoder's.
+    A method returns None when a row differs from that: the encoder did not write the text.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -40,7 +40,7 @@ class Members:
         self._places, self._depths = structure(self._data)
 
     def lines(self, names: Sequence[str]) -> list[Spans] | None:
-        """Return the members of all lines, which have just these. *names* are as JSON has them, between quotes."""
+        """Return the members of all lines, which have no others. *names* are JSON strings."""
         places = self._places[self._depths == 1]
         spans = self._cut(places, [f"{name}: ".encode() for name in names], _BRACES)
         if spans is None:
@@ -50,15 +50,15 @@ class Members:
         return spans if whole and starts[0] == 0 and np.array_equal(starts[1:], ends[:-1] + 2) else None
 
     def objects(self, within: Spans, names: Sequence[str]) -> list[Spans] | None:
-        """Return the members of the objects that *within* are, which are members of lines."""
+        """Return the members of the objects at *within*, which are members of lines."""
         return self._cut(self._inside(within, 2), [f"{name}: ".encode() for name in names], _BRACES)
 
     def arrays(self, within: Spans, count: int, *, depth: int = 2) -> list[Spans] | None:
-        """Return the items of the arrays that *within* are, *count* in each; a line's own members have *depth* 2."""
+        """Return the *count* items of each array at *within*. The members of a line have *depth* 2."""
         return self._cut(self._inside(within, depth), [b""] * count, _BRACKETS)
 
     def texts(self, spans: Spans) -> pa.Array:
-        """Return what the data has there, large_string."""
+        """Return the texts at *spans*, large_string."""
         if len(spans.starts) == 0:
             return pa.array([], pa.large_string())
         cuts = np.stack([spans.starts, spans.ends], axis=1).ravel()
@@ -67,7 +67,7 @@ class Members:
         return pa.Array.from_buffers(pa.large_string(), len(cuts) - 1, buffers).take(pa.array(every_second))
 
     def say(self, spans: Spans, text: bytes) -> Bools:
-        """Return where the data has just *text*."""
+        """Return the rows whose text is exactly *text*."""
         found: Bools = spans.ends - spans.starts == len(text)
         found[found] = self._have(spans.starts[found], text)
         return found
@@ -79,7 +79,7 @@ class Members:
         return inside
 
     def _cut(self, places: Ints, prefixes: Sequence[bytes], brackets: bytes) -> list[Spans] | None:
-        """Return what stands between *places* after its prefix; None where it does not begin with that."""
+        """Return the parts between *places*, without their prefixes; None when one has another prefix."""
         width = len(prefixes) + 1
         if len(places) == 0 or len(places) % width:
             return None
@@ -101,7 +101,7 @@ class Members:
         return spans
 
     def _have(self, starts: Ints, text: bytes) -> Bools:
-        """Return where the data has *text*; it has as many bytes after each of *starts*."""
+        """Return the rows where *text* begins at *starts*. That many bytes must follow each start."""
         if not text:
             return np.ones(len(starts), np.bool_)
         parts = np.lib.stride_tricks.sliding_window_view(self._data, len(text))[starts]

@@ -1,4 +1,4 @@
-"""Cuts the JSON arrays of a whole column into the texts of their items, by their bytes, without reading these."""
+"""Cuts the JSON arrays of a whole column into the texts of their items, by their bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_column_texts.values import Bools, Ints
+from cdc_column_texts.numpy_columns import Bools, Ints
 
 __all__ = ["split_arrays", "structure"]
 
@@ -21,9 +21,9 @@ _BLANKS = " \t\n\r"
 
 
 def split_arrays(array: pa.Array) -> tuple[pa.Array, Ints]:
-    """Return the JSON texts of the items of all rows behind one another, and how many each row has.
+    """Return the JSON texts of the items of all rows, and the number of items of each row.
 
-    *array* holds valid JSON arrays as string, without nulls. Items that are null are the text `null`.
+    *array* holds valid JSON arrays, string, without nulls. An item that is null has the text `null`.
     """
     if len(array) == 0:
         return pa.array([], pa.large_string()), np.empty(0, np.int64)
@@ -39,9 +39,9 @@ def split_arrays(array: pa.Array) -> tuple[pa.Array, Ints]:
 
 
 def structure(data: _Bytes) -> tuple[Ints, Ints]:
-    """Return where brackets and commas stand that are not in strings, and at which depth; *data* is valid JSON.
+    """Return the places of brackets and commas outside of strings, and their depths. *data* must be valid JSON.
 
-    A bracket has the depth of what is between it and its other one. JSON is balanced: each text begins at depth 0.
+    A bracket has the depth of the items that it encloses. JSON is balanced, so each text begins at depth 0.
     """
     kinds = _KINDS[data]
     places = np.flatnonzero(kinds)
@@ -58,7 +58,7 @@ def structure(data: _Bytes) -> tuple[Ints, Ints]:
 
 
 def _escaped(data: _Bytes, quotes: Ints) -> Bools:
-    """Return which of the quotes at these places an odd number of backslashes stands before."""
+    """Return the *quotes* that follow an odd number of backslashes."""
     backslashes = np.flatnonzero(data == _BACKSLASH)
     if len(backslashes) == 0:
         return np.zeros(len(quotes), np.bool_)
@@ -72,10 +72,10 @@ def _escaped(data: _Bytes, quotes: Ints) -> Bools:
 
 
 def _between(data: _Bytes, places: Ints, ends: Ints) -> pa.Array:
-    """Return what stands before those of *places* that *ends* says, each back to the place before it."""
+    """Return the texts that end at *places[ends]*. Each begins after the place before it."""
     if len(ends) == 0:
         return pa.array([], pa.large_string())
-    # the data cut in two kinds by turns, items and what is between them
+    # Items and the bytes between them alternate.
     cuts = np.stack([places[ends - 1] + 1, places[ends]], axis=1).ravel()
     buffers = [None, pa.py_buffer(cuts), pa.py_buffer(data)]
     texts = pa.Array.from_buffers(pa.large_string(), len(cuts) - 1, buffers)
@@ -83,7 +83,7 @@ def _between(data: _Bytes, places: Ints, ends: Ints) -> pa.Array:
 
 
 def _without_empty(items: pa.Array, counts: Ints) -> tuple[pa.Array, Ints]:
-    """Return items and counts without the one empty text that an array without items gives."""
+    """Return items and counts without the one empty text that an empty array gives."""
     empty = pc.equal(pc.binary_length(items), 0).to_numpy(zero_copy_only=False)
     if not empty.any():
         return items, counts

@@ -1,7 +1,7 @@
 """JSON strings, escaped as CockroachDB escapes them.
 
-Escaped are the quote, the backslash and the control characters below U+0020: newline, return and tab in their short
-form, the others as `\\u00xx`. All else stands as it is, U+007F, U+2028 and every non-ASCII character included.
+The quote, the backslash and the control characters below U+0020 are escaped: newline, return and tab in their short
+form, the others as `\\u00xx`. No other character is escaped, neither U+007F nor U+2028 nor any other beyond ASCII.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def quoted_column(array: pa.Array) -> list[Piece]:
 
 
 def text_bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """Return the UTF-8 bytes of all values of a string *array* behind one another, without copying them."""
+    """Return the concatenated UTF-8 bytes of all values of a string *array*, without copying them."""
     _, offsets, data = array.buffers()
     if len(array) == 0 or data is None or data.size == 0:
         return np.empty(0, np.uint8)
@@ -49,6 +49,6 @@ def text_bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _to_escape(data: npt.NDArray[np.uint8]) -> list[int]:
-    """Return which characters in *data* need escaping, the backslash first, since escapes contain it."""
+    """Return the characters in *data* that need escaping. The backslash comes first because escapes contain it."""
     found = data[(data < _SPACE) | (data == _QUOTE) | (data == _BACKSLASH)]
     return sorted(np.unique(found).tolist(), reverse=True)

@@ -1,7 +1,4 @@
-"""One Arrow column becomes one column of JSON texts, by the kind of its type.
-
-The forms are CockroachDB's; of floats only the digits are, see `floats`.
-"""
+"""Columns as JSON texts, as CockroachDB writes them. Only the exponents of floats differ, see `floats`."""
 
 from __future__ import annotations
 
@@ -10,13 +7,14 @@ from collections.abc import Callable
 import polars as pl
 import pyarrow as pa
 
-from cdc_column_texts.escape import quoted_column, text_bytes
+from cdc_column_texts.datetimes import date_pieces, time_pieces, timestamp_pieces
+from cdc_column_texts.errors import NoRepresentationError
 from cdc_column_texts.floats import float_pieces
-from cdc_column_texts.moments import date_pieces, time_pieces, timestamp_pieces
+from cdc_column_texts.json_strings import quoted_column, text_bytes
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
 from cdc_core import ColumnType, Kind
 
-__all__ = ["JSON_NULL_OBJECT", "NotANumberError", "value_pieces"]
+__all__ = ["JSON_NULL_OBJECT", "json_pieces"]
 
 JSON_NULL_OBJECT = '{"__crdb_json_null__": true}'
 _SPECIAL_DECIMALS = ["NaN", "Infinity", "-Infinity"]
@@ -24,18 +22,11 @@ _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _BLANKS = " \t\n\r"
 
 
-class NotANumberError(ValueError):
-    """A decimal's text is no JSON number. `row` says where."""
-
-    def __init__(self, row: int, text: str) -> None:
-        super().__init__(f"the decimal {text!r} is not a number")
-        self.row = row
-
-
-def value_pieces(array: pa.Array, type_: ColumnType, *, null_as_object: bool = False) -> list[Piece]:
+def json_pieces(array: pa.Array, type_: ColumnType, *, null_as_object: bool = False) -> list[Piece]:
     """Return the JSON texts of a column; nulls become `null`.
 
-    With *null_as_object* a JSON null (not an SQL NULL) becomes `JSON_NULL_OBJECT`. Raises: NotANumberError.
+    With *null_as_object*, a JSON null (not an SQL NULL) becomes `JSON_NULL_OBJECT`. Raises: NoRepresentationError for a
+    decimal that is not a number.
     """
     if type_.kind is Kind.JSON:
         return [or_null(_json(array, null_as_object=null_as_object))]
@@ -53,7 +44,7 @@ def _decimal(array: pa.Array) -> list[Piece]:
     wrong = ~(texts.str.contains(_NUMBER) | texts.is_in(_SPECIAL_DECIMALS))
     row = wrong.arg_max()
     if wrong.any() and row is not None:
-        raise NotANumberError(row, texts[row])
+        raise NoRepresentationError(row, f"the decimal {texts[row]!r} is not a number")
     special = pl.Series(_SPECIAL_DECIMALS)
     return [or_null(texts.replace(special, '"' + special + '"'))]
 
@@ -66,7 +57,7 @@ def _bytes(array: pa.Array) -> list[Piece]:
 
 
 def _json(array: pa.Array, *, null_as_object: bool = False) -> pl.Series:
-    """Return JSON texts on one line each: JSON has line ends only between tokens, where they are blanks."""
+    """Return JSON texts on one line each. A line end can only be between tokens, and becomes a blank."""
     texts = series(array)
     data = text_bytes(array)
     for end in "\n\r":

@@ -1,4 +1,4 @@
-"""The numbers behind Arrow columns, as NumPy has them."""
+"""Arrow columns as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Bools = npt.NDArray[np.bool_]
 
 
 def valid_rows(array: pa.Array) -> Bools | None:
-    """Return where *array* is not null; None when it has no nulls."""
+    """Return the mask of values that are not null; None when there are no nulls."""
     if array.null_count == 0:
         return None
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def integers(array: pa.Array) -> Ints:
-    """Return the integers behind *array* as int64, 0 where it is null."""
+    """Return the integers that *array* stores as int64, 0 where it is null."""
     width = array.type.bit_width // 8
     if len(array) == 0:
         return np.empty(0, np.int64)

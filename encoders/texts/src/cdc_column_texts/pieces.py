@@ -1,8 +1,7 @@
-"""Texts of whole columns, put together from pieces.
+"""Texts of whole columns, joined from pieces.
 
-A piece is either one text that every row has in common or a column of texts without nulls, one per row. The text of a
-row is the concatenation of its pieces. Columns of JSON become messages by adding pieces around them, so that each byte
-of a message is copied once, at the end.
+A piece is either one text that all rows share, or a column with one text for each row. The text of a row is the
+concatenation of its pieces. Pieces are only joined at the end, so each byte of a message is copied once.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ NULL = "null"
 
 
 def series(array: pa.Array) -> pl.Series:
-    """Return *array* as a Polars series; its values are not copied."""
+    """Return *array* as a Polars series, without copying its values."""
     return cast(pl.Series, pl.from_arrow(array))
 
 
@@ -40,5 +39,5 @@ def joined(pieces: Sequence[Piece], rows: int) -> pl.Series:
 
 
 def or_null(texts: pl.Series) -> pl.Series:
-    """Return *texts* with the JSON text `null` in place of nulls."""
+    """Return *texts* with nulls replaced by the JSON text `null`."""
     return texts.fill_null(NULL) if texts.null_count() else texts

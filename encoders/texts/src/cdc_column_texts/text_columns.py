@@ -1,4 +1,4 @@
-"""Columns as plain texts, and plain texts as columns: what stands in a CSV field, or in a text column of Parquet."""
+"""Columns as plain texts: fields of CSV, and text columns of Parquet."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_column_texts.datetimes import date_pieces, hlc_pieces, time_pieces, timestamp_pieces
 from cdc_column_texts.floats import float_pieces
-from cdc_column_texts.moments import date_pieces, hlc_pieces, time_pieces, timestamp_pieces
+from cdc_column_texts.numpy_columns import integers
 from cdc_column_texts.pieces import Piece, joined, series
-from cdc_column_texts.values import integers
 from cdc_core import ColumnType, Kind
 
 __all__ = ["hlc_texts", "plain_texts", "text_column", "with_nulls_of"]
@@ -21,8 +21,8 @@ __all__ = ["hlc_texts", "plain_texts", "text_column", "with_nulls_of"]
 def plain_texts(array: pa.Array, type_: ColumnType) -> pa.Array:
     """Return the texts of a column of a `RowBatch`, string, null where it is null.
 
-    Moments are as ISO 8601 has them, bytes hexadecimal after `\\\\x`, floats as JavaScript writes them or `NaN`,
-    `Infinity`, `-Infinity`. What is text already stays as it is.
+    Dates and times have the form of ISO 8601. Bytes are hexadecimal after `\\\\x`. Floats have the form of JavaScript;
+    the others are `NaN`, `Infinity` and `-Infinity`. A column of texts is returned unchanged.
     """
     write = _WRITERS.get(type_.kind)
     if write is None:
@@ -36,9 +36,9 @@ def with_nulls_of(array: pa.Array, texts: pa.Array) -> pa.Array:
 
 
 def hlc_texts(timestamps: pa.StructArray) -> pa.Array:
-    """Return the texts of a column of framework timestamps, string: `<wall ns>.<logical, 10 digits>`.
+    """Return the texts of a column of `Timestamp`s, string: `<wall ns>.<logical, 10 digits>`.
 
-    Rows of one transaction have one timestamp and stand together, so each run of equal ones is written once.
+    Rows of a transaction share a timestamp and follow one another, so each run of equal timestamps is written once.
     """
     wall, logical = integers(timestamps.field("wall")), integers(timestamps.field("logical"))
     first = np.ones(len(wall), np.bool_)
@@ -50,7 +50,7 @@ def hlc_texts(timestamps: pa.StructArray) -> pa.Array:
 
 
 def text_column(pieces: list[Piece], rows: int) -> pa.Array:
-    """Return what *pieces* are together as an Arrow column, string."""
+    """Return the joined *pieces* as an Arrow column, string."""
     return joined(pieces, rows).to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.string())
 
 

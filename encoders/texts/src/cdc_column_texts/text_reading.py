@@ -1,4 +1,4 @@
-"""Plain texts of a whole column become the column again, exactly: what `plain.plain_texts` writes, read."""
+"""Reads the plain texts of a whole column, exactly: the inverse of `text_columns.plain_texts`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_column_texts.numpy_columns import Ints, valid_rows
 from cdc_column_texts.pieces import series
-from cdc_column_texts.values import Ints, valid_rows
 from cdc_core import ColumnType, Kind, RowBatch
 
 __all__ = ["column_of_texts", "timestamps_of_texts"]
@@ -21,21 +21,21 @@ _DAY_US = 86_400_000_000
 
 
 def column_of_texts(texts: pa.Array, type_: ColumnType) -> pa.Array:
-    """Return the column of a `RowBatch` that *texts*, string or large_string, are the plain texts of.
+    """Return the column of a `RowBatch` whose plain texts are *texts*, string or large_string.
 
-    Raises: ValueError for a text that is none of this kind.
+    Raises: ValueError for a text that is not a value of the type.
     """
     read = _READERS.get(type_.kind)
     return texts.cast(type_.arrow) if read is None else read(texts, type_.arrow)
 
 
 def timestamps_of_texts(texts: pa.Array) -> pa.StructArray:
-    """Return a column of framework timestamps from texts such as `<wall ns>.<logical, 10 digits>`, without nulls.
+    """Return a column of `Timestamp`s from texts `<wall ns>.<logical, 10 digits>`, without nulls.
 
-    Raises: ValueError for a text that is none.
+    Raises: ValueError for any other text.
     """
     if not pc.all(pc.match_substring_regex(texts, r"^[0-9]+\.[0-9]{10}$"), min_count=0).as_py():
-        raise ValueError("a text is no timestamp of the framework")
+        raise ValueError("a text is not a timestamp, <wall ns>.<logical, 10 digits>")
     walls, logicals = pc.utf8_slice_codeunits(texts, 0, -11), pc.utf8_slice_codeunits(texts, -10)
     return RowBatch.timestamps(walls.cast(pa.int64()), logicals.cast(pa.int32()))
 
@@ -47,7 +47,7 @@ def _bytes(texts: pa.Array, type_: pa.DataType) -> pa.Array:
         raise ValueError("a text is not bytes: it does not begin with \\x")
     digits = column.str.slice(2).str.decode("hex", strict=False)
     if digits.null_count() != column.null_count():
-        raise ValueError("a text is not bytes: it has other characters than hexadecimal digits")
+        raise ValueError("a text is not bytes: it contains characters that are not hexadecimal digits")
     return cast(pa.Array, digits.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(type_))
 
 
@@ -60,8 +60,8 @@ def _bools(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 def _dates(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     try:
         return texts.cast(type_)
-    except pa.ArrowInvalid:  # infinities, and years that are not of four digits
-        return _moments(texts, type_, np.iinfo(np.int32), unit="D")
+    except pa.ArrowInvalid:  # infinities, and years that do not have four digits
+        return _datetimes(texts, type_, np.iinfo(np.int32), unit="D")
 
 
 def _timestamps(texts: pa.Array, type_: pa.TimestampType) -> pa.Array:
@@ -69,7 +69,7 @@ def _timestamps(texts: pa.Array, type_: pa.TimestampType) -> pa.Array:
     try:
         return texts.cast(pa.timestamp("us")).view(type_)
     except pa.ArrowInvalid:
-        return _moments(texts, type_, np.iinfo(np.int64), unit="us")
+        return _datetimes(texts, type_, np.iinfo(np.int64), unit="us")
 
 
 def _times(texts: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -80,7 +80,7 @@ def _times(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     return pc.if_else(whole_day, pa.scalar(_DAY_US, pa.int64()), us).view(type_)
 
 
-def _moments(texts: pa.Array, type_: pa.DataType, limits: np.iinfo[np.int32 | np.int64], *, unit: str) -> pa.Array:
+def _datetimes(texts: pa.Array, type_: pa.DataType, limits: np.iinfo[np.int32 | np.int64], *, unit: str) -> pa.Array:
     numbers = np.empty(len(texts), np.int64)
     special = pc.index_in(texts, pa.array(["infinity", "-infinity"], texts.type))
     finite = special.is_null().to_numpy(zero_copy_only=False)
@@ -90,9 +90,9 @@ def _moments(texts: pa.Array, type_: pa.DataType, limits: np.iinfo[np.int32 | np
 
 
 def _numbers(texts: pa.Array, *, unit: str) -> Ints:
-    """Return ISO 8601 *texts*, of any year, as numbers of *unit* since 1970."""
-    moments = np.array(texts.fill_null("NaT").to_pylist(), f"datetime64[{unit}]")
-    return moments.view(np.int64)
+    """Return ISO 8601 *texts* of any year as numbers of *unit* since 1970."""
+    values = np.array(texts.fill_null("NaT").to_pylist(), f"datetime64[{unit}]")
+    return values.view(np.int64)
 
 
 def _typed(numbers: Ints, texts: pa.Array, type_: pa.DataType) -> pa.Array:

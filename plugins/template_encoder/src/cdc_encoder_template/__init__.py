@@ -1,1 +1,1 @@
-"""Rows as forms of the web. Nothing here is public but what `plugin` registers."""
+"""Rows as URL-encoded forms, for cdc-core changefeeds. Only what `plugin` registers is public."""

@@ -1,20 +1,19 @@
-"""Reads what the encoder writes, for the conformance suite, audits and small consumers."""
+"""The decoder: reads what the encoder writes, for tests, audits and small consumers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
-from cdc_core import ColumnType, DecodedRow, Decoder, Kind, TableSchema, Timestamp
-from cdc_core.decoder import plain_value
+from cdc_core import ColumnType, DecodedRow, Decoder, Kind, TableSchema, Timestamp, plain_value
 
 
 class TemplateDecoder(Decoder):
-    """Gives every value as `RowBatch` has it, by the types of the table's columns."""
+    """Returns values as they are in a `RowBatch`, according to the types of the columns."""
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
         if value is None:
-            raise ValueError("a tombstone, which envelope 'wrapped' does not have")
+            raise ValueError("a message without a value, which envelope 'wrapped' does not have")
         return self._row(schema, None if key is None else self._fields(key), self._fields(value))
 
     def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
@@ -40,7 +39,7 @@ class TemplateDecoder(Decoder):
             after=_image(schema, value, "after.", columns),
             before=_image(schema, value, "before.", columns),
             updated=_timestamp(value.get("updated")),
-            mvcc=_timestamp(value.get("mvcc")),
+            mvcc=_timestamp(value.get("mvcc_timestamp")),
             key_in_value=None if in_value is None else tuple(in_value.values()),
             topic_in_value=value.get("topic"),
         )
@@ -49,7 +48,7 @@ class TemplateDecoder(Decoder):
 def _image(
     schema: TableSchema, fields: Mapping[str, str], prefix: str, columns: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the fields that begin with *prefix*, those of *columns* first; what is left out is null."""
+    """Return the values of the fields that begin with *prefix*, those of *columns* first. A missing field is a null."""
     texts = {name.removeprefix(prefix): text for name, text in fields.items() if name.startswith(prefix)}
     if not texts:
         return None

@@ -1,11 +1,11 @@
-"""What a user may say about the encoder, as options of the changefeed."""
+"""The options of the encoder."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc_core.options import option
+from cdc_core import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateOptions:
-    separator: Literal["&", ";"] = option("&", doc="What stands between two fields.")
+    separator: Literal["&", ";"] = option("&", doc="Separator of the fields.")

@@ -1,4 +1,4 @@
-"""The suite that every encoder passes, `EncoderConformance`, one module for each group of promises."""
+"""The suite of encoders, `EncoderConformance`. Each module has one group of promises."""
 
 from cdc_conformance.encoders.suite import EncoderConformance
 

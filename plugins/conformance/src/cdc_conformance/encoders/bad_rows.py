@@ -1,4 +1,4 @@
-"""Rows with a value that cannot be written: they are found by giving the others without them."""
+"""Promises about rows that cannot be encoded: all others can be."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from cdc_conformance.encoders.comparing import differences, rows_of
-from cdc_conformance.encoders.rig import EncoderRig, Form, body_of, pairs_of
+from cdc_conformance.encoders.comparison import differences, expected_rows
+from cdc_conformance.encoders.conditions import DECODER, FILES, MESSAGES
+from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.rig import EncoderRig, body_of, pairs_of
 from cdc_conformance.encoders.samples import Sample
+from cdc_conformance.promises import applies_if, does_not_apply
 from cdc_conformance.rows import INT8, Change, rows, table
 from cdc_core import EncodeError, Encoder, RowBatch
 
@@ -22,43 +25,45 @@ _ROWS = 11
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A form, and a batch with two rows that it cannot write."""
+    """A form, and a batch with two rows that it cannot encode."""
 
     form: Form
     batch: RowBatch
     topic: str
 
     def good(self) -> list[RowBatch]:
-        """Return the runs of rows that can be written."""
+        """Return the runs of rows that can be encoded."""
         ends = (*_BAD, _ROWS)
         starts = (0, *(number + 1 for number in _BAD))
         return [self.batch.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
 
 
 class BadRows:
-    """The engine gives a batch that failed again in parts, to the same encoder, until the bad rows are alone."""
+    """The engine divides a batch that failed and passes the parts to the same encoder, until the bad rows are alone."""
 
-    def test_a_bad_row_can_be_found_by_halves(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """`encode` fails for each part that has a bad row, writes each part that has none, and forgets the failure.
+    @applies_if(MESSAGES)
+    def test_bad_rows_are_found_by_bisection(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
+        """`encode` fails for every part with a bad row and encodes every other part, with the same bytes as ever.
 
-        The parts give the bytes that they give to an encoder which never failed. When this fails, look for state that
-        is changed before the last value is known to be right.
+        A failure must not affect later batches. Look for state that is changed before the last value is encoded.
         """
         for case in _cases(rig, samples, topic, output="messages"):
             encoder, other = rig.encoder(case.form), rig.encoder(case.form)
             found: list[int] = []
-            pairs = _by_halves(encoder, case.batch, 0, case.topic, found)
-            assert found == list(_BAD), f"{case.form}: rows {_BAD} cannot be written, but by halves {found} were found"
+            pairs = _bisect(encoder, case.batch, 0, case.topic, found)
+            assert found == list(_BAD), f"{case.form}: rows {_BAD} cannot be encoded, but bisection found {found}"
             wanted = [pair for part in case.good() for pair in pairs_of(other.encode(part, topic=case.topic))]
-            assert pairs == wanted, f"{case.form}: after a bad row its neighbours have other bytes than without it"
+            assert pairs == wanted, f"{case.form}: after a bad row, the other rows have other bytes than without it"
 
-    def test_a_write_that_fails_adds_nothing_to_a_file(
+    @applies_if(DECODER)
+    @applies_if(FILES)
+    def test_a_failed_write_adds_nothing_to_a_file(
         self, rig: EncoderRig, samples: Sequence[Sample], topic: str
     ) -> None:
-        """A body whose `write` raised EncodeError goes on, and has none of the rows of that call.
+        """A body whose `write` raised EncodeError accepts further rows, and contains no row of the failed call.
 
-        Given again in parts, the good ones are in the file once, in order. When this fails, look for rows that are put
-        into the block one by one, and for a header or a block that the failed call has begun.
+        When the engine passes the good rows again, each is in the file once, in order. Look for rows that are added to
+        a block one by one, and for a header or block that the failed call started.
         """
         for case in _cases(rig, samples, topic, output="files"):
             body = rig.encoder(case.form).open_body(case.topic)
@@ -69,17 +74,17 @@ class BadRows:
                 body.write(case.batch.slice(1))
             written = b"".join(map(bytes, [*parts, *map(body.write, case.good()[1:]), body.finish()]))
             found = list(rig.decoder(case.form).file(case.batch.schema, written))
-            wanted = [row for part in case.good() for row in rows_of(part, case.topic, case.form)]
-            said = differences(case.batch.schema, case.form, wanted, found)
-            assert not said, f"two writes to a file failed and their good rows were written again: {said}"
+            wanted = [row for part in case.good() for row in expected_rows(part, case.topic, case.form)]
+            difference = differences(case.batch.schema, case.form, wanted, found)
+            assert not difference, f"after two failed writes and their good rows again: {difference}"
             plain = body_of(rig.encoder(case.form), case.good(), case.topic)
             assert len(written) == len(plain), (
-                f"{case.form}: a file in which two writes failed has {len(written)} bytes, without them {len(plain)}"
+                f"{case.form}: a file has {len(written)} bytes after two failed writes, and {len(plain)} without them"
             )
 
 
 def _cases(rig: EncoderRig, samples: Sequence[Sample], topic: str, *, output: str) -> Iterator[_Case]:
-    """Yield each form with rows that it cannot write; skips the test when there is none."""
+    """Yield each form with rows that it cannot encode; skip the test when there is none."""
     none = True
     for form in rig.some(rows=True, output=output):
         case = next(_refused(rig, form, samples, topic), None)
@@ -87,7 +92,7 @@ def _cases(rig: EncoderRig, samples: Sequence[Sample], topic: str, *, output: st
             none = False
             yield case
     if none:
-        pytest.skip("the encoder writes every value of the samples: nothing can be seen of rows that it refuses")
+        does_not_apply("the encoder encodes every value of the samples")
 
 
 def _refused(rig: EncoderRig, form: Form, samples: Sequence[Sample], topic: str) -> Iterator[_Case]:
@@ -104,8 +109,8 @@ def _refused(rig: EncoderRig, form: Form, samples: Sequence[Sample], topic: str)
                 yield _Case(form, batch, name)
 
 
-def _by_halves(encoder: Encoder, batch: RowBatch, first: int, topic: str, bad: list[int]) -> list[object]:
-    """Return the messages of all rows but the bad ones, whose places are put into *bad*, beginning with *first*."""
+def _bisect(encoder: Encoder, batch: RowBatch, first: int, topic: str, bad: list[int]) -> list[object]:
+    """Return the messages of all good rows. The indices of bad rows, counted from *first*, are added to *bad*."""
     try:
         return list(pairs_of(encoder.encode(batch, topic=topic)))
     except EncodeError:
@@ -113,5 +118,5 @@ def _by_halves(encoder: Encoder, batch: RowBatch, first: int, topic: str, bad: l
             bad.append(first)
             return []
     half = len(batch) // 2
-    left = _by_halves(encoder, batch.slice(0, half), first, topic, bad)
-    return left + _by_halves(encoder, batch.slice(half), first + half, topic, bad)
+    left = _bisect(encoder, batch.slice(0, half), first, topic, bad)
+    return left + _bisect(encoder, batch.slice(half), first + half, topic, bad)

@@ -1,4 +1,4 @@
-"""What a decoder must give for a row, and what is different in what it gave."""
+"""The rows that a decoder must return, and how what it returned differs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from cdc_conformance.encoders.of_scans import scanned
-from cdc_conformance.encoders.rig import Form
-from cdc_core import ColumnType, DecodedRow, Kind, RowBatch, TableSchema, Timestamp
-from cdc_core.decoder import plain_value
+from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.scanned_rows import scanned
+from cdc_core import ColumnType, DecodedRow, DeleteForm, Kind, RowBatch, TableSchema, Timestamp, plain_value
 
-__all__ = ["differences", "key_difference", "rows_of", "same"]
+__all__ = ["differences", "expected_rows", "key_difference", "same"]
 
 _JSON_KINDS = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
 
 
 def same(type_: ColumnType, wanted: Any, found: Any) -> bool:
-    """Return whether a decoded value is the one that the row had.
+    """Return whether a decoded value equals the value of the row.
 
-    Floats have the same sign and NaN is NaN; texts of JSON have the same tokens and numbers, whatever the blanks.
+    Floats must have the same sign, and NaN equals NaN. JSON texts must have the same tokens and numbers; blanks may
+    differ.
     """
     if wanted is None or found is None:
         return wanted is found
@@ -38,8 +38,8 @@ def same(type_: ColumnType, wanted: Any, found: Any) -> bool:
     return isinstance(found, type(wanted)) and bool(wanted == found)
 
 
-def rows_of(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
-    """Return the rows of a batch as a consumer of *form* should understand them."""
+def expected_rows(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
+    """Return *rows* as a decoder of *form* must return them."""
     rows = scanned(rows) if form.scans_only else rows
     columns = {name: rows.column(name) for name in rows.batch.schema.names}
     flags = form.envelope
@@ -63,18 +63,18 @@ def rows_of(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
 
 
 def differences(schema: TableSchema, form: Form, wanted: Sequence[DecodedRow], found: Sequence[DecodedRow]) -> str:
-    """Return in a sentence what is different, nothing when all is as it should be."""
+    """Return the first difference as a sentence; an empty text when there is none."""
     if len(wanted) != len(found):
-        return f"{form}: {len(wanted)} rows went in, {len(found)} came out"
+        return f"{form}: {len(wanted)} rows were written, {len(found)} were read"
     for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
-        said = _difference(schema, form, one, other)
-        if said:
-            return f"{form}: row {index} of table {schema.name} (key {one.key}): {said}"
+        difference = _difference(schema, form, one, other)
+        if difference:
+            return f"{form}: row {index} of table {schema.name} (key {one.key}): {difference}"
     return ""
 
 
 def key_difference(schema: TableSchema, wanted: tuple[Any, ...] | None, found: tuple[Any, ...] | None) -> str:
-    """Return in a sentence what is different between two keys, nothing when they are the same."""
+    """Return the difference of two keys as a sentence; an empty text when there is none."""
     types = [schema.column(name).type for name in schema.primary_key]
     if wanted is None or found is None or len(wanted) != len(types) or len(found) != len(types):
         return "" if wanted == found else f"the key is {found!r}, not {wanted!r}"
@@ -85,14 +85,13 @@ def key_difference(schema: TableSchema, wanted: tuple[Any, ...] | None, found: t
 
 def _difference(schema: TableSchema, form: Form, wanted: DecodedRow, found: DecodedRow) -> str:
     after = wanted.after
-    if after is None and form.name == "bare" and found.after is not None:
-        # a deleted row without an envelope may be its key and nulls
+    if after is None and found.after is not None and form.envelope.delete is DeleteForm.KEY_AND_NULLS:
         after = dict.fromkeys((column.name for column in schema.columns), None)
         after |= dict(zip(schema.primary_key, wanted.key or (), strict=True))
-    said = _image(schema, "the row", after, found.after) or _image(schema, "before", wanted.before, found.before)
-    said = said or key_difference(schema, wanted.key, found.key)
-    if said:
-        return said
+    image = _image(schema, "the row", after, found.after) or _image(schema, "before", wanted.before, found.before)
+    difference = image or key_difference(schema, wanted.key, found.key)
+    if difference:
+        return difference
     if key_difference(schema, wanted.key_in_value, found.key_in_value):
         return f"the key in the value is {found.key_in_value!r}, not {wanted.key_in_value!r}"
     for name in ("updated", "mvcc", "topic_in_value"):

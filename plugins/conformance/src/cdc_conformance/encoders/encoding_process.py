@@ -1,4 +1,4 @@
-"""Encoding in another process, in which hashes, the day, the time zone and the locale are others, as on a worker."""
+"""Encodes in another process, as on a worker, with another hash seed, date, time zone and locale."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from typing import Any, BinaryIO
 
 from cdc_conformance.processes import command, environment
 from cdc_core import RowBatch
-from cdc_core.config.resolved import Job
+from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["pairs_elsewhere", "serve"]
+__all__ = ["pairs_of_other_process", "serve"]
 
-_PROGRAM = "from cdc_conformance.encoders.elsewhere import serve; serve()"
-_OTHERWISE = {"PYTHONHASHSEED": "4711", "TZ": "Pacific/Chatham", "LC_ALL": "C", "PYTHONUTF8": "0"}
+_PROGRAM = "from cdc_conformance.encoders.encoding_process import serve; serve()"
+_ENVIRONMENT = {"PYTHONHASHSEED": "4711", "TZ": "Pacific/Chatham", "LC_ALL": "C", "PYTHONUTF8": "0"}
 
 
-def pairs_elsewhere(job: Job, rows: RowBatch, topic: str) -> list[tuple[bytes, bytes | None]]:
-    """Return the keys and values that the encoder of *job* makes of *rows* in another process."""
+def pairs_of_other_process(feed: ResolvedChangefeed, rows: RowBatch, topic: str) -> list[tuple[bytes, bytes | None]]:
+    """Return the keys and values of *rows* that the encoder of *feed* writes in another process."""
     process = _process()
     assert process.stdin is not None
     assert process.stdout is not None
-    pickle.dump((job, bytes(rows.to_ipc()), topic), process.stdin)
+    pickle.dump((feed, bytes(rows.to_ipc()), topic), process.stdin)
     process.stdin.flush()
-    found, failed = pickle.load(process.stdout)
-    assert not failed, f"in another process, encoding fails:\n{failed}"
+    found, failure = pickle.load(process.stdout)
+    assert not failure, f"encoding fails in another process:\n{failure}"
     pairs: list[tuple[bytes, bytes | None]] = found
     return pairs
 
 
 def serve() -> None:
-    """Answer what `pairs_elsewhere` asks until its process ends."""
+    """Answer requests of `pairs_of_other_process` until the process ends."""
     time.time = partial(_later, time.time)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an encoder prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # What an encoder prints is not an answer.
     while (answer := _answer(sys.stdin.buffer)) is not None:
         pickle.dump(answer, answers)
         answers.flush()
@@ -50,15 +50,15 @@ def _later(now: Callable[[], float]) -> float:
     return now() + 86_400
 
 
-def _answer(questions: BinaryIO) -> tuple[Any, str] | None:
+def _answer(requests: BinaryIO) -> tuple[Any, str] | None:
     try:
-        job, rows, topic = pickle.load(questions)
+        feed, rows, topic = pickle.load(requests)
     except EOFError:
         return None
     try:
-        batch = job.open_encoder().encode(RowBatch.from_ipc(rows), topic=topic)
+        batch = feed.open_encoder().encode(RowBatch.from_ipc(rows), topic=topic)
         return list(zip(batch.key.to_pylist(), batch.value.to_pylist(), strict=True)), ""
-    except Exception:  # whatever a stranger's encoder does
+    except Exception:  # A plugin may raise anything.
         return None, traceback.format_exc()
 
 
@@ -68,7 +68,7 @@ def _process() -> subprocess.Popen[bytes]:
         command("-c", _PROGRAM),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=environment(**_OTHERWISE),
+        env=environment(**_ENVIRONMENT),
     )
     atexit.register(_end, process)
     return process

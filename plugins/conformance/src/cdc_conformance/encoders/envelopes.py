@@ -1,14 +1,17 @@
-"""Promises about envelopes: what stands beside the row, and what is said of a row that is gone."""
+"""Promises about envelopes: metadata, and deleted rows."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_conformance.encoders.comparing import differences, rows_of
-from cdc_conformance.encoders.rig import EncoderRig, Form, pairs_of
+from cdc_conformance.encoders.comparison import differences, expected_rows
+from cdc_conformance.encoders.conditions import CHANGES, DECODER
+from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.rig import EncoderRig, pairs_of
+from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
-from cdc_core import ColumnType, Kind, Op, RowBatch, Timestamp
+from cdc_core import ColumnType, DeleteForm, Kind, Op, RowBatch, Timestamp
 
 __all__ = ["Envelopes"]
 
@@ -21,20 +24,21 @@ _TIMES = [
     Timestamp(1_700_000_000_123_456_789, 7),
     Timestamp(2**63 - 1, 2**31 - 1),
 ]
-"""In rising order, with logical counters, and to the last nanosecond."""
+"""In ascending order, with logical counters and nanoseconds."""
 
 
+@applies_if(DECODER)
 class Envelopes:
-    """Which options an envelope has a place for is the encoder's affair: what it accepts, it must write."""
+    """An encoder may refuse an option in an envelope. It must write every option that it accepts."""
 
-    def test_a_delete_says_which_row_is_gone(self, rig: EncoderRig, topic: str) -> None:
-        """A deleted row has its key and no row after the change, whatever stood in the row.
+    @applies_if(CHANGES)
+    def test_a_delete_names_the_deleted_row(self, rig: EncoderRig, topic: str) -> None:
+        """A deleted row has its key and no row after the change.
 
-        In `row` and `key_only` its message is a tombstone, without a value; in `wrapped` it has a value, which a file
-        needs. In `bare` it may be the key with nulls. When this fails, look at batches with deletes only, and at rows
-        that follow a delete.
+        In `row` and `key_only`, its message is a tombstone: it has no value. In `wrapped`, it has a value, which files
+        need. In `bare`, it may be the key and nulls. Look at batches that contain only deletes, and at rows after a
+        delete.
         """
-        rig.require_changes()
         orders = [Change({"id": n, "note": "x"}, op=Op.DELETE if n % 3 else Op.INSERT) for n in range(7)]
         for changes in (orders, orders[1:3]):
             batch = rows(_ORDERS, changes)
@@ -43,22 +47,23 @@ class Envelopes:
                 if form.output == "messages":
                     _check_tombstones(rig, form, batch, topic)
 
-    def test_what_stands_under_a_delete_is_ignored(self, rig: EncoderRig, topic: str) -> None:
-        """Arrow may hold any bytes where `after` is null; none of them is written, or makes a row fail."""
-        rig.require_changes()
+    @applies_if(CHANGES)
+    def test_values_under_a_delete_are_ignored(self, rig: EncoderRig, topic: str) -> None:
+        """Arrow may contain any bytes where `after` is null. They are not written, and cause no error."""
         schema = table("orders", {"id": INT8, "price": _NUMERIC})
         if any(rig.refusal(form, schema, topic) for form in rig.forms(rows=True)):
             schema = table("orders", {"id": INT8, "price": TEXT})
-        batch = rows(schema, [Change({"id": n, "price": "1" if n != 1 else "rubbish"}) for n in range(3)])
-        kept = batch.column("after")
-        after = RowBatch.struct(schema.after_type, [kept.field(0), kept.field(1)], mask=pa.array([False, True, False]))
+        batch = rows(schema, [Change({"id": n, "price": "1" if n != 1 else "invalid"}) for n in range(3)])
+        images = batch.column("after")
+        fields = [images.field(0), images.field(1)]
+        after = RowBatch.struct(schema.after_type, fields, mask=pa.array([False, True, False]))
         columns = {name: batch.column(name) for name in batch.batch.schema.names} | {"after": after}
         hidden = RowBatch.of(schema, **{**columns, "op": pa.array([Op.INSERT, Op.DELETE, Op.INSERT], pa.uint8())})
         for form in rig.some(rows=True):
             _compare(rig, form, hidden, topic)
 
-    def test_diff_carries_the_row_before(self, rig: EncoderRig, topic: str) -> None:
-        """With `diff` each message has the row as it was, null where there was none; never the row after."""
+    def test_diff_adds_the_row_before(self, rig: EncoderRig, topic: str) -> None:
+        """With `diff`, each message has the row before the change, null where there was none."""
         changes = [
             Change({"id": 1, "note": "new"}, op=Op.INSERT),
             Change({"id": 1, "note": "newer"}, op=Op.UPDATE, before={"id": 1, "note": "new"}),
@@ -69,21 +74,21 @@ class Envelopes:
         _compare_all(rig, ("diff",), rows(_ORDERS, changes, before=True), topic)
 
     def test_updated_is_exact(self, rig: EncoderRig, topic: str) -> None:
-        """With `updated` each message has the row's commit time, nanoseconds and logical counter included.
+        """With `updated`, each message has the row's commit time with nanoseconds and logical counter.
 
-        Consumers compare these with resolved marks: a microsecond less and a row seems to come too late.
+        Consumers compare it with resolved marks. A row whose time was truncated seems to arrive too late.
         """
         changes = [Change({"id": n, "note": "x"}, updated=time) for n, time in enumerate(_TIMES)]
         for batch in (rows(_ORDERS, changes), rows(_ORDERS, changes).slice(3, 1), rows(_ORDERS, changes[:1] * 3)):
             _compare_all(rig, ("updated",), batch, topic)
 
     def test_mvcc_timestamps_are_exact(self, rig: EncoderRig, topic: str) -> None:
-        """With `mvcc_timestamp` each message has the row version's own commit time; in a scan that is not `updated`."""
+        """With `mvcc_timestamp`, each message has the row's own commit time. In a scan it differs from `updated`."""
         changes = [Change({"id": n, "note": "x"}, op=Op.SCAN, mvcc=time) for n, time in enumerate(_TIMES)]
         _compare_all(rig, ("mvcc_timestamp",), rows(_ORDERS, changes, mvcc=True), topic)
 
-    def test_an_unknown_mvcc_timestamp_is_that_of_updated(self, rig: EncoderRig, topic: str) -> None:
-        """Where the source does not know a row's own time, the column `mvcc` being null or missing, it is `updated`."""
+    def test_an_unknown_mvcc_timestamp_equals_updated(self, rig: EncoderRig, topic: str) -> None:
+        """When the column `mvcc` is null or missing, because the source does not know the time, it is `updated`."""
         changes = [Change({"id": n, "note": "x"}, updated=time) for n, time in enumerate(_TIMES)]
         known = rows(_ORDERS, changes, mvcc=True)
         columns = {name: known.column(name) for name in known.batch.schema.names}
@@ -93,7 +98,7 @@ class Envelopes:
             _compare_all(rig, ("mvcc_timestamp",), batch, topic)
 
     def test_the_key_in_the_value_is_the_key(self, rig: EncoderRig, topic: str) -> None:
-        """With `key_in_value` each value has the whole key in key order, a delete's too."""
+        """With `key_in_value`, each value has the whole key in key order, also for a delete."""
         schema = table("orders", {"id": INT8, "note": TEXT, "city": TEXT}, primary_key=("city", "id"))
         changes = [
             Change({"id": n, "city": city, "note": "x"}, op=op)
@@ -102,7 +107,7 @@ class Envelopes:
         _compare_all(rig, ("key_in_value",), rows(schema, changes), topic)
 
     def test_the_topic_in_the_value_is_the_topic(self, rig: EncoderRig, topic: str) -> None:
-        """With `topic_in_value` each value has the topic that `encode` or `open_body` was given, letter by letter."""
+        """With `topic_in_value`, each value has exactly the topic that `encode` or `open_body` got."""
         batch = rows(_ORDERS, [Change({"id": 1, "note": "x"}), Change({"id": 1}, op=Op.DELETE)])
         for name in (topic, f"{topic}.shop.public.größe", f'{topic}"\\'):
             _compare_all(rig, ("topic_in_value",), batch, name)
@@ -114,16 +119,18 @@ def _compare_all(rig: EncoderRig, flags: tuple[str, ...], batch: RowBatch, topic
 
 
 def _compare(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
-    said = differences(batch.schema, form, rows_of(batch, topic, form), rig.read(form, [batch], topic))
-    assert not said, said
+    difference = differences(batch.schema, form, expected_rows(batch, topic, form), rig.read(form, [batch], topic))
+    assert not difference, difference
 
 
 def _check_tombstones(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
     values = [value for _, value in pairs_of(rig.encoder(form).encode(batch, topic=topic))]
+    delete = form.envelope.delete
+    if delete is DeleteForm.KEY_AND_NULLS:
+        return
     for index, (op, value) in enumerate(zip(batch.column("op").to_pylist(), values, strict=True)):
-        wanted = op == Op.DELETE and form.name in ("row", "key_only")
-        if form.name != "bare":
-            assert (value is None) == wanted, (
-                f"{form}: row {index}, {Op(op).name}, {'must be' if wanted else 'must not be'} a tombstone, a message "
-                f"without a value; it is {value!r}"
-            )
+        wanted = op == Op.DELETE and delete is DeleteForm.TOMBSTONE
+        assert (value is None) == wanted, (
+            f"{form}: row {index}, {Op(op).name}, {'must be' if wanted else 'must not be'} a tombstone, a message "
+            f"without a value; it is {value!r}"
+        )

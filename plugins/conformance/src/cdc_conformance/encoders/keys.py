@@ -1,16 +1,18 @@
-"""Promises about keys: they decide a message's partition, and what a compacted topic keeps."""
+"""Promises about keys, which determine the partition of a message and what a compacted topic keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from cdc_conformance.encoders.comparing import key_difference
-from cdc_conformance.encoders.rig import EncoderRig, Form, pairs_of
+from cdc_conformance.encoders.comparison import key_difference
+from cdc_conformance.encoders.conditions import DECODER, MESSAGES
+from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.rig import EncoderRig, pairs_of
 from cdc_conformance.encoders.samples import Sample
+from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
-from cdc_core import ColumnType, EncodeError, Kind, Op, RowBatch, TableSchema
-from cdc_core.decoder import plain_value
+from cdc_core import ColumnType, EncodeError, Kind, Op, RowBatch, TableSchema, plain_value
 
 __all__ = ["Keys"]
 
@@ -36,14 +38,15 @@ _CONFUSABLE = [
 ]
 
 
+@applies_if(MESSAGES)
 class Keys:
-    """Keys stand in messages; a file has them in its values."""
+    """Only messages have keys. Files have them in their values."""
 
     def test_equal_keys_have_equal_bytes(self, rig: EncoderRig, topic: str) -> None:
-        """All changes of one key have the same key bytes, whatever the operation, the values and the batch.
+        """All changes of a key have the same key bytes, in every operation and batch, and with any values.
 
-        Else they land in different partitions and come in any order, and a delete removes nothing from a compacted
-        topic. When this fails, look for values, times or null bits of the row that get into the key.
+        Otherwise they go to different partitions and arrive in any order, and a delete removes nothing from a compacted
+        topic. Look for values, times or null bits of the row that affect the key.
         """
         schema = table("orders", {"id": INT8, "note": TEXT, "city": TEXT}, primary_key=("city", "id"))
         key = {"city": "é", "id": 7}
@@ -54,13 +57,13 @@ class Keys:
             batches = [rows(schema, changes), rows(schema, [other, *changes[::-1]]).slice(1), rows(schema, changes[:1])]
             found = {key for batch in batches for key, _ in pairs_of(encoder.encode(batch, topic=topic))}
             found |= {key for key, _ in pairs_of(rig.encoder(form).encode(batches[2], topic=topic))}
-            assert len(found) == 1, f"{form}: one key was written in {len(found)} ways: {sorted(found)[:4]}"
+            assert len(found) == 1, f"{form}: one key has {len(found)} different encodings: {sorted(found)[:4]}"
 
     def test_different_keys_have_different_bytes(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """Two keys never have the same bytes, of any kind of column and of several columns together.
+        """Two keys never have the same bytes, for every kind of column and for several columns.
 
-        Else one row replaces another in a compacted topic. When this fails, look for a separator that values may
-        contain, and for values that are cut or rounded.
+        Otherwise one row replaces another in a compacted topic. Look for a separator that values may contain, and for
+        values that are truncated or rounded.
         """
         for form in rig.some(output="messages")[:1]:
             for sample in samples:
@@ -71,23 +74,24 @@ class Keys:
             pairs = table("by_pairs", {"a": TEXT, "b": TEXT}, primary_key=("a", "b"))
             _check_distinct(rig, form, pairs, [{"a": a, "b": b} for a in _CONFUSABLE for b in _CONFUSABLE], topic)
 
-    def test_composite_keys_stand_in_key_order(self, rig: EncoderRig, topic: str) -> None:
-        """A key of several columns is read in the order of the primary key, not in that of the table."""
+    @applies_if(DECODER)
+    def test_composite_keys_have_key_order(self, rig: EncoderRig, topic: str) -> None:
+        """The columns of a key have the order of the primary key, not that of the table."""
         changes = [Change({"a": n, "b": f"b{n}", "c": n + 100}, op=op) for n, op in enumerate((Op.INSERT, Op.DELETE))]
         for primary_key in (("c", "a"), ("a", "c"), ("b", "c", "a")):
             schema = table("orders", {"a": INT8, "b": TEXT, "c": INT8}, primary_key=primary_key)
             batch = rig.given(rows(schema, changes))
             for form in rig.some(output="messages"):
-                found = rig.understood(form, schema, pairs_of(rig.encoder(form).encode(batch, topic=topic)))
+                found = rig.decoded(form, schema, pairs_of(rig.encoder(form).encode(batch, topic=topic)))
                 for row, one in enumerate(batch.column("key")):
-                    said = key_difference(schema, tuple(plain_value(one).values()), found[row].key)
-                    assert not said, f"{form}, primary key ({', '.join(primary_key)}): {said}"
+                    difference = key_difference(schema, tuple(plain_value(one).values()), found[row].key)
+                    assert not difference, f"{form}, primary key ({', '.join(primary_key)}): {difference}"
 
-    def test_keys_outlive_changes_of_other_columns(self, rig: EncoderRig, topic: str) -> None:
+    def test_keys_do_not_depend_on_other_columns(self, rig: EncoderRig, topic: str) -> None:
         """A key has the same bytes before and after other columns are added, dropped, widened or renamed.
 
-        So its changes stay in one partition. When this fails, look for a schema's version or id that covers more than
-        the key's columns.
+        Its changes therefore stay in one partition. Look for a schema version or id that covers more than the key
+        columns.
         """
         versions = [
             table("orders", {"id": INT8, **others}, version=version)
@@ -103,7 +107,7 @@ class Keys:
                     for encoder, schema in zip(encoders, versions, strict=True)
                 }
                 assert len(found) == 1, (
-                    f"{form}: the key changed its bytes when other columns changed: {sorted(found)[:4]}"
+                    f"{form}: the bytes of the key changed when other columns changed: {sorted(found)[:4]}"
                 )
 
 
@@ -118,7 +122,7 @@ def _check_distinct(
 
 
 def _keys(encoder: Any, schema: TableSchema, keys: Sequence[dict[str, Any]], topic: str) -> list[Any]:
-    """Return keys with their bytes; one that cannot be written is left out."""
+    """Return keys with their bytes, without those that cannot be encoded."""
 
     def encoded(some: Sequence[dict[str, Any]]) -> list[Any]:
         batch: RowBatch = rows(schema, [Change(key) for key in some])
@@ -137,5 +141,5 @@ def _keys(encoder: Any, schema: TableSchema, keys: Sequence[dict[str, Any]], top
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
-    """Return *values* without those that a database holds for the same key, 0 and -0."""
+    """Return *values* without those that are the same key in a database, such as 0 and -0."""
     return [value for index, value in enumerate(values) if value not in values[:index]]

@@ -1,11 +1,14 @@
-"""Promises about messages as such: one for each row, in order, always the same."""
+"""Promises about messages: one for each row, in order, always with the same bytes."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from cdc_conformance.encoders.elsewhere import pairs_elsewhere
-from cdc_conformance.encoders.rig import EncoderRig, Form, body_of, pairs_of
+from cdc_conformance.encoders.conditions import MESSAGES
+from cdc_conformance.encoders.encoding_process import pairs_of_other_process
+from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.rig import EncoderRig, body_of, pairs_of
+from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, sample, table
 from cdc_core import Encoder, Op, RowBatch, TableSchema, Timestamp
 
@@ -16,48 +19,48 @@ _ORDERS = table("orders", {"id": INT8, "note": TEXT, "city": TEXT})
 
 
 class Messages:
-    """Seen in the bytes alone, without a decoder."""
+    """These promises need no decoder."""
 
-    def test_every_envelope_that_is_registered_can_be_written(self, rig: EncoderRig, topic: str) -> None:
-        """Each of the registration's envelopes and outputs opens, passes `check` and encodes a plain table.
+    def test_every_registered_envelope_can_be_written(self, rig: EncoderRig, topic: str) -> None:
+        """With every envelope and output of its registration, the encoder opens, passes `check` and encodes a table.
 
-        What a registration lists is offered to users before anything of the encoder is loaded. A sink of files takes
-        the envelopes `wrapped` and `bare`, and always asks for key_in_value.
+        Users may choose everything that the registration lists. A sink of files accepts the envelopes `wrapped` and
+        `bare`, and always requires key_in_value.
         """
         batch = history(_ORDERS)
         for output, envelope in rig.promised():
             form = rig.form(output, envelope)
             encoder = rig.encoder(form)
             encoder.check([(_ORDERS, topic)])
-            assert len(written(encoder, batch, topic, form)), f"{form}: {len(batch)} rows gave nothing"
+            assert len(written(encoder, batch, topic, form)), f"{form}: the encoder wrote nothing for {len(batch)} rows"
 
+    @applies_if(MESSAGES)
     def test_there_is_one_message_for_each_row(self, rig: EncoderRig, topic: str) -> None:
-        """`encode` returns as many keys and values as there are rows, binary or large_binary, no key null."""
+        """`encode` returns one key and one value for each row, binary or large_binary. No key is null."""
         batch = rig.given(history(_ORDERS))
         for form in rig.some(output="messages"):
             found = rig.encoder(form).encode(batch, topic=topic)
             sizes = {"key": len(found.key), "value": len(found.value), "updated": len(found.updated)}
-            assert set(sizes.values()) == {len(batch)}, f"{form}: {len(batch)} rows gave {sizes}"
+            assert set(sizes.values()) == {len(batch)}, f"{form}: the sizes for {len(batch)} rows are {sizes}"
             for name in ("key", "value"):
                 type_ = getattr(found, name).type
                 assert type_ in (pa.binary(), pa.large_binary()), f"{form}: {name} is {type_}, not binary"
             assert found.key.null_count == 0, f"{form}: {found.key.null_count} messages have no key"
 
-    def test_messages_carry_the_times_of_their_rows(self, rig: EncoderRig, topic: str) -> None:
-        """A MessageBatch has the rows' own column `updated`, and the topic that was given: sinks order and route by it.
-
-        What stands in the messages is another promise's affair.
-        """
+    @applies_if(MESSAGES)
+    def test_messages_have_the_times_and_topic_of_their_rows(self, rig: EncoderRig, topic: str) -> None:
+        """A MessageBatch has the column `updated` of the rows, and the topic that `encode` got. Sinks use both."""
         batch = rig.given(history(_ORDERS)).slice(1)
         for form in rig.some(output="messages"):
             found = rig.encoder(form).encode(batch, topic=topic)
-            assert found.updated.equals(batch.column("updated")), f"{form}: 'updated' is not the rows' own"
+            assert found.updated.equals(batch.column("updated")), f"{form}: 'updated' differs from that of the rows"
             assert found.topic == topic, f"{form}: the topic is {found.topic!r}, not {topic!r}"
 
-    def test_messages_stand_in_the_order_of_their_rows(self, rig: EncoderRig, topic: str) -> None:
-        """Message n is that of row n: reversing the rows reverses the messages.
+    @applies_if(MESSAGES)
+    def test_messages_have_the_order_of_their_rows(self, rig: EncoderRig, topic: str) -> None:
+        """Message n is that of row n, so reversing the rows reverses the messages.
 
-        A consumer sees the changes of a key in this order. When this fails, look for grouping by operation or key.
+        Consumers see the changes of a key in this order. Look for grouping by operation or key.
         """
         changes = _changes()
         forwards, backwards = rows(_ORDERS, changes), rows(_ORDERS, changes[::-1])
@@ -66,19 +69,21 @@ class Messages:
             first, second = (pairs_of(encoder.encode(batch, topic=topic)) for batch in (forwards, backwards))
             assert second == first[::-1], f"{form}: the messages of reversed rows are not the reversed messages"
 
+    @applies_if(MESSAGES)
     def test_an_empty_batch_gives_no_messages(self, rig: EncoderRig, topic: str) -> None:
-        """A batch without rows gives no messages and no error, also when it is the first or a slice of another."""
+        """A batch without rows gives no messages and no error, even when it is the first or a slice of another."""
         whole = history(_ORDERS)
         for form in rig.full_forms(output="messages"):
             for empty in (rows(_ORDERS, [], before=True, mvcc=True), whole.slice(2, 0)):
                 found = rig.encoder(form).encode(empty, topic=topic)
                 assert (len(found.key), len(found.value)) == (0, 0), f"{form}: no rows gave {len(found)} messages"
 
-    def test_a_part_of_a_batch_gives_its_part_of_the_messages(self, rig: EncoderRig, topic: str) -> None:
-        """However a batch is cut, the pieces give the messages of the whole, also of one with very many rows.
+    @applies_if(MESSAGES)
+    def test_slices_of_a_batch_give_the_same_messages(self, rig: EncoderRig, topic: str) -> None:
+        """The slices of a batch give the messages of the batch, however it is divided and however large it is.
 
-        A slice shares its buffers with the batch and begins in their midst. When this fails, look for code that reads
-        Arrow buffers without their offset, or for a child of a struct taken without the struct's own.
+        A slice shares the buffers of its batch. Look for code that reads Arrow buffers without their offset, or the
+        child of a struct without the offset of the struct.
         """
         for form in rig.full_forms(output="messages"):
             whole = rig.given(history(rig.every_kind(form, topic)))
@@ -88,7 +93,7 @@ class Messages:
                 part = whole.slice(start, length)
                 found = pairs_of(encoder.encode(part, topic=topic))
                 assert found == wanted[start : start + length], (
-                    f"{form}: rows {start} to {start + length - 1} give other messages as a slice than in their batch"
+                    f"{form}: rows {start} to {start + length - 1} give other messages as a slice than in the batch"
                 )
         for form in rig.full_forms(output="messages")[:1]:
             encoder = rig.encoder(form)
@@ -113,23 +118,24 @@ class Messages:
                 found = written(again, RowBatch.from_ipc(batch.to_ipc()), topic, form)
                 assert found == first, f"{form}: {what} gave other bytes for the same rows"
 
+    @applies_if(MESSAGES)
     def test_other_processes_write_the_same_bytes(self, rig: EncoderRig, topic: str) -> None:
-        """A process with other hashes, on another day, in another time zone and locale, makes the same messages.
+        """A process with another hash seed, date, time zone and locale writes the same messages.
 
-        Rows that are written again are written by another worker. When this fails, look for the order of a set,
-        `hash()`, for the present time and for local time.
+        Another worker may encode rows again. Look for the order of a set, `hash()`, the current time and local time.
         """
         for form in rig.full_forms(output="messages"):
             batch = rig.given(history(rig.every_kind(form, topic)))
             here = pairs_of(rig.encoder(form).encode(batch, topic=topic))
-            there = pairs_elsewhere(rig.job(form), batch, topic)
-            assert there == here, f"{form}: another process makes other messages of the same rows"
+            there = pairs_of_other_process(rig.feed(form), batch, topic)
+            assert there == here, f"{form}: another process writes other messages for the same rows"
 
-    def test_earlier_batches_leave_no_trace(self, rig: EncoderRig, topic: str) -> None:
-        """The messages of a batch do not depend on what the encoder saw before: other rows, tables or topics.
+    @applies_if(MESSAGES)
+    def test_messages_do_not_depend_on_earlier_batches(self, rig: EncoderRig, topic: str) -> None:
+        """The messages of a batch do not depend on the rows, tables and topics that the encoder encoded before.
 
-        Each worker sees other batches in another order. When this fails, look for state that is kept by the name of a
-        table alone, or that grows from batch to batch.
+        Workers get different batches in different orders. Look for state that is stored only by the name of a table, or
+        that grows with each batch.
         """
         batches = [
             history(_ORDERS),
@@ -144,32 +150,33 @@ class Messages:
                 for index in order:
                     found = pairs_of(encoder.encode(batches[index], topic=f"{topic}_{index}"))
                     assert found == alone[index], (
-                        f"{form}: after other batches, table {batches[index].schema.name.full} gives other messages"
+                        f"{form}: table {batches[index].schema.name.full} gives other messages after other batches"
                     )
 
-    def test_the_rows_stay_as_they_are(self, rig: EncoderRig, topic: str) -> None:
-        """`encode` and a file's `write` change nothing in the batch: several sinks and a retry see it too."""
+    def test_rows_are_not_modified(self, rig: EncoderRig, topic: str) -> None:
+        """`encode` and a file's `write` do not modify the batch. A retry uses it again."""
         for form in rig.full_forms():
             batch = history(rig.every_kind(form, topic))
             before = bytes(batch.to_ipc())
             written(rig.encoder(form), batch, topic, form)
-            assert bytes(batch.to_ipc()) == before, f"{form}: the batch is not what it was before encoding"
+            assert bytes(batch.to_ipc()) == before, f"{form}: encoding modified the batch"
 
-    def test_messages_stay_as_they_are(self, rig: EncoderRig, topic: str) -> None:
-        """What `encode` returned does not change when the encoder goes on: a sink keeps many batches in flight.
+    @applies_if(MESSAGES)
+    def test_messages_are_not_modified_later(self, rig: EncoderRig, topic: str) -> None:
+        """Messages that `encode` returned do not change with later batches. Sinks have many batches in flight.
 
-        When this fails, look for a buffer that is used again.
+        Look for a buffer that is reused.
         """
         for form in rig.some(output="messages"):
             encoder = rig.encoder(form)
             first = encoder.encode(history(_ORDERS), topic=topic)
             before = pairs_of(first)
             encoder.encode(history(_ORDERS, first=500), topic=topic)
-            assert pairs_of(first) == before, f"{form}: the next batch changed messages that were returned before"
+            assert pairs_of(first) == before, f"{form}: encoding the next batch modified earlier messages"
 
 
 def history(schema: TableSchema, *, first: int = 0) -> RowBatch:
-    """Return changes of every operation of several keys, with images of rows before and times of their own."""
+    """Return changes of several keys with every operation, with rows before the change and `mvcc` times."""
     numbers = range(first, first + 6)
     values = [{column.name: sample(column.type, number) for column in schema.columns} for number in numbers]
     ops = [Op.INSERT, Op.UPDATE, Op.DELETE, Op.SCAN, Op.DELETE, Op.UPDATE]
@@ -195,7 +202,7 @@ def _changes() -> list[Change]:
 
 
 def written(encoder: Encoder, batch: RowBatch, topic: str, form: Form) -> bytes | list[tuple[bytes, bytes | None]]:
-    """Return everything that comes of *batch*, for comparing."""
+    """Return the encoded *batch*, for comparisons."""
     if form.output == "files":
         return body_of(encoder, [batch], topic)
     return pairs_of(encoder.encode(batch, topic=topic))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from cdc_conformance.encoders.conditions import CHANGES, DECODER, MESSAGES
 from cdc_conformance.encoders.rig import EncoderRig, pairs_of
+from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_core import Op, Timestamp
 
@@ -12,23 +14,25 @@ _TIMES = [Timestamp(0, 1), Timestamp(1_700_000_000_123_456_789, 7), Timestamp(2*
 _MARK = Timestamp(1_700_000_000_000_000_000, 1)
 
 
+@applies_if(CHANGES)
 class Resolved:
-    """A mark goes to every partition, or into a file of its own."""
+    """A resolved mark is a message in every partition, or a file of its own."""
 
-    def test_a_resolved_mark_says_its_timestamp_exactly(self, rig: EncoderRig, topic: str) -> None:
-        """A mark reads as the timestamp that it was made of, nanoseconds and logical counter included.
+    @applies_if(DECODER)
+    def test_a_resolved_mark_has_the_exact_timestamp(self, rig: EncoderRig, topic: str) -> None:
+        """A mark is read with its exact timestamp, including nanoseconds and logical counter.
 
-        A mark that says more than it may promises rows that are still to come.
+        A later timestamp would claim that rows were delivered that are still to come.
         """
-        rig.require_changes()
         for form in rig.some():
             for time in _TIMES:
                 found = rig.decoder(form).resolved(rig.encoder(form).encode_resolved(topic, time))
-                assert found == time, f"{form}: the mark of {time} reads as {found}"
+                assert found == time, f"{form}: the mark of {time} is read as {found}"
 
-    def test_a_resolved_mark_is_told_from_every_row(self, rig: EncoderRig, topic: str) -> None:
-        """No row reads as a mark: not a delete or a tombstone, not a row with columns called `resolved`."""
-        rig.require_changes()
+    @applies_if(DECODER)
+    @applies_if(MESSAGES)
+    def test_a_resolved_mark_differs_from_every_row(self, rig: EncoderRig, topic: str) -> None:
+        """No row is read as a mark: no delete, no tombstone, and no row with a column `resolved`."""
         text = str(_MARK)
         names = ["resolved", "after", "updated", "value", "timestamp"]
         for form in rig.full_forms(output="messages"):
@@ -41,14 +45,13 @@ class Resolved:
                 batch = rows(schema, changes, before=True)
                 for key, value in pairs_of(rig.encoder(form).encode(batch, topic=topic)):
                     found = rig.decoder(form).resolved(value)
-                    assert found is None, f"{form}: the row {key!r}, {value!r} reads as the mark {found}"
+                    assert found is None, f"{form}: the row {key!r}, {value!r} is read as the mark {found}"
 
     def test_the_same_resolved_mark_has_the_same_bytes(self, rig: EncoderRig, topic: str) -> None:
-        """Encoders give the same bytes for the same mark, before and after rows of the topic: it may be sent twice.
+        """A mark always has the same bytes, before and after rows of the topic, because it may be sent twice.
 
-        Between two encoders the id that a schema registry gives may differ, as long as the first has seen no rows.
+        With a schema registry, the schema id of an encoder that has encoded no rows may differ.
         """
-        rig.require_changes()
         for form in rig.some():
             batch = rows(table("orders", {"id": INT8}), [Change({"id": 1})])
             if form.output == "messages":
@@ -58,7 +61,7 @@ class Resolved:
             assert encoder.encode_resolved(topic, _MARK) == first, f"{form}: the second mark has other bytes"
             if form.output == "messages":
                 encoder.encode(batch, topic=topic)
-            assert encoder.encode_resolved(topic, _MARK) == first, f"{form}: after a row the mark has other bytes"
+            assert encoder.encode_resolved(topic, _MARK) == first, f"{form}: the mark has other bytes after a row"
             assert rig.encoder(form).encode_resolved(topic, _MARK) == first, (
-                f"{form}: a second encoder gives other bytes for the same mark"
+                f"{form}: a second encoder writes other bytes for the same mark"
             )

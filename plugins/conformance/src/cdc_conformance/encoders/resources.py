@@ -13,8 +13,9 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from cdc_conformance.encoders.form import Form
 from cdc_conformance.encoders.messages import history, written
-from cdc_conformance.encoders.rig import EncoderRig, Form
+from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_core import Encoder, RowBatch
 
@@ -26,12 +27,12 @@ _KEPT_BYTES = 160 * 1024
 
 
 class Resources:
-    """Encoders live as long as a worker."""
+    """An encoder lives as long as its worker."""
 
     def test_memory_is_a_multiple_of_the_batch(self, rig: EncoderRig, topic: str) -> None:
-        """Encoding takes at most 16 times the memory of the batch, and 48 MiB.
+        """Encoding takes at most 16 times the memory of the batch, plus 48 MiB.
 
-        When this fails, look for what is copied once for each row.
+        Look for data that is copied for each row.
         """
         batch = _large(300, width=4000)
         most = _MULTIPLE * batch.nbytes + _SLACK_BYTES
@@ -43,21 +44,20 @@ class Resources:
                 f"{form}: encoding {batch.nbytes:,} bytes took {taken:,} bytes of memory, more than {most:,}"
             )
 
-    def test_nothing_is_kept_of_what_was_encoded(self, rig: EncoderRig, topic: str) -> None:
-        """Once its messages are gone, a batch is gone from memory too: an encoder sees millions.
+    def test_encoded_batches_are_released(self, rig: EncoderRig, topic: str) -> None:
+        """The encoder releases the memory of a batch with its messages. An encoder encodes millions of batches.
 
-        When this fails, look for caches by key or value, and for results that stay on the encoder.
+        Look for caches by key or value, and for results that are attributes of the encoder.
         """
         for form in _one_of_each(rig):
             kept = _kept_by(partial(_encode_large, rig.encoder(form), topic, form))
-            assert kept <= _KEPT_BYTES, (
-                f"{form}: eight batches left {kept:,} bytes in memory after they were encoded and dropped"
-            )
+            assert kept <= _KEPT_BYTES, f"{form}: {kept:,} bytes of memory were not released after eight batches"
 
-    def test_no_thread_or_descriptor_is_left_behind(self, rig: EncoderRig, topic: str) -> None:
-        """Encoders have no `close`: what they open, they share or close themselves.
+    def test_no_thread_or_descriptor_leaks(self, rig: EncoderRig, topic: str) -> None:
+        """Encoders have no `close`, so they share or close what they open.
 
-        The first encoder of a process may start what all share, as a connection; ten more leave nothing.
+        The first encoder of a process may open what all encoders share, such as a connection. Ten more must leave
+        nothing open.
         """
         for form in _one_of_each(rig):
 
@@ -73,10 +73,10 @@ class Resources:
             for _ in range(10):
                 use()
             left = _more(before, _open())
-            if left:  # what waits for the garbage collector is not lost
+            if left:  # The garbage collector may release it.
                 gc.collect()
                 left = _more(before, _open())
-            assert not left, f"{form}: ten encoders left {left}"
+            assert not left, f"{form}: ten encoders left {left} open"
 
 
 def _one_of_each(rig: EncoderRig) -> list[Form]:
@@ -100,10 +100,10 @@ def _more(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]
 
 
 def _peak_of(work: Callable[[], object]) -> int:
-    """Return by how much the process grew at most while it worked, in bytes, the result included."""
+    """Return the peak growth of the process during *work*, in bytes, including the result."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not reset.exists():
-        pytest.skip("this system does not tell the greatest memory of a process")
+        pytest.skip("this system does not report the peak memory of a process")
     reset.write_text("5")
     before = _status(status, "VmRSS")
     result = work()
@@ -118,7 +118,7 @@ def _status(path: Path, name: str) -> int:
 
 
 def _kept_by(work: Callable[[int], object]) -> int:
-    """Return how many bytes of Python's memory the last eight of ten batches left, each with rows of its own."""
+    """Return the bytes that the last eight of ten batches of different rows did not release."""
     for n in range(2):
         work(n * 1000)
     tracemalloc.start()
@@ -126,7 +126,7 @@ def _kept_by(work: Callable[[int], object]) -> int:
         before = _allocated()
         for n in range(2, 10):
             work(n * 1000)
-        if _allocated() - before > _KEPT_BYTES:  # what waits for the garbage collector is not kept
+        if _allocated() - before > _KEPT_BYTES:  # The garbage collector may release it.
             gc.collect()
         return _allocated() - before
     finally:

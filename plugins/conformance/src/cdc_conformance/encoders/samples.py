@@ -1,4 +1,4 @@
-"""Columns of every kind, with ordinary values and those at which encoders go wrong."""
+"""Columns of every kind, with ordinary values and values that encoders often get wrong."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["SAMPLES", "Sample"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A column with values as `RowBatch` columns are built from them; numbers stand for what Python lacks.
+    """A column and its values, as `RowBatch` columns are built from them. Numbers stand for values that Python lacks.
 
-    *ordinary* values every encoder writes that accepts the column; *odd* ones may be refused, but never changed.
+    An encoder that accepts the column must write *ordinary* values. It may refuse *odd* values, but not change them.
     """
 
     name: str
     topic: str
-    """What the promise about such values is called: numbers, texts, moments, nested, or other."""
+    """The promise about such values: numbers, texts, bytes, datetimes, plain or nested."""
     type: ColumnType
     ordinary: Sequence[Any]
     odd: Sequence[Any] = ()
@@ -132,13 +132,13 @@ SAMPLES: tuple[Sample, ...] = (
         ordinary=[b"ab", b"\x00\x01"],
         odd=[b"", bytes(range(256)), b"\\x6162", b"\n", b"\xff" * 70_000],
     ),
-    Sample(name="date", topic="moments", type=_DATE, ordinary=[date(2020, 2, 29), date(1970, 1, 1), date(1900, 1, 1)],
+    Sample(name="date", topic="datetimes", type=_DATE, ordinary=[date(2020, 2, 29), date(1970, 1, 1), date(1900, 1, 1)],
         odd=[_INF_32, -_INF_32 - 1, date(9999, 12, 31), date(1, 1, 1), _YEAR_10000, -800_000, 2_145_042_905]),
-    Sample(name="time", topic="moments", type=_TIME, ordinary=[time(12, 34, 56, 789_000), time(0, 0), time(0, 0, 1)],
+    Sample(name="time", topic="datetimes", type=_TIME, ordinary=[time(12, 34, 56, 789_000), time(0, 0), time(0, 0, 1)],
         odd=[_DAY, time(23, 59, 59, 999_999), time(0, 0, 0, 1)]),
     Sample(
         name="timetz",
-        topic="moments",
+        topic="datetimes",
         type=_type(Kind.TIMETZ, "time with time zone"),
         ordinary=["12:00:00+02", "00:00:00.000001-15:59:59"],
         odd=["24:00:00+00"],
@@ -146,7 +146,7 @@ SAMPLES: tuple[Sample, ...] = (
     *(
         Sample(
             name=name,
-            topic="moments",
+            topic="datetimes",
             type=type_,
             ordinary=[
                 datetime(2020, 1, 31, 12, 34, 56, 789_000, zone),
@@ -167,7 +167,7 @@ SAMPLES: tuple[Sample, ...] = (
         )
         for name, type_, zone in (("timestamp", _STAMP, None), ("timestamptz", _STAMPTZ, UTC))
     ),
-    Sample(name="interval", topic="moments", type=_type(Kind.INTERVAL, "interval"),
+    Sample(name="interval", topic="datetimes", type=_type(Kind.INTERVAL, "interval"),
         ordinary=["1 day", "1 year 2 mons 3 days 04:05:06.789"], odd=["-178000000 years", "00:00:00"]),
     Sample(name="bool", topic="plain", type=_type(Kind.BOOL, "boolean"), ordinary=[True, False]),
     Sample(name="uuid", topic="plain", type=_UUID, ordinary=[_A_UUID],

@@ -1,4 +1,4 @@
-"""Scanned rows alone, for encoders that can write no others."""
+"""Restricts an encoder to scanned rows, for formats that are for scans only."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core import Encoder, MessageBatch, Op, RowBatch, TableSchema, Timestamp
-from cdc_core.encoder import FileBody
+from cdc_core import Encoder, FileBody, MessageBatch, Op, RowBatch, TableSchema, Timestamp
 
-__all__ = ["OfScans", "scanned"]
+__all__ = ["ScannedRowsEncoder", "scanned"]
 
 
 def scanned(batch: RowBatch) -> RowBatch:
-    """Return the rows of *batch* that are there, as a scan finds them."""
+    """Return the rows of *batch* that are not deleted, as scanned rows."""
     kept = batch.batch.filter(pc.not_equal(batch.column("op"), pa.scalar(Op.DELETE, pa.uint8())))
     place = kept.schema.get_field_index("op")
     ops = pa.array([Op.SCAN] * kept.num_rows, pa.uint8())
     return RowBatch(schema=batch.schema, batch=kept.set_column(place, "op", ops))
 
 
-class OfScans(Encoder):
-    """Gives another encoder scanned rows alone."""
+class ScannedRowsEncoder(Encoder):
+    """Passes only scanned rows to another encoder."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__(encoder.context)

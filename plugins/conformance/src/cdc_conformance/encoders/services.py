@@ -1,4 +1,4 @@
-"""Promises about services that an encoder needs, such as a schema registry."""
+"""Promises about services that an encoder requires, such as a schema registry."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _ORDERS = table("orders", {"id": INT8, "note": TEXT})
 
 
 class Services:
-    """Asked of encoders that need one."""
+    """Encoders with the capability `service`."""
 
-    @requires("service", "without one nothing can be out of reach")
-    def test_a_service_out_of_reach_is_waited_for(
+    @requires("service", "only a service can be unreachable")
+    def test_an_unreachable_service_is_retryable(
         self, rig: EncoderRig, unreachable_options: Mapping[str, Any], topic: str
     ) -> None:
-        """With the service away, `check` raises ConfigError, and rows and marks RetryableError.
+        """While the service is unreachable, `check` raises ConfigError, and rows and marks raise RetryableError.
 
-        Before a run a person is there to mend it. During a run the engine repeats the step until the service is back:
-        any other error ends the changefeed. When this fails, look at which errors of the client are translated.
+        The engine repeats the step until the service is available. Any other error ends the changefeed. Look at the
+        errors of the client that are not translated.
         """
-        assert unreachable_options, "override the fixture unreachable_options: options that name a service that is away"
+        assert unreachable_options, "override the fixture unreachable_options with options of an unreachable service"
         (form, *_) = rig.some()
         encoder = rig.encoder(form, **unreachable_options)
         with pytest.raises(ConfigError):
@@ -44,5 +44,5 @@ class Services:
             except RetryableError:
                 continue
             except Exception as error:
-                pytest.fail(f"{form}: with the service away, {what} must raise RetryableError, not {error!r}")
-            pytest.fail(f"{form}: with the service away, {what} must raise RetryableError; nothing was raised")
+                pytest.fail(f"{form}: without the service, {what} must raise RetryableError, not {error!r}")
+            pytest.fail(f"{form}: without the service, {what} must raise RetryableError; no error was raised")

@@ -1,4 +1,4 @@
-"""What a piece of code does to the world outside: what it writes, connects to, and starts."""
+"""Records the side effects of code: files written, connections, processes and threads."""
 
 from __future__ import annotations
 
@@ -9,28 +9,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["effects"]
+__all__ = ["side_effects"]
 
-_EVENTS = (
-    *(
-        "socket.connect",
+_EVENTS = frozenset(
+    {
+        "os.fork",
+        "os.mkdir",
+        "os.putenv",
+        "os.remove",
+        "os.rename",
+        "os.system",
+        "shutil.rmtree",
         "socket.bind",
+        "socket.connect",
         "socket.getaddrinfo",
         "socket.sendto",
         "subprocess.Popen",
-        "os.system",
-        "os.fork",
-    ),
-    *(
-        "subprocess.Popen",
-        "os.mkdir",
-        "os.remove",
-        "os.rename",
-        "os.putenv",
-        "shutil.rmtree",
-        "tempfile.mkstemp",
         "tempfile.mkdtemp",
-    ),
+        "tempfile.mkstemp",
+    }
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _found: list[str] | None = None
@@ -39,10 +36,10 @@ _hooked = False
 
 
 @contextmanager
-def effects() -> Iterator[list[str]]:
-    """Yield a list that what this thread does meanwhile is added to; reading files and importing do not count."""
+def side_effects() -> Iterator[list[str]]:
+    """Yield a list of the side effects of this thread. Reading files and importing modules do not count."""
     global _found, _thread, _hooked
-    if not _hooked:  # a hook can never be taken away
+    if not _hooked:  # An audit hook cannot be removed.
         sys.addaudithook(_hook)
         _hooked = True
     _thread, _found = threading.get_ident(), []

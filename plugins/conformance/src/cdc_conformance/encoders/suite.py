@@ -1,15 +1,15 @@
-"""The suite of encoders: what it is about and what it is given."""
+"""The suite of encoders."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pytest
 
-from cdc_conformance.components import registration_of
 from cdc_conformance.encoders.bad_rows import BadRows
+from cdc_conformance.encoders.conditions import registered
 from cdc_conformance.encoders.envelopes import Envelopes
 from cdc_conformance.encoders.files import Files
 from cdc_conformance.encoders.keys import Keys
@@ -49,58 +49,54 @@ class EncoderConformance(
         class TestYaml(EncoderConformance):
             encoder = "yaml"
 
-    Every envelope and output of the registration is proved. The registration's `decoder` reads what was written; all
-    but a few promises need it.
+    The suite tests every envelope and output of the registration. Most promises need the registered decoder.
     """
 
     kind = "encoder"
-    reserved = Conformance.reserved | {"rig", "_registration"}
+    reserved = Conformance.reserved | {"rig"}
     encoder: ClassVar[str | EncoderRegistration] = ""
     """The name of an installed encoder, or a registration."""
     known_capabilities: ClassVar[Mapping[str, str]] = {
-        "json_null": "a JSON null in a json column reads differently from an SQL NULL",
-        "service": "rows need a service, such as a schema registry; `unreachable_options` name one that is away",
+        "json_null": "a JSON null in a json column is read differently from an SQL NULL",
+        "service": "encoding requires a service, such as a schema registry; the fixture `unreachable_options` names one"
+        " that is unreachable",
     }
     capability_fixtures: ClassVar[Mapping[str, str]] = {"service": "unreachable_options"}
 
     @pytest.fixture
     def encoder_options(self) -> Mapping[str, Any]:
-        """Options of the encoder and of the changefeed, such as where its schema registry is.
+        """Options of the encoder and of the changefeed, such as the URL of a schema registry.
 
-        A registry must take any schema for any subject (compatibility NONE): tables change their shape here.
+        A registry must accept any schema in any subject (compatibility NONE), because the suite changes tables.
         """
         return {}
 
     @pytest.fixture
     def outputs(self) -> Collection[str]:
-        """What is proved of what the registration promises; less where the options rule out an output."""
-        return self._registration.outputs
+        """The outputs that the suite tests: those of the registration, or fewer when the options exclude one."""
+        return registered(type(self)).outputs
 
     @pytest.fixture
     def topic(self) -> str:
-        """What the topics begin with, new for each test: a schema registry remembers them."""
+        """A prefix of topics that is new for each test, because a schema registry remembers topics."""
         return f"conformance_{secrets.token_hex(6)}"
 
     @pytest.fixture
     def samples(self) -> Sequence[Sample]:
-        """The columns and values that are written; a column that `check` refuses is left out by itself."""
+        """The columns and values that are encoded, without columns that `check` refuses."""
         return SAMPLES
 
     @pytest.fixture
     def secret_options(self) -> Mapping[str, Any]:
-        """A value with the word `sesame` for each secret option; without any, texts of the form of a URL."""
+        """A value with the word `sesame` for each secret option. The default is a URL for each."""
         return {}
 
     @pytest.fixture
     def unreachable_options(self) -> Mapping[str, Any]:
-        """Options by which the service that the encoder needs is where nobody answers, such as 127.0.0.1:9."""
+        """Options of a service that is unreachable, such as one at 127.0.0.1:9."""
         return {}
 
     @pytest.fixture
     def rig(self, encoder_options: Mapping[str, Any], outputs: Collection[str]) -> EncoderRig:
-        """Opens encoders and decoders as a job does."""
-        return EncoderRig(self._registration, options=encoder_options, outputs=outputs)
-
-    @property
-    def _registration(self) -> EncoderRegistration:
-        return cast(EncoderRegistration, registration_of(type(self), "encoder"))
+        """Opens encoders and decoders as a changefeed does."""
+        return EncoderRig(registered(type(self)), options=encoder_options, outputs=outputs)

@@ -1,4 +1,4 @@
-"""Promises about values: what goes in comes out, or is refused by name."""
+"""Promises about values: a decoder reads the same value, or the encoder refuses the row."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from cdc_conformance.encoders.comparing import differences, rows_of
-from cdc_conformance.encoders.rig import EncoderRig, Form, body_of
+from cdc_conformance.encoders.comparison import differences, expected_rows
+from cdc_conformance.encoders.conditions import DECODER
+from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.rig import EncoderRig, body_of
 from cdc_conformance.encoders.samples import Sample
-from cdc_conformance.promises import requires
+from cdc_conformance.promises import applies_if, requires
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
-from cdc_core import ColumnType, ConfigError, EncodeError, Kind, Op, RowBatch
+from cdc_core import ColumnType, EncodeError, Kind, Op, RowBatch
 
 __all__ = ["Values"]
 
@@ -20,51 +22,56 @@ _COLUMN, _KEY = "peculiar", 47_110_815
 
 
 class Values:
-    """Read back with the registration's decoder."""
+    """The registered decoder reads the values."""
 
+    @applies_if(DECODER)
     def test_numbers_come_back_exactly(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """Integers of 64 bits, floats to the last bit, NaN, infinities and long decimals are what they were.
+        """64-bit integers, all bits of floats, NaN, infinities and long decimals come back exactly.
 
-        A number that the format cannot hold raises EncodeError; one that is rounded loses somebody's money in silence.
-        When this fails, look for a double on the way of an integer or decimal, and for a scale that was cut.
+        A number that the format cannot represent raises EncodeError. It is never rounded. Look for integers and
+        decimals that are converted to a double, and for a truncated scale.
         """
-        _prove(rig, samples, "numbers", topic)
+        _assert_unchanged(rig, samples, "numbers", topic)
 
-    def test_texts_come_back_to_the_last_character(
-        self, rig: EncoderRig, samples: Sequence[Sample], topic: str
-    ) -> None:
-        """Texts keep quotes, backslashes, line ends, control characters, blanks at both ends and all of Unicode.
+    @applies_if(DECODER)
+    def test_texts_come_back_exactly(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
+        """Texts keep quotes, backslashes, line ends, control characters, blanks at both ends, and all of Unicode.
 
-        Nothing is normalised, trimmed or replaced, and an empty text is no null. When this fails, look at escaping.
+        Texts are not normalised, trimmed or replaced, and an empty text is not a null. Look at escaping.
         """
-        _prove(rig, samples, "texts", topic)
+        _assert_unchanged(rig, samples, "texts", topic)
 
-    def test_bytes_come_back(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """Every byte of a bytes column is kept, zeros and line ends included; no bytes is no null."""
-        _prove(rig, samples, "bytes", topic)
+    @applies_if(DECODER)
+    def test_bytes_come_back_exactly(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
+        """Bytes keep zeros and line ends. An empty value is not a null."""
+        _assert_unchanged(rig, samples, "bytes", topic)
 
-    def test_moments_come_back_exactly(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """Dates and times keep microseconds and zones, also before 1970, in years beyond 9999 and before 1.
+    @applies_if(DECODER)
+    def test_dates_and_times_come_back_exactly(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
+        """Dates and times keep microseconds and zones, also before 1970, after the year 9999 and before the year 1.
 
-        Infinities and 24:00:00 come back or raise EncodeError; 24:00:00 is not 00:00:00. When this fails, look for
-        Python's own datetime or a library's 32 or 64 bits on the way.
+        Infinities and 24:00:00 come back or raise EncodeError. 24:00:00 is not 00:00:00. Look for conversions to
+        Python's `datetime`, and for a library with too few bits.
         """
-        _prove(rig, samples, "moments", topic)
+        _assert_unchanged(rig, samples, "datetimes", topic)
 
+    @applies_if(DECODER)
     def test_plain_values_come_back(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """Booleans, UUIDs and the labels of enums, whatever characters these have, are what they were."""
-        _prove(rig, samples, "plain", topic)
+        """Booleans, UUIDs and enum labels of any characters come back."""
+        _assert_unchanged(rig, samples, "plain", topic)
 
+    @applies_if(DECODER)
     def test_nested_values_come_back(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """JSON, arrays and composites have the same tokens and the same numbers, digit for digit; blanks may differ.
+        """JSON, arrays and composites keep their tokens and all digits of numbers. Blanks may differ.
 
-        An array that the format cannot hold, as one of several dimensions, raises EncodeError. When this fails, look
-        for a JSON library that makes doubles of numbers.
+        An array that the format cannot represent, such as one of several dimensions, raises EncodeError. Look for a
+        JSON library that converts numbers to doubles.
         """
-        _prove(rig, samples, "nested", topic)
+        _assert_unchanged(rig, samples, "nested", topic)
 
+    @applies_if(DECODER)
     def test_nulls_come_back_as_nulls(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """A null of any column is a null, beside values and in a batch of nulls alone; not zero, empty, or "null"."""
+        """A null of any column comes back as a null, among values and in a batch of nulls: not as 0, "" or "null"."""
         for form in rig.some(rows=True):
             accepted = rig.accepted(form, samples, topic)
             schema = table("nulls", {"id": INT8} | {sample.name: sample.type for sample in accepted})
@@ -74,14 +81,13 @@ class Values:
                 batch = rows(schema, [Change({"id": n, **values}) for n, values in enumerate(several)])
                 _compare(rig, form, batch, topic)
 
-    def test_a_value_that_cannot_be_written_is_refused_by_name(
+    def test_encode_errors_name_table_column_and_key(
         self, rig: EncoderRig, samples: Sequence[Sample], topic: str
     ) -> None:
-        """What `encode` cannot write raises EncodeError that names table, column and key of the row.
+        """A value that cannot be encoded raises an EncodeError that names table, column and key of the row.
 
-        The changefeed stops there, and somebody must find that row. Before it in the batch stand deletes, which have no
-        values, and the batch may be a slice: when the wrong key is named, look at how rows are counted. The value may
-        stand in the key too.
+        Users must find that row. The batch may be a slice, and deletes without values may precede the row: look at how
+        rows are counted when the wrong key is named. The value may also be in the key.
         """
         for output in rig.outputs:
             for form in rig.forms(rows=True, output=output)[:1]:
@@ -92,19 +98,21 @@ class Values:
                         for where in (schema, _schema(sample.name, sample.type, key=True)):
                             _must_name(rig, form, where, (sample.ordinary[0], value), name)
 
-    @requires("json_null", "the format must have two ways to write nothing")
-    def test_a_json_null_is_no_sql_null(self, rig: EncoderRig, topic: str) -> None:
-        """The JSON value null in a json column is the text `null`; an SQL NULL is None."""
+    @requires("json_null", "the format must distinguish the two nulls")
+    @applies_if(DECODER)
+    def test_a_json_null_differs_from_an_sql_null(self, rig: EncoderRig, topic: str) -> None:
+        """A JSON null in a json column is read as the text `null`, and an SQL NULL as None."""
         schema = _schema("j", ColumnType(kind=Kind.JSON, source="jsonb"))
         for form in rig.some(rows=True):
             if rig.refusal(form, schema, f"{topic}_j") is None:
                 _compare(rig, form, _batch(schema, ["null", None, '"null"', "null"]), f"{topic}_j")
 
+    @applies_if(DECODER)
     def test_columns_keep_their_names(self, rig: EncoderRig, topic: str) -> None:
-        """Columns are found under their own names, whatever characters these have, and whatever the format's own words.
+        """Columns are read with their names, even if these contain special characters or are words of the format.
 
-        Names such as `größe (cm)`, `after`, `key` and `resolved` are ordinary to a database. `check` may refuse one,
-        naming table and column.
+        Names such as `größe (cm)`, `after`, `key` and `resolved` are valid in a database. `check` may refuse a name,
+        with table and column.
         """
         names = ["größe (cm)", 'quo"te', "back\\slash", "new\nline", "$1", "9", "a.b", "😀", "Z", "z", "class"]
         names += ["after", "before", "key", "updated", "mvcc_timestamp", "topic", "resolved", "__crdb__"]
@@ -118,7 +126,7 @@ class Values:
                 _compare(rig, form, batch, topic)
 
 
-def _prove(rig: EncoderRig, samples: Sequence[Sample], about: str, topic: str) -> None:
+def _assert_unchanged(rig: EncoderRig, samples: Sequence[Sample], about: str, topic: str) -> None:
     for form in rig.some(rows=True):
         for sample in rig.accepted(form, samples, topic):
             if sample.topic == about:
@@ -153,11 +161,10 @@ def _must_name(rig: EncoderRig, form: Form, schema: Any, values: tuple[Any, Any]
     for batch in (rows(schema, changes), rows(schema, changes).slice(1)):
         with pytest.raises(EncodeError) as refused:
             _encode(rig, form, batch, topic)
-        said = str(refused.value)
+        message = str(refused.value)
         for what, word in (("table", str(schema.name)), ("column", _COLUMN), ("key", str(_KEY))):
-            assert word in said, (
-                f"{form}: an EncodeError names table, column and key of the value that cannot be written; this one "
-                f"lacks the {what} '{word}': {said}"
+            assert word in message, (
+                f"{form}: an EncodeError must name table, column and key; this one lacks the {what} '{word}': {message}"
             )
 
 
@@ -170,10 +177,10 @@ def _encode(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
 
 
 def _compare(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
-    said = differences(batch.schema, form, rows_of(batch, topic, form), rig.read(form, [batch], topic))
-    assert not said, (
-        f"{said}. A value comes back exactly, or encode raises EncodeError, or check refuses the column with "
-        f"{ConfigError.__name__}; it is never changed"
+    difference = differences(batch.schema, form, expected_rows(batch, topic, form), rig.read(form, [batch], topic))
+    assert not difference, (
+        f"{difference}. An encoder must never change a value: encode raises EncodeError, or check refuses the column "
+        "with ConfigError"
     )
 
 

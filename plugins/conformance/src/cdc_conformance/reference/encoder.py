@@ -1,6 +1,6 @@
-"""The reference encoder: JSON objects in which every value is a text, or a number of JSON's where that is exact.
+"""The reference encoder: JSON objects whose values are texts, or numbers where these are exact.
 
-Keeps every promise that an encoder can declare, row by row, with nothing but Python.
+It keeps every promise of encoders. It encodes one row at a time, in plain Python.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cdc_core import (
     ConfigError,
     DecodedRow,
     Decoder,
+    DeleteForm,
     EncodeError,
     Encoder,
     EncoderContext,
@@ -28,45 +29,40 @@ from cdc_core import (
     Kind,
     MessageBatch,
     Op,
-    OptionError,
     RetryableError,
     RowBatch,
+    RowPlace,
     TableSchema,
     Timestamp,
+    option,
+    plain_value,
 )
-from cdc_core.decoder import plain_value
-from cdc_core.options import option
 
 __all__ = ["REFERENCE_ENCODER", "ReferenceDecoder", "ReferenceEncoder", "ReferenceEncoderOptions", "as_bytes"]
 
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?|NaN|-?Infinity")
-_TOMBSTONES = ("row", "key_only")
-_BESIDE_THE_ROW = ("updated", "mvcc_timestamp", "key_in_value", "topic_in_value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceEncoderOptions:
     """Options of the reference encoder."""
 
-    ascii_only: bool = option(True, doc="Whether to escape all characters beyond ASCII.")
-    service: str = option("", doc="HOST:PORT that must take a connection before anything is written; empty for none.")
-    password: str | None = option(None, doc="Shown to nobody, and asked for by nothing.", secret=True)
+    ascii_only: bool = option(True, doc="Escape all characters that are not ASCII.")
+    service: str = option("", doc="HOST:PORT that must accept a connection before every batch; empty for none.")
+    password: str | None = option(None, doc="A secret without a use.", secret=True)
 
 
 class ReferenceEncoder(Encoder):
-    """A key is the array of the key's values, a value the object of what the envelope has, each on one line."""
+    """A message key is an array of the key's values, and a message value an object. Each is on one line."""
 
     file_extension = ".lines"
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
         self.options: ReferenceEncoderOptions = context.options
-        envelope = context.envelope
-        wanted = [name for name in _BESIDE_THE_ROW if getattr(envelope, name)]
-        if wanted and envelope.envelope in _TOMBSTONES:
-            raise OptionError(f"envelope '{envelope.envelope}' has no place for '{wanted[0]}'; use 'wrapped' or 'bare'")
+        context.envelope.check("encoder 'reference'")
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: ARG002 (there is none that it refuses)
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: ARG002
         """Accept every table."""
         self.reach(ConfigError)
 
@@ -85,18 +81,18 @@ class ReferenceEncoder(Encoder):
             updated=rows.column("updated"),
         )
 
-    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002 (the same for all topics)
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002
         self.reach(RetryableError)
         return as_bytes({"resolved": str(timestamp)})
 
-    def reach(self, away: type[CdcError]) -> None:
-        """Return when the service that is needed is there. Raises: *away* when it is not."""
+    def reach(self, unreachable: type[CdcError]) -> None:
+        """Return when the service accepts a connection. Raises: *unreachable* when it does not."""
         host, _, port = self.options.service.partition(":")
         if host:
             try:
                 socket.create_connection((host, int(port)), timeout=5).close()
             except OSError as error:
-                raise away(f"the service at {self.options.service} is out of reach: {error}; start it") from error
+                raise unreachable(f"service {self.options.service} is unreachable: {error}; start it") from error
 
     def key(self, rows: RowBatch, index: int) -> list[Any]:
         """Return the key of a row, in key order."""
@@ -104,13 +100,13 @@ class ReferenceEncoder(Encoder):
         return [self.cell(rows, index, rows.schema.column(name), key[name]) for name in rows.schema.primary_key]
 
     def value(self, rows: RowBatch, index: int, topic: str, key: list[Any]) -> dict[str, Any] | None:
-        """Return what stands in the value of a row's message, None for a tombstone."""
+        """Return the members of the value of a row's message, None for a tombstone."""
         envelope = self.context.envelope
         deleted = rows.column("op")[index].as_py() == Op.DELETE
-        if deleted and envelope.envelope in _TOMBSTONES:
+        if deleted and envelope.delete is DeleteForm.TOMBSTONE:
             return None
         value: dict[str, Any] = {}
-        if envelope.envelope != "key_only":
+        if envelope.row is not RowPlace.NOWHERE:
             value["after"] = None if deleted else self.image(rows, index, "after")
         if envelope.diff:
             value["before"] = self.image(rows, index, "before")
@@ -132,11 +128,11 @@ class ReferenceEncoder(Encoder):
         return {column.name: self.cell(rows, index, column, row[column.name]) for column in rows.schema.columns}
 
     def cell(self, rows: RowBatch, index: int, column: Column, scalar: pa.Scalar) -> Any:
-        """Return a value as it is written. Raises: EncodeError."""
+        """Return the JSON value of a column. Raises: EncodeError."""
         if not scalar.is_valid:
             return None
         kind = column.type.kind
-        if kind in _MOMENTS:
+        if kind in _DATETIMES:
             return scalar.value
         value = scalar.as_py()
         if kind is Kind.FLOAT:
@@ -145,13 +141,13 @@ class ReferenceEncoder(Encoder):
             return value.hex()
         if kind is Kind.DECIMAL and not _DECIMAL.fullmatch(value):
             raise EncodeError(
-                f"column {column.name} of table {rows.schema.name} has no number in the row with key "
-                f"{rows.shown_key(index)}: {value[:80]!r}; mend the row"
+                f"column {column.name} of table {rows.schema.name} is not a number (key {rows.shown_key(index)}): "
+                f"{value[:80]!r}; correct the row"
             )
         return value
 
     def timestamp(self, rows: RowBatch, index: int, name: str) -> str:
-        """Return when a row was updated; where its own time is not known, that stands for it too."""
+        """Return a timestamp of a row, that of `updated` when it is unknown."""
         column = rows.column(name if name in rows.batch.schema.names else "updated")
         time = column[index].as_py() or rows.column("updated")[index].as_py()
         return str(Timestamp(time["wall"], time["logical"]))
@@ -177,20 +173,20 @@ class ReferenceDecoder(Decoder):
 
 REFERENCE_ENCODER = EncoderRegistration(
     name="reference",
-    target=f"{__name__}:ReferenceEncoder",
+    encoder=f"{__name__}:ReferenceEncoder",
     options=f"{__name__}:ReferenceEncoderOptions",
-    summary="Lines of JSON with nothing lost; the kit proves itself with it",
+    summary="Lossless lines of JSON; the conformance kit tests itself with it",
     envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),
     outputs=frozenset({"messages", "files"}),
     decoder=f"{__name__}:ReferenceDecoder",
 )
 
-_MOMENTS = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
-"""What is written as the number that Arrow holds."""
+_DATETIMES = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+"""Kinds that are written as the number in Arrow."""
 
 
 def as_bytes(value: Any, *, ascii_only: bool = True) -> bytes:
-    """Return a value as it stands in a message."""
+    """Return *value* as JSON."""
     return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")).encode()
 
 
@@ -225,7 +221,7 @@ def _values(schema: TableSchema, values: Mapping[str, Any]) -> Iterator[tuple[st
 def _value(type_: ColumnType, value: Any) -> Any:
     if value is None:
         return None
-    if type_.kind in _MOMENTS:
+    if type_.kind in _DATETIMES:
         return plain_value(pa.scalar(value, type_.arrow))
     if type_.kind is Kind.FLOAT:
         return float.fromhex(value)

@@ -1,1 +1,1 @@
-"""Encoders with one mistake each, by what they get wrong. They import no test framework, as no encoder does."""
+"""Encoders with one mistake each. Like all encoders, they import no test framework, except `tested_inside`."""

@@ -1,4 +1,4 @@
-"""Mistakes with rows that cannot be written, with reading whole files, and with what a file is."""
+"""Mistakes with rows that cannot be encoded, and with reading files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_conformance.reference.encoder import ReferenceDecoder, ReferenceEncoder
-from cdc_core import DecodedRow, EncodeError, EncoderContext, FileBody, MessageBatch, Op, RowBatch, TableSchema
-from cdc_core.encoder import NewlineBody
+from cdc_conformance.sabotage.broken_encoders.bodies import WithOwnBody
+from cdc_core import (
+    DecodedRow,
+    EncodeError,
+    Encoder,
+    EncoderContext,
+    FileBody,
+    MessageBatch,
+    NewlineBody,
+    Op,
+    RowBatch,
+    TableSchema,
+)
 
 __all__ = [
-    "CompressesOutOfSight",
-    "ReadsWhatIsThere",
+    "AcceptsDeletes",
+    "HidesItsCompression",
     "RemembersBadBatches",
-    "TakesScansForRows",
+    "SkipsDeletedRows",
     "WritesLineByLine",
 ]
 
 
 class RemembersBadBatches(ReferenceEncoder):
-    """Saves itself the trouble of batches that begin like one that failed."""
+    """Refuses batches that begin with the same key as a batch that failed."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
@@ -41,8 +52,8 @@ class RemembersBadBatches(ReferenceEncoder):
             raise
 
 
-class WritesLineByLine(ReferenceEncoder):
-    """Puts rows into the block one by one, those before a bad one too."""
+class WritesLineByLine(WithOwnBody):
+    """Adds rows to the block one by one, including those before a bad row."""
 
     class Body(NewlineBody):
         pending = b""
@@ -56,12 +67,9 @@ class WritesLineByLine(ReferenceEncoder):
         def finish(self) -> bytes:
             return self.pending
 
-    def open_body(self, topic: str) -> FileBody:
-        return self.Body(self, topic)
 
-
-class ReadsWhatIsThere(ReferenceEncoder):
-    """Comes with a decoder that has no place for deleted rows among its columns."""
+class SkipsDeletedRows(ReferenceEncoder):
+    """Has a decoder that reads no deleted rows by column."""
 
     class Reader(ReferenceDecoder):
         def rows(self, schema: TableSchema, body: bytes) -> RowBatch:
@@ -70,27 +78,25 @@ class ReadsWhatIsThere(ReferenceEncoder):
             return RowBatch(schema=schema, batch=rows.batch.filter(there))
 
 
-ReadsWhatIsThereReader = ReadsWhatIsThere.Reader
+SkipsDeletedRowsReader = SkipsDeletedRows.Reader
 
 
-class CompressesOutOfSight(ReferenceEncoder):
-    """Compresses files as it is told, and has a decoder that has to be told too."""
-
-    compresses = True
+class HidesItsCompression(WithOwnBody):
+    """Compresses files, but its decoder does not decompress them."""
 
     class Body(NewlineBody):
         def write(self, rows: RowBatch) -> bytes:
             return gzip.compress(bytes(super().write(rows)), mtime=0)
 
     def open_body(self, topic: str) -> FileBody:
-        return self.Body(self, topic) if self.context.compression == "gzip" else super().open_body(topic)
+        return super().open_body(topic) if self.context.compression == "gzip" else Encoder.open_body(self, topic)
 
 
-class TakesScansForRows(ReferenceEncoder):
-    """Is registered as a format of scans, and writes a deleted row like any other."""
+class AcceptsDeletes(ReferenceEncoder):
+    """Is registered for scans only, and writes a deleted row like any other."""
 
     class Reader(ReferenceDecoder):
-        """Finds the key in the row, as such formats have no other place for it."""
+        """Reads the key from the row, because such formats have no other place for it."""
 
         def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
             return [
@@ -99,4 +105,4 @@ class TakesScansForRows(ReferenceEncoder):
             ]
 
 
-TakesScansForRowsReader = TakesScansForRows.Reader
+AcceptsDeletesReader = AcceptsDeletes.Reader

@@ -1,34 +1,34 @@
-"""Mistakes with what stands beside the row, and with rows that are gone."""
+"""Mistakes with metadata and with deleted rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cdc_conformance.reference.encoder import ReferenceEncoder
-from cdc_core import Op, RowBatch, Timestamp
+from cdc_core import Op, RowBatch, RowPlace, Timestamp
 
 __all__ = [
-    "BelievesInGhosts",
-    "CutsTimes",
-    "DescribesTheTopicInAscii",
-    "KnowsNoTimeOfItsOwn",
-    "KnowsNoTombstones",
     "PutsTheKeyInTableOrder",
-    "ShowsTheRowTwice",
-    "TakesTheTimeOfTheScan",
+    "ReadsValuesUnderNulls",
+    "ShowsTheRowAfterTwice",
+    "TruncatesTimes",
+    "UsesTheTimeOfTheScan",
+    "WritesNoTombstones",
+    "WritesTheTopicInAscii",
+    "WritesZeroForUnknownTimes",
 ]
 
 
-class KnowsNoTombstones(ReferenceEncoder):
+class WritesNoTombstones(ReferenceEncoder):
     """Writes a deleted row in `key_only` like any other, as CockroachDB does."""
 
     def value(self, rows: RowBatch, index: int, topic: str, key: list[Any]) -> dict[str, Any] | None:
         value = super().value(rows, index, topic, key)
-        return {} if self.context.envelope.envelope == "key_only" else value
+        return {} if self.context.envelope.row is RowPlace.NOWHERE else value
 
 
-class BelievesInGhosts(ReferenceEncoder):
-    """Looks at the fields of a row alone to see whether it is there, and not at the row's own null."""
+class ReadsValuesUnderNulls(ReferenceEncoder):
+    """Ignores the null of a row when its fields have values."""
 
     def value(self, rows: RowBatch, index: int, topic: str, key: list[Any]) -> dict[str, Any] | None:
         value = super().value(rows, index, topic, key)
@@ -40,31 +40,31 @@ class BelievesInGhosts(ReferenceEncoder):
         return value
 
 
-class ShowsTheRowTwice(ReferenceEncoder):
-    """Takes the row after an update for the one before."""
+class ShowsTheRowAfterTwice(ReferenceEncoder):
+    """Writes the row after an update as the row before."""
 
     def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
         updated = rows.column("op")[index].as_py() == Op.UPDATE
         return super().image(rows, index, "after" if updated else name)
 
 
-class CutsTimes(ReferenceEncoder):
-    """Has `updated` as Python's datetime on the way, which knows microseconds."""
+class TruncatesTimes(ReferenceEncoder):
+    """Converts `updated` to Python's datetime, which has microseconds."""
 
     def timestamp(self, rows: RowBatch, index: int, name: str) -> str:
         time = Timestamp.parse(super().timestamp(rows, index, name))
         return str(Timestamp(time.wall // 1000 * 1000, time.logical)) if name == "updated" else str(time)
 
 
-class TakesTheTimeOfTheScan(ReferenceEncoder):
-    """Takes `updated` for the row's own time, which it is for all but scanned rows."""
+class UsesTheTimeOfTheScan(ReferenceEncoder):
+    """Writes `updated` as the row's own time, which is wrong for scanned rows."""
 
-    def timestamp(self, rows: RowBatch, index: int, name: str) -> str:  # noqa: ARG002 (that is the mistake)
+    def timestamp(self, rows: RowBatch, index: int, name: str) -> str:  # noqa: ARG002
         return super().timestamp(rows, index, "updated")
 
 
-class KnowsNoTimeOfItsOwn(ReferenceEncoder):
-    """Writes the time zero where the source does not know a row's own time."""
+class WritesZeroForUnknownTimes(ReferenceEncoder):
+    """Writes the time zero when the source does not know a row's own time."""
 
     def timestamp(self, rows: RowBatch, index: int, name: str) -> str:
         unknown = name not in rows.batch.schema.names
@@ -72,7 +72,7 @@ class KnowsNoTimeOfItsOwn(ReferenceEncoder):
 
 
 class PutsTheKeyInTableOrder(ReferenceEncoder):
-    """Picks the key for the value from the row, column by column as the table has them."""
+    """Writes the key in the value in the column order of the table."""
 
     def value(self, rows: RowBatch, index: int, topic: str, key: list[Any]) -> dict[str, Any] | None:
         value = super().value(rows, index, topic, key)
@@ -82,8 +82,8 @@ class PutsTheKeyInTableOrder(ReferenceEncoder):
         return value
 
 
-class DescribesTheTopicInAscii(ReferenceEncoder):
-    """Writes the topic without the characters that a broker would not take."""
+class WritesTheTopicInAscii(ReferenceEncoder):
+    """Replaces characters of the topic that are not ASCII."""
 
     def value(self, rows: RowBatch, index: int, topic: str, key: list[Any]) -> dict[str, Any] | None:
         return super().value(rows, index, topic.encode("ascii", "replace").decode(), key)

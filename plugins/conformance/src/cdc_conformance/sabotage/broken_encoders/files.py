@@ -9,30 +9,30 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from cdc_conformance.reference.encoder import ReferenceDecoder, ReferenceEncoder, as_bytes
-from cdc_core import DecodedRow, EncoderContext, FileBody, RowBatch, TableSchema, Timestamp
-from cdc_core.encoder import NewlineBody
+from cdc_conformance.sabotage.broken_encoders.bodies import WithOwnBody
+from cdc_core import DecodedRow, EncoderContext, FileBody, NewlineBody, RowBatch, TableSchema, Timestamp
 
 __all__ = [
-    "CountsMarks",
-    "EndsFilesWithALine",
-    "FindsMarksAnywhere",
-    "ForgetsTheDot",
-    "ForgetsTheRest",
-    "IsContentWithLess",
-    "LosesTheCounter",
-    "PoolsBodies",
+    "AcceptsTruncatedFiles",
+    "DropsRowsAfter256",
+    "DropsTheLogicalCounter",
+    "EndsFilesWithANewline",
+    "FindsMarksInRows",
+    "NumbersMarks",
+    "OmitsTheDot",
+    "SharesOneBuffer",
 ]
 
 
-class LosesTheCounter(ReferenceEncoder):
-    """Leaves the logical counter out of marks."""
+class DropsTheLogicalCounter(ReferenceEncoder):
+    """Writes marks without their logical counter."""
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
         return super().encode_resolved(topic, Timestamp(timestamp.wall))
 
 
-class FindsMarksAnywhere(ReferenceEncoder):
-    """Comes with a decoder that knows a mark by a word, which a row may have too."""
+class FindsMarksInRows(ReferenceEncoder):
+    """Has a decoder that recognises a mark by a word that rows may contain."""
 
     class Reader(ReferenceDecoder):
         def resolved(self, value: bytes | None) -> Timestamp | None:
@@ -40,11 +40,11 @@ class FindsMarksAnywhere(ReferenceEncoder):
             return None if found is None else Timestamp.parse(found[1].decode())
 
 
-FindsMarksAnywhereReader = FindsMarksAnywhere.Reader
+FindsMarksInRowsReader = FindsMarksInRows.Reader
 
 
-class CountsMarks(ReferenceEncoder):
-    """Numbers the marks that it writes, to see gaps."""
+class NumbersMarks(ReferenceEncoder):
+    """Numbers the marks that it writes."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
@@ -55,19 +55,16 @@ class CountsMarks(ReferenceEncoder):
         return as_bytes({**json.loads(super().encode_resolved(topic, timestamp)), "number": self.marks})
 
 
-class ForgetsTheRest(ReferenceEncoder):
-    """Writes at most 256 rows of a batch at a time, and forgets that more may come."""
+class DropsRowsAfter256(WithOwnBody):
+    """Writes only the first 256 rows of a batch."""
 
     class Body(NewlineBody):
         def write(self, rows: RowBatch) -> pa.Buffer:
             return super().write(rows.slice(0, 256))
 
-    def open_body(self, topic: str) -> FileBody:
-        return self.Body(self, topic)
 
-
-class EndsFilesWithALine(ReferenceEncoder):
-    """Ends a file with a line end where there is none, also one without any rows."""
+class EndsFilesWithANewline(WithOwnBody):
+    """Ends every file with a newline, even a file without rows."""
 
     class Body(NewlineBody):
         last = b""
@@ -80,31 +77,28 @@ class EndsFilesWithALine(ReferenceEncoder):
         def finish(self) -> bytes:
             return b"" if self.last == b"\n" else b"\n"
 
-    def open_body(self, topic: str) -> FileBody:
-        return self.Body(self, topic)
 
-
-class IsContentWithLess(ReferenceEncoder):
-    """Comes with a decoder that takes what stands behind the last line end for a line."""
+class AcceptsTruncatedFiles(ReferenceEncoder):
+    """Has a decoder that reads text after the last newline as a line."""
 
     class Reader(ReferenceDecoder):
         def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
             return super().file(schema, b"".join(line + b"\n" for line in body.splitlines()))
 
 
-IsContentWithLessReader = IsContentWithLess.Reader
+AcceptsTruncatedFilesReader = AcceptsTruncatedFiles.Reader
 
 
-class PoolsBodies(ReferenceEncoder):
-    """Keeps what is not yet final of a file on the encoder, as if there were only one file at a time."""
+class SharesOneBuffer(ReferenceEncoder):
+    """Buffers the pending bytes of all files together."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
         self.pending = b""
 
     class Body(NewlineBody):
-        def __init__(self, encoder: PoolsBodies, topic: str) -> None:
-            super().__init__(encoder, topic)
+        def __init__(self, encoder: SharesOneBuffer, topic: str) -> None:
+            super().__init__(lambda rows: encoder.encode(rows, topic=topic).value)
             self.pool = encoder
 
         def write(self, rows: RowBatch) -> bytes:
@@ -119,7 +113,7 @@ class PoolsBodies(ReferenceEncoder):
         return self.Body(self, topic)
 
 
-class ForgetsTheDot(ReferenceEncoder):
-    """Says what kind of file it writes, not how its name ends."""
+class OmitsTheDot(ReferenceEncoder):
+    """Has a file extension without a dot."""
 
     file_extension = "lines"

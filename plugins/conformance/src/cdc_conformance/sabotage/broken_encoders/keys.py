@@ -1,4 +1,4 @@
-"""Mistakes with keys, and with new versions of a table."""
+"""Mistakes with keys, and with versions of a table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cdc_conformance.reference.encoder import ReferenceEncoder
 from cdc_core import EncoderContext, MessageBatch, Op, RowBatch
 
 __all__ = [
-    "FoldsKeys",
-    "MarksKeysWithTheVersion",
-    "RemembersTheFirstVersion",
+    "AddsTheVersionToKeys",
+    "CachesTheFirstVersion",
+    "LowercasesKeys",
     "SortsKeyColumns",
-    "SpacesTheKeysOfDeletes",
+    "SpacesKeysOfDeletes",
 ]
 
 
-class SpacesTheKeysOfDeletes(ReferenceEncoder):
-    """Writes the keys of deletes with another JSON library, which puts a blank behind each comma."""
+class SpacesKeysOfDeletes(ReferenceEncoder):
+    """Writes the keys of deletes with another JSON library, which adds a blank after each comma."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         batch = super().encode(rows, topic=topic)
@@ -33,23 +33,23 @@ class SpacesTheKeysOfDeletes(ReferenceEncoder):
         return dataclasses.replace(batch, key=pa.array(keys, pa.large_binary()))
 
 
-class FoldsKeys(ReferenceEncoder):
-    """Writes texts of keys in small letters, so that they are found whatever the case."""
+class LowercasesKeys(ReferenceEncoder):
+    """Converts texts in keys to lower case."""
 
     def key(self, rows: RowBatch, index: int) -> list[Any]:
         return [value.lower() if isinstance(value, str) else value for value in super().key(rows, index)]
 
 
 class SortsKeyColumns(ReferenceEncoder):
-    """Puts the columns of the key in alphabetical order, as object keys are."""
+    """Sorts the columns of the key by name."""
 
     def key(self, rows: RowBatch, index: int) -> list[Any]:
         by_name = dict(zip(rows.schema.primary_key, super().key(rows, index), strict=True))
         return [by_name[name] for name in sorted(by_name)]
 
 
-class MarksKeysWithTheVersion(ReferenceEncoder):
-    """Marks keys with the version of the whole table, here by blanks, as the id of a schema of all columns would."""
+class AddsTheVersionToKeys(ReferenceEncoder):
+    """Adds the version of the table to keys, as blanks, like the id of a schema of all columns."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         batch = super().encode(rows, topic=topic)
@@ -57,8 +57,8 @@ class MarksKeysWithTheVersion(ReferenceEncoder):
         return dataclasses.replace(batch, key=pa.array(keys, pa.large_binary()))
 
 
-class RemembersTheFirstVersion(ReferenceEncoder):
-    """Works out the columns of a table once, when it meets the table first."""
+class CachesTheFirstVersion(ReferenceEncoder):
+    """Caches the columns of a table from its first batch."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)

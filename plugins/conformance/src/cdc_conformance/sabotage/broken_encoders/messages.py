@@ -1,4 +1,4 @@
-"""Mistakes with messages as such."""
+"""Mistakes with messages."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_conformance.reference.encoder import ReferenceEncoder
-from cdc_core import Column, EncoderContext, Kind, MessageBatch, Op, OptionError, RowBatch, TableSchema
+from cdc_core import Column, EncoderContext, Kind, MessageBatch, Op, OptionError, RowBatch, RowPlace, TableSchema
 
 __all__ = [
-    "CountsSchemaObjects",
-    "ForgetsTheDatabase",
-    "ForgetsTheOffset",
-    "GivesTextsAsKeys",
-    "HasOneTimeForAll",
+    "IgnoresTheDatabase",
+    "IgnoresTheOffset",
+    "IteratesOverASet",
     "LacksAnEnvelope",
+    "ModifiesTheBatch",
     "NeedsAFirstRow",
-    "PutsColumnsInAnyOrder",
+    "NumbersSchemaObjects",
+    "ReturnsTextKeys",
+    "ReusesItsBuffer",
     "SortsTransactions",
-    "UsesItsBufferAgain",
-    "WritesIntoTheBatch",
+    "UsesTheFirstTimeForAll",
 ]
 
 
 class LacksAnEnvelope(ReferenceEncoder):
-    """Was registered with an envelope that is still to be written."""
+    """Refuses an envelope of its registration."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
-        if context.envelope.envelope == "key_only":
-            raise OptionError("envelope 'key_only' is not supported yet; use 'wrapped'")
+        if context.envelope.row is RowPlace.NOWHERE:
+            raise OptionError(f"envelope '{context.envelope.name}' is not supported yet; use 'wrapped'")
 
 
-class GivesTextsAsKeys(ReferenceEncoder):
-    """Gives keys as texts, for a client that makes bytes of them by itself."""
+class ReturnsTextKeys(ReferenceEncoder):
+    """Returns keys as texts."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         batch = super().encode(rows, topic=topic)
         return dataclasses.replace(batch, key=batch.key.cast(pa.large_string()))
 
 
-class HasOneTimeForAll(ReferenceEncoder):
-    """Gives all messages of a batch the time of its first row."""
+class UsesTheFirstTimeForAll(ReferenceEncoder):
+    """Returns the time of the first row for all messages of a batch."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         first = rows.column("updated").take(pa.array([0] * len(rows), pa.int64()))
@@ -52,7 +52,7 @@ class HasOneTimeForAll(ReferenceEncoder):
 
 
 class SortsTransactions(ReferenceEncoder):
-    """Sorts the rows of one transaction by key, thinking that their order means nothing."""
+    """Sorts the rows of a transaction by key."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         batch = super().encode(rows, topic=topic)
@@ -63,7 +63,7 @@ class SortsTransactions(ReferenceEncoder):
 
 
 class NeedsAFirstRow(ReferenceEncoder):
-    """Looks at the first row of a batch for what all its messages share."""
+    """Reads the first row of every batch, even when there is none."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         if self.context.output == "messages":
@@ -71,8 +71,8 @@ class NeedsAFirstRow(ReferenceEncoder):
         return super().encode(rows, topic=topic)
 
 
-class ForgetsTheOffset(ReferenceEncoder):
-    """Reads floats from the buffer of their array, from its beginning, where a slice does not begin."""
+class IgnoresTheOffset(ReferenceEncoder):
+    """Reads floats from the start of their buffer, ignoring the offset of a slice."""
 
     def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
         image = super().image(rows, index, name)
@@ -84,8 +84,8 @@ class ForgetsTheOffset(ReferenceEncoder):
         return image
 
 
-class CountsSchemaObjects(ReferenceEncoder):
-    """Numbers the versions of a table by the schema objects that it meets, several of which are one version."""
+class NumbersSchemaObjects(ReferenceEncoder):
+    """Numbers the versions of a table by schema object, although several objects may be one version."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
@@ -100,16 +100,16 @@ class CountsSchemaObjects(ReferenceEncoder):
         return None if value is None else {**value, "version": number}
 
 
-class PutsColumnsInAnyOrder(ReferenceEncoder):
-    """Goes over the columns in the order of a set, which hashes decide, and each process has its own."""
+class IteratesOverASet(ReferenceEncoder):
+    """Writes columns in the order of a set, which depends on the hash seed of the process."""
 
     def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
         image = super().image(rows, index, name)
         return None if image is None else {column: image[column] for column in set(image)}
 
 
-class ForgetsTheDatabase(ReferenceEncoder):
-    """Remembers the columns of a table by its schema, name and version, which two databases may share."""
+class IgnoresTheDatabase(ReferenceEncoder):
+    """Caches the columns of a table by schema, name and version, which two databases may share."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
@@ -122,8 +122,8 @@ class ForgetsTheDatabase(ReferenceEncoder):
         return None if image is None else {column.name: image.get(column.name) for column in columns}
 
 
-class WritesIntoTheBatch(ReferenceEncoder):
-    """Makes inserts of updates, which it does not tell apart, in the memory of the batch."""
+class ModifiesTheBatch(ReferenceEncoder):
+    """Overwrites updates with inserts in the memory of the batch."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         ops = np.frombuffer(rows.column("op").buffers()[1], np.uint8)
@@ -132,8 +132,8 @@ class WritesIntoTheBatch(ReferenceEncoder):
         return super().encode(rows, topic=topic)
 
 
-class UsesItsBufferAgain(ReferenceEncoder):
-    """Writes the values of every batch into the same memory, to be fast."""
+class ReusesItsBuffer(ReferenceEncoder):
+    """Writes the values of all batches into the same buffer."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)

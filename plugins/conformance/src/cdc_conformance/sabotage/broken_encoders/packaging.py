@@ -1,4 +1,4 @@
-"""Mistakes with options, with what is called before the first row, and with resources."""
+"""Mistakes with options, with `check` and with resources."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from cdc_core import (
     TableSchema,
     TerminalError,
     Timestamp,
+    option,
 )
-from cdc_core.options import option
 
 __all__ = [
     "AcceptsAnyOption",
+    "CachesValues",
     "CopiesForEachRow",
-    "GivesUpAtOnce",
-    "LooksUpItsHost",
+    "HasAnUndocumentedOption",
+    "LeaksADescriptor",
     "NumbersCheckedTables",
-    "OpensAFileForEachMark",
+    "RaisesTerminalErrors",
     "RefusesWithoutNames",
-    "RemembersValues",
-    "SaysNothingOfItsOption",
+    "ResolvesAHostName",
     "ShowsItsPassword",
-    "WorksOutItsOptions",
+    "StoresAFunctionInItsOptions",
 ]
 
 
-class LooksUpItsHost(ReferenceEncoder):
-    """Looks up the address of its registry at once, to be ready when rows come."""
+class ResolvesAHostName(ReferenceEncoder):
+    """Resolves a host name in its constructor."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
@@ -46,7 +46,7 @@ class LooksUpItsHost(ReferenceEncoder):
 
 
 class NumbersCheckedTables(ReferenceEncoder):
-    """Writes for each row the number that its table had in `check`, which workers never call."""
+    """Writes a number of the table that only `check` assigns, which workers never call."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
@@ -64,60 +64,60 @@ class NumbersCheckedTables(ReferenceEncoder):
 
 
 class RefusesWithoutNames(ReferenceEncoder):
-    """Refuses intervals, and lets the user guess where there is one."""
+    """Refuses intervals without naming the column."""
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         super().check(tables)
         for schema, _ in tables:
             if any(column.type.kind is Kind.INTERVAL for column in schema.columns):
-                raise ConfigError(f"table {schema.name} has a type that is not supported; leave it out")
+                raise ConfigError(f"table {schema.name} has an unsupported type; remove it")
 
 
-class SaysNothingOfItsOption(ReferenceEncoder):
-    """Has an option whose meaning is left to its name."""
+class HasAnUndocumentedOption(ReferenceEncoder):
+    """Has an option without documentation."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(ReferenceEncoderOptions):
         tidy: bool = option(False, doc="")
 
 
-SaysNothingOfItsOptionOptions = SaysNothingOfItsOption.Options
+HasAnUndocumentedOptionOptions = HasAnUndocumentedOption.Options
 
 
 class AcceptsAnyOption(ReferenceEncoder):
-    """Has an option of a type that options cannot have."""
+    """Has an option of type Any."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(ReferenceEncoderOptions):
-        extra: Any = option(None, doc="Whatever may be needed.")
+        extra: Any = option(None, doc="Any value.")
 
 
 AcceptsAnyOptionOptions = AcceptsAnyOption.Options
 
 
 class ShowsItsPassword(ReferenceEncoder):
-    """Shows in `repr` all that it has."""
+    """Shows a secret in `repr`."""
 
     def __repr__(self) -> str:
         return f"ShowsItsPassword(ascii_only={self.options.ascii_only}, password={self.options.password!r})"
 
 
-class WorksOutItsOptions(ReferenceEncoder):
-    """Puts a function in the place of an option's text, which cannot leave the process."""
+class StoresAFunctionInItsOptions(ReferenceEncoder):
+    """Replaces the text of an option by a function, which cannot be pickled."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(ReferenceEncoderOptions):
-        case: str = option("as it is", doc="How texts are written.")
+        case: str = option("unchanged", doc="Case of texts.")
 
         def __post_init__(self) -> None:
             object.__setattr__(self, "case", lambda text: text)
 
 
-WorksOutItsOptionsOptions = WorksOutItsOptions.Options
+StoresAFunctionInItsOptionsOptions = StoresAFunctionInItsOptions.Options
 
 
-class GivesUpAtOnce(ReferenceEncoder):
-    """Takes a service that is away for a moment for one that is gone for good."""
+class RaisesTerminalErrors(ReferenceEncoder):
+    """Raises TerminalError for an unreachable service."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         try:
@@ -127,7 +127,7 @@ class GivesUpAtOnce(ReferenceEncoder):
 
 
 class CopiesForEachRow(ReferenceEncoder):
-    """Copies all that was written so far for each row, as `text += more` does."""
+    """Copies all earlier values for each row, like `text += more`."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         batch = super().encode(rows, topic=topic)
@@ -137,8 +137,8 @@ class CopiesForEachRow(ReferenceEncoder):
         return batch
 
 
-class RemembersValues(ReferenceEncoder):
-    """Remembers the last value of each key, to leave out repetitions some day."""
+class CachesValues(ReferenceEncoder):
+    """Caches the last value of each key."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
@@ -150,8 +150,8 @@ class RemembersValues(ReferenceEncoder):
         return batch
 
 
-class OpensAFileForEachMark(ReferenceEncoder):
-    """Opens something for each mark that nobody ever closes."""
+class LeaksADescriptor(ReferenceEncoder):
+    """Opens a file descriptor for each mark and never closes it."""
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
         os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""A mistake in packaging: the encoder's module has its tests within it."""
+"""A mistake in packaging: the encoder needs a test framework."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 
 from cdc_conformance.reference.encoder import ReferenceEncoder
 
-__all__ = ["BringsItsTests"]
+__all__ = ["ImportsPytest"]
 
 
-class BringsItsTests(ReferenceEncoder):
-    """Imports the test framework that its author has and no worker needs."""
+class ImportsPytest(ReferenceEncoder):
+    """Shares a module with its tests."""
 
     skip = pytest.skip

@@ -1,4 +1,4 @@
-"""Mistakes with single values."""
+"""Mistakes with values."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from cdc_conformance.reference.encoder import ReferenceEncoder
 from cdc_core import Column, EncodeError, Kind, RowBatch
 
 __all__ = [
-    "EndsBytesAtZero",
-    "FoldsColumnNames",
-    "HidesTheKeyOfErrors",
-    "MixesUpNulls",
-    "ParsesJson",
-    "PassesIntegersThroughDoubles",
-    "SpeaksAscii",
-    "TakesNaNForNull",
+    "ConvertsIntegersToDoubles",
+    "LowercasesColumnNames",
+    "MergesNulls",
+    "OmitsTheKeyOfErrors",
+    "ReformatsJson",
     "TrimsTexts",
+    "TruncatesBytesAtZero",
     "WrapsMidnight",
+    "WritesLabelsInAscii",
+    "WritesNullAsNaN",
 ]
 
 
 class _ChangesImages(ReferenceEncoder):
-    """Changes values of rows, not of keys."""
+    """Changes the values of rows, but not of keys."""
 
     def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
         image = super().image(rows, index, name)
@@ -34,78 +34,78 @@ class _ChangesImages(ReferenceEncoder):
         return {column.name: self.changed(column.type.kind, image[column.name]) for column in rows.schema.columns}
 
     def changed(self, kind: Kind, value: Any) -> Any:
-        """Return what is written in place of *value*."""
+        """Return the value that is written instead of *value*."""
         raise AssertionError(kind, value)
 
 
-class PassesIntegersThroughDoubles(_ChangesImages):
-    """Has a library on the way that knows no integers, as JavaScript and many JSON parsers."""
+class ConvertsIntegersToDoubles(_ChangesImages):
+    """Converts integers to doubles, like JavaScript and many JSON parsers."""
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return int(float(value)) if kind is Kind.INT and value is not None else value
 
 
 class TrimsTexts(_ChangesImages):
-    """Cuts blanks off both ends of texts, to be tidy."""
+    """Removes blanks at both ends of texts."""
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return value.strip() if kind is Kind.STRING and value is not None else value
 
 
-class EndsBytesAtZero(_ChangesImages):
-    """Hands bytes to a C library that takes them for a text and stops at the first zero."""
+class TruncatesBytesAtZero(_ChangesImages):
+    """Truncates bytes at the first zero, like a C string."""
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return bytes.fromhex(value).partition(b"\0")[0].hex() if kind is Kind.BYTES and value is not None else value
 
 
 class WrapsMidnight(_ChangesImages):
-    """Makes 00:00:00 of 24:00:00, as Python's `time` does."""
+    """Writes 24:00:00 as 00:00:00, like Python's `time`."""
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return value % 86_400_000_000 if kind is Kind.TIME and value is not None else value
 
 
-class SpeaksAscii(_ChangesImages):
-    """Takes labels of enums for names, which in the format are ASCII."""
+class WritesLabelsInAscii(_ChangesImages):
+    """Replaces characters in enum labels that are not ASCII."""
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return value.encode("ascii", "replace").decode() if kind is Kind.ENUM and value is not None else value
 
 
-class ParsesJson(_ChangesImages):
-    """Reads JSON and writes it anew, its numbers through doubles."""
+class ReformatsJson(_ChangesImages):
+    """Parses and reformats JSON with numbers as doubles."""
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return json.dumps(json.loads(value, parse_int=float)) if kind is Kind.JSON and value is not None else value
 
 
-class TakesNaNForNull(_ChangesImages):
-    """Has columns of floats in pandas, where a null is NaN."""
+class WritesNullAsNaN(_ChangesImages):
+    """Writes nulls of floats as NaN, like pandas."""
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return "nan" if kind is Kind.FLOAT and value is None else value
 
 
-class MixesUpNulls(_ChangesImages):
-    """Reads the JSON value null, which is Python's None, as Python's None is written: as an SQL NULL."""
+class MergesNulls(_ChangesImages):
+    """Writes a JSON null as an SQL NULL."""
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return None if kind is Kind.JSON and value == "null" else value
 
 
-class HidesTheKeyOfErrors(ReferenceEncoder):
-    """Says what is wrong with a value, and of which column, but not in which row."""
+class OmitsTheKeyOfErrors(ReferenceEncoder):
+    """Raises EncodeError without the key of the row."""
 
     def cell(self, rows: RowBatch, index: int, column: Column, scalar: pa.Scalar) -> Any:
         try:
             return super().cell(rows, index, column, scalar)
         except EncodeError as error:
-            raise EncodeError(f"a value of column {column.name} of table {rows.schema.name} is no number") from error
+            raise EncodeError(f"a value of column {column.name} of table {rows.schema.name} is not a number") from error
 
 
-class FoldsColumnNames(ReferenceEncoder):
-    """Writes names of columns in small letters, as SQL does where nobody quotes them."""
+class LowercasesColumnNames(ReferenceEncoder):
+    """Converts column names to lower case, like unquoted SQL."""
 
     def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
         image = super().image(rows, index, name)

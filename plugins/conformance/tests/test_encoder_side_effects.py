@@ -1,4 +1,4 @@
-"""What counts as an effect on the world outside, and whose it is."""
+"""The side effects that are recorded, and those that are not."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import socket
 import threading
 from pathlib import Path
 
-from cdc_conformance.encoders.effects import effects
+from cdc_conformance.encoders.side_effects import side_effects
 
 
-def test_writing_connecting_and_starting_are_effects(tmp_path: Path) -> None:
-    with effects() as found:
+def test_files_connections_and_threads_are_recorded(tmp_path: Path) -> None:
+    with side_effects() as found:
         (tmp_path / "file").write_text("x")
         os.close(os.open(tmp_path / "file", os.O_RDWR))
         (tmp_path / "directory").mkdir()
@@ -29,13 +29,13 @@ def test_writing_connecting_and_starting_are_effects(tmp_path: Path) -> None:
     ]
 
 
-def test_reading_and_what_other_threads_do_is_none(tmp_path: Path) -> None:
+def test_reads_and_other_threads_are_not_recorded(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
     go = threading.Event()
     writing = threading.Thread(target=lambda: go.wait(30) and path.write_text("y"))
     writing.start()
-    with effects() as found:
+    with side_effects() as found:
         path.read_text()
         go.set()
         writing.join()

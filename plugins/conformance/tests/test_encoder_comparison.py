@@ -1,4 +1,4 @@
-"""What is compared exactly, what may differ, and what is said of a difference."""
+"""Comparison of decoded rows: what may differ, and how a difference is described."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import math
 from typing import Any
 
 import pytest
-from cdc_conformance.encoders.comparing import differences, rows_of, same
-from cdc_conformance.encoders.rig import Form
+from cdc_conformance.encoders.comparison import differences, expected_rows, same
+from cdc_conformance.encoders.form import Form
 from cdc_conformance.rows import INT8, START, TEXT, Change, rows, table
 
-from cdc_core import ColumnType, EnvelopeOptions, Kind, Op, Timestamp
+from cdc_core import ColumnType, Envelope, Kind, Op, Timestamp
 
 ORDERS = table("orders", {"id": INT8, "note": TEXT})
-WRAPPED = Form(output="messages", envelope=EnvelopeOptions(updated=True))
-BARE = Form(output="files", envelope=EnvelopeOptions(envelope="bare"))
+WRAPPED = Form(output="messages", envelope=Envelope(updated=True))
+BARE = Form(output="files", envelope=Envelope(name="bare"))
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ BARE = Form(output="files", envelope=EnvelopeOptions(envelope="bare"))
         (Kind.ARRAY, "[1, null]", "[null, 1]", False),
     ],
 )
-def test_values_are_the_same_if_nothing_of_them_is_lost(kind: Kind, wanted: Any, found: Any, *, is_same: bool) -> None:
+def test_values_are_the_same_if_they_are_equal_exactly(kind: Kind, wanted: Any, found: Any, *, is_same: bool) -> None:
     assert same(ColumnType(kind=kind, source=""), wanted, found) is is_same
 
 
-def test_a_difference_is_a_sentence_that_names_form_row_and_column() -> None:
+def test_a_difference_names_form_row_and_column() -> None:
     batch = rows(ORDERS, [Change({"id": 1, "note": "a"}), Change({"id": 2, "note": "b"})])
-    wanted = rows_of(batch, "orders", WRAPPED)
+    wanted = expected_rows(batch, "orders", WRAPPED)
     assert differences(ORDERS, WRAPPED, wanted, wanted) == ""
     where = "envelope 'wrapped' with updated, as messages: "
     row = f"{where}row 1 of table public.orders (key (2,)): "
@@ -58,20 +58,20 @@ def test_a_difference_is_a_sentence_that_names_form_row_and_column() -> None:
         row + "the key is (), not (2,)": {"key": ()},
         row + f"updated is '{START}', not '{Timestamp(START.wall + 1)}'": {"updated": START},
     }
-    for said, change in changed.items():
-        assert differences(ORDERS, WRAPPED, wanted, [first, dataclasses.replace(second, **change)]) == said
-    assert differences(ORDERS, WRAPPED, wanted, [first]) == where + "2 rows went in, 1 came out"
+    for difference, change in changed.items():
+        assert differences(ORDERS, WRAPPED, wanted, [first, dataclasses.replace(second, **change)]) == difference
+    assert differences(ORDERS, WRAPPED, wanted, [first]) == where + "2 rows were written, 1 were read"
 
 
-def test_a_delete_in_bare_may_be_its_key_and_nulls_and_nowhere_else() -> None:
-    (delete,) = rows_of(rows(ORDERS, [Change({"id": 1}, op=Op.DELETE)]), "orders", BARE)
+def test_a_delete_may_be_its_key_and_nulls_only_in_bare() -> None:
+    (delete,) = expected_rows(rows(ORDERS, [Change({"id": 1}, op=Op.DELETE)]), "orders", BARE)
     shown = dataclasses.replace(delete, after={"id": 1, "note": None})
     assert differences(ORDERS, BARE, [delete], [shown]) == ""
     assert differences(ORDERS, BARE, [delete], [delete]) == ""
     assert "column id" in differences(
         ORDERS, BARE, [delete], [dataclasses.replace(delete, after={"id": 2, "note": None})]
     )
-    (delete,) = rows_of(rows(ORDERS, [Change({"id": 1}, op=Op.DELETE)]), "orders", WRAPPED)
+    (delete,) = expected_rows(rows(ORDERS, [Change({"id": 1}, op=Op.DELETE)]), "orders", WRAPPED)
     assert "the row is {'id': 1, 'note': None}, not None" in differences(
         ORDERS, WRAPPED, [delete], [dataclasses.replace(delete, after={"id": 1, "note": None})]
     )

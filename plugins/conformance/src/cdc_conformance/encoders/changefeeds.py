@@ -1,0 +1,88 @@
+"""Resolves changefeeds with the encoder under test, as the engine does: its options are really parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from cdc_core import (
+    Changefeed,
+    EncoderRegistration,
+    Envelope,
+    RangefeedRegistration,
+    SinkRegistration,
+    hookimpl,
+)
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.envelope import ENVELOPE_OPTIONS
+from cdc_core.plugins.entry_points import Published
+from cdc_core.plugins.host import PluginHost
+
+__all__ = ["NoOptions", "plugin_host", "resolved_changefeed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """The options of a source and sinks that are never opened."""
+
+
+def resolved_changefeed(
+    registration: EncoderRegistration,
+    host: PluginHost,
+    *,
+    output: str,
+    envelope: Envelope,
+    options: Mapping[str, Any],
+) -> ResolvedChangefeed:
+    """Return a changefeed whose sink asks for *output*. Raises: ConfigError."""
+    flags: dict[str, Any] = {name: True for name in ENVELOPE_OPTIONS if getattr(envelope, name)}
+    if registration.scans_only:
+        flags["initial_scan"] = "only"
+    changefeed = Changefeed(
+        name="conformance",
+        source="nothing://",
+        tables=("public.orders",),
+        sink=f"{output}://nowhere",
+        format=registration.name,
+        options={"envelope": envelope.name, **flags, **options},
+    )
+    return resolve(changefeed, host)
+
+
+def plugin_host(encoder: EncoderRegistration, *, file_envelopes: frozenset[str]) -> PluginHost:
+    """Return a host with *encoder*, and with a source and a sink for each output that are never opened."""
+    nothing = f"{__name__}:Nothing"
+    common = {"options": f"{__name__}:NoOptions", "summary": "Never opened"}
+    parts: dict[str, str] = dict.fromkeys(("sink", "resolved_sink", "destination"), nothing) | common
+
+    @hookimpl
+    def cdc_register_encoders() -> list[EncoderRegistration]:
+        return [encoder]
+
+    @hookimpl
+    def cdc_register_sinks() -> list[SinkRegistration]:
+        messages = SinkRegistration(name="messages", schemes=("messages",), output="messages", **parts)  # type: ignore[arg-type]
+        files = SinkRegistration(
+            name="files",
+            schemes=("files",),
+            output="files",
+            forced=frozenset({"key_in_value"}),
+            envelopes=file_envelopes,
+            **parts,  # type: ignore[arg-type]
+        )
+        return [messages, files]
+
+    @hookimpl
+    def cdc_register_rangefeeds() -> list[RangefeedRegistration]:
+        source = dict.fromkeys(("rangefeed", "planner", "reader"), nothing) | common
+        return [RangefeedRegistration(name="nothing", schemes=("nothing",), **source)]  # type: ignore[arg-type]
+
+    hooks = SimpleNamespace(
+        cdc_register_encoders=cdc_register_encoders,
+        cdc_register_sinks=cdc_register_sinks,
+        cdc_register_rangefeeds=cdc_register_rangefeeds,
+    )
+    return PluginHost([Published.of(hooks, name="under-test")])
