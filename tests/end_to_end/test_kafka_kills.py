@@ -18,8 +18,6 @@ from cdc_testing.kafka_feeds import FollowedFeed, followed_feed
 from cdc_testing.kafka_fixtures import QUICK_RETURN
 from cdc_testing.sockets import senders
 
-pytestmark = pytest.mark.slow
-
 OPTIONS = {"topic_partitions": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s", "max_step_bytes": "1MB"}
 PAUSE_S = 0.5
 SOME_ROWS = 600

@@ -15,6 +15,8 @@ from cdc_sink_kafka.demo.servers import KafkaBroker, admin_client
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Kafka
 from cdc_testing.runs import Feed
 
+pytestmark = pytest.mark.slow
+
 WRONG = "wrong+pass/word %41"
 LIMIT_S = 60.0
 """An idle machine needs a few seconds. This is for a busy one."""

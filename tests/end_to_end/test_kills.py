@@ -17,8 +17,6 @@ from cdc_testing.runs import Feed
 
 from cdc_core.store.progress import ProgressStore, store_url
 
-pytestmark = pytest.mark.slow
-
 SMALL_STEPS = {"max_step_bytes": "1MB", "scan_round": "500ms"}
 Finish = Callable[[Feed, str], None]
 
@@ -53,6 +51,7 @@ def finish(kept_spark: KeptSpark) -> Finish:
     return finish
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(
     database: str, tmp_path: Path, finish: Finish
 ) -> None:
@@ -71,6 +70,7 @@ def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(
     assert any(0 < done < total for done, total in begins[1:]), begins
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(
     database: str, tmp_path: Path, finish: Finish
 ) -> None:
@@ -87,6 +87,7 @@ def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(
     finish(feed, database)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tmp_path: Path, finish: Finish) -> None:
     chance = random.Random(3)
     open_bank(database, filler=20_000)
@@ -105,6 +106,7 @@ def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tm
     finish(feed, database)
 
 
+@pytest.mark.slow
 def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, kept_spark: KeptSpark, finish: Finish) -> None:
     open_bank(database)
     with Feed(tmp_path, database, TABLES, options={"retry_backoff": "100ms"}) as feed, Bank(database):
@@ -141,6 +143,7 @@ def test_a_killed_database_is_waited_for(
     finish(feed, uri)
 
 
+@pytest.mark.slow
 def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     open_bank(database)
     with Feed(tmp_path, database, TABLES) as feed:

@@ -17,6 +17,8 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status
 
+pytestmark = pytest.mark.slow
+
 KEYS = 3
 POISON = 20
 BEFORE = 40

@@ -10,6 +10,8 @@ from cdc_sink_cloudstorage import azure
 from cdc_testing.object_stores import Azurite
 from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
 
+pytestmark = pytest.mark.slow
+
 
 class TestCloudStorageOnAzure(ObjectStoreConformance):
     """Azurite, which checks signatures."""

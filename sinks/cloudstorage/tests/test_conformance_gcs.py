@@ -10,6 +10,8 @@ import pytest
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
 
+pytestmark = pytest.mark.slow
+
 
 class TestCloudStorageOnGcs(ObjectStoreConformance):
     """fake-gcs-server behind a gate that checks tokens."""
