@@ -30,8 +30,8 @@ _CAPABILITIES = re.compile(r"(<!-- capabilities (\S+):(\S+): begin -->\n).*?(<!-
 _HEAD = """\
 # Options
 
-All options of a changefeed are in one table of its TOML file, `[changefeed.NAME.options]`: the options below, and
-those of the encoder, the sink and the source. Options of the sink may also be parameters of its URI:
+All options of a changefeed are in one table of its TOML file, `[changefeed.NAME.options]`: its own and those of its
+encoder, its sink and its source. Options of the sink may also be parameters of its URI:
 `sink = "file:///data/out?compression=gzip"`. An unknown option is an error. `cdc options KIND NAME` shows the options
 of any installed plugin.
 
