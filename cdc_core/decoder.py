@@ -1,4 +1,4 @@
-"""Decoders read what an encoder wrote: for conformance tests, audits and small consumers, not for hot paths."""
+"""Decoders read what an encoder wrote, for tests, audits and readers of files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ __all__ = ["DecodedRow", "Decoder", "plain_value", "rows_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedRow:
-    """A row as a consumer understands it. What the envelope leaves out is None.
+    """A row as consumers read it. Fields that the envelope does not contain are None.
 
-    Values are those that `RowBatch.column(...).to_pylist()` gives for the same row; where Python has no such value
-    (infinite dates, 24:00:00, years that it does not count), the number behind it, see `plain_value`. `key` holds the
-    primary key's values in key order, whatever part of the message they were read from; `key_in_value` and
-    `topic_in_value` are what the options of these names put into the value. `after` is None for a delete, except where
-    the envelope shows a delete as a row: in `bare` that may be the key and nulls.
+    Values are those of `RowBatch.column(...).to_pylist()` for the same row, or numbers where Python lacks the value
+    (infinite dates, 24:00:00, years outside of its range), see `plain_value`. `key` has the values of the primary key
+    in key order, from any part of the message. `key_in_value` and `topic_in_value` are what these options add to the
+    value. `after` is None for a delete. In envelope `bare`, it may be the key and nulls.
     """
 
     key: tuple[Any, ...] | None
@@ -38,10 +37,10 @@ class DecodedRow:
 
 
 class Decoder(ABC):
-    """Reads the messages and files of one encoder, built from the same context. Constructors connect to nothing.
+    """Reads the messages and files of an encoder with the same context. Constructors connect to nothing.
 
-    *schema* says what the values mean. Rows of another version of the table are read too: columns that it does not have
-    come in the form that the format gives them. Raises: ValueError when the bytes are not the encoder's.
+    Values have the types of *schema*. Rows of other versions of the table are read too, and columns that *schema* lacks
+    have the format's own types. Raises: ValueError when the encoder did not write the bytes.
     """
 
     def __init__(self, context: EncoderContext) -> None:
@@ -49,34 +48,34 @@ class Decoder(ABC):
 
     @abstractmethod
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
-        """Return the row that one message is about; a *value* of None is a tombstone."""
+        """Return the row of a message. A *value* of None is a tombstone."""
 
     @abstractmethod
     def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
         """Return the rows of a file's body, in order."""
 
     def rows(self, schema: TableSchema, body: bytes) -> RowBatch:
-        """Return the rows of a file's body as a batch: what `file` gives, for readers on hot paths.
+        """Return the rows of a file's body as a batch: the rows of `file`, for fast readers.
 
-        The file was written with exactly *schema*, `updated` and the key in it. `op` is DELETE where the format shows
-        a row to be deleted, else what the format tells, INSERT when it tells nothing. This default goes through `file`,
-        a row at a time; a decoder that can read columns overrides it.
+        The file must have been written with exactly *schema*, with `updated` and the key. `op` is DELETE for a row that
+        the format shows as deleted. For other rows, it is what the format contains, otherwise INSERT. The default calls
+        `file` and converts one row at a time; override it to read by column.
         """
         return rows_of(schema, self.file(schema, body))
 
     @abstractmethod
     def resolved(self, value: bytes | None) -> Timestamp | None:
-        """Return the timestamp when *value*, of a message or a resolved file, is a resolved mark, None for a row's."""
+        """Return the timestamp when *value*, of a message or a file, is a resolved mark; None when it is a row."""
 
 
 def plain_value(scalar: pa.Scalar) -> Any:
-    """Return one value of a `RowBatch`, or the struct of a whole row, as a `DecodedRow` has it.
+    """Return one value of a `RowBatch`, or the struct of a whole row, in the form of a `DecodedRow`.
 
-    That is `as_py`, except where Python lacks the value; there it is the number that Arrow holds.
+    It is `as_py`, or the number in Arrow where Python lacks the value.
     """
     if isinstance(scalar, pa.StructScalar):
         return {name: plain_value(scalar[name]) for name in scalar} if scalar.is_valid else None
-    if isinstance(scalar, pa.Time64Scalar) and scalar.value == _WHOLE_DAY_US:  # it would become 00:00:00
+    if isinstance(scalar, pa.Time64Scalar) and scalar.value == _WHOLE_DAY_US:  # as_py returns 00:00:00
         return scalar.value
     try:
         return scalar.as_py()
@@ -85,7 +84,7 @@ def plain_value(scalar: pa.Scalar) -> Any:
 
 
 def rows_of(schema: TableSchema, decoded: Sequence[DecodedRow]) -> RowBatch:
-    """Return *decoded* rows of one version of a table as a batch; see `Decoder.rows`.
+    """Return *decoded* rows of one version of a table as a batch, see `Decoder.rows`.
 
     Raises: ValueError for a row without `updated` or without its key.
     """

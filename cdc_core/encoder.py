@@ -1,4 +1,4 @@
-"""Encoders turn rows into bytes. They run inside the sink's task, on whole batches."""
+"""Encoders turn rows into bytes, whole batches at once."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ __all__ = ["Encoder", "EncoderContext"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderContext:
-    """What an encoder is built from. Picklable."""
+    """What an encoder and its decoder are created from. Picklable."""
 
     changefeed: str
     envelope: Envelope
     options: Any
     """An instance of the registered options class."""
     output: str = "messages"
-    """What the sink asks for, "messages" or "files"."""
+    """What the sink needs, "messages" or "files"."""
     compression: str = "none"
     """How to compress files, for an encoder whose registration says `compresses`; "none" for all others."""
 
 
 class Encoder(ABC):
-    """Turns rows into messages or files. One instance serves one process; a sink calls it from one thread at a time.
+    """Turns rows into messages or files. Each process has its own instance, used by one thread at a time.
 
-    An encoder must write `encode` and `encode_resolved`; everything else has a default. It is one class although the
-    driver checks it, tasks encode with it and the coordinator encodes resolved marks with it: all three need the same
-    schemas, and an encoder keeps nothing but these.
+    An encoder must define `encode` and `encode_resolved`. Everything else has a default. The driver checks it, tasks
+    encode rows with it, and the coordinator encodes resolved marks. It is one class because all of these need the same
+    schemas, and an encoder has no other state.
 
-    Constructors have no side effects and connect to nothing. The registration says what the encoder supports
-    (envelopes, messages or files), so that an impossible combination is refused before anything starts.
+    Constructors have no side effects and connect to nothing. The registration declares envelopes and outputs, and the
+    engine refuses any other before a changefeed starts.
 
-    Raises, everywhere: EncodeError, which names table, column and key, when a value has no representation: the engine
-    then passes the rows in smaller parts until the bad ones are alone. RetryableError when a service that the encoder
-    needs is out of reach.
+    Raises, from `encode` and from `write` of a body: EncodeError, with the names of table, column and key, for a value
+    without a representation. The engine then passes the rows in smaller parts until the bad rows are alone. Raises,
+    everywhere: RetryableError when a service that the encoder needs is unreachable, TerminalError when it refuses.
     """
 
     file_extension: str = ".ndjson"
-    """Extension of files, with its dot."""
+    """The end of file names, with its dot."""
 
     def __init__(self, context: EncoderContext) -> None:
         self.context = context
@@ -55,10 +55,10 @@ class Encoder(ABC):
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: B027 (has a default)
         """Return when rows of *tables*, each with its topic, can be encoded.
 
-        Driver, before a run and by `cdc check`. Changes nothing. By default every table can be encoded.
+        Driver, before a run and for `cdc check`. Changes nothing. By default, every table can be encoded.
 
-        Raises: ConfigError for a type that has no representation, options that do not go together, or a service that is
-        out of reach or refuses.
+        Raises: ConfigError for a type without a representation, options that cannot be combined, or a service that is
+        unreachable or refuses.
         """
 
     @abstractmethod
@@ -67,11 +67,11 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
-        """Return the message that tells a reader of *topic* that *timestamp* is resolved. Coordinator."""
+        """Return the resolved mark of *timestamp* for consumers of *topic*. Coordinator."""
 
     def open_body(self, topic: str) -> FileBody:
-        """Return an empty file body for rows of *topic*. Task, of a sink that asks for files.
+        """Return an empty file body for rows of *topic*. Task, for a sink that writes files.
 
-        By default a file holds the messages' values, one a line. Override it for a container such as Avro or Parquet.
+        By default, a file has one line for each message value. Override it for a container such as Avro or Parquet.
         """
         return NewlineBody(lambda rows: self.encode(rows, topic=topic).value)

@@ -1,4 +1,4 @@
-"""Encoded messages, and the names of the topics that they go to."""
+"""Encoded messages, and the names of their topics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["MessageBatch", "TopicNames"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageBatch:
-    """The encoded rows of one `RowBatch`, in the same order; all of them go to one topic.
+    """The encoded rows of one `RowBatch`, in the same order, for one topic.
 
-    `key` and `value` are Arrow arrays of type large_binary or binary (a null value is a tombstone); `updated` is the
-    column of that name of the rows; `headers` is a map<string, binary> array when there are headers per message.
+    `key` and `value` are Arrow arrays, large_binary or binary. A null value is a tombstone. `updated` is the column of
+    the rows. `headers` is a map<string, binary> array, or None without headers.
     """
 
     topic: str
@@ -36,7 +36,7 @@ class MessageBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNames:
-    """How tables become topics: the table's name, or its full name, after a prefix. Sinks may escape the result."""
+    """The topics of tables: the prefix, and the table's name or full name. Sinks may escape the result."""
 
     full_table_name: bool = False
     prefix: str = ""

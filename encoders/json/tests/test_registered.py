@@ -137,8 +137,8 @@ def test_metadata_is_in_the_schema(encoder_for: EncoderFor, read: Any, rows_of: 
         batch = encoder_for(envelope, **metadata).encode(rows_of({"id": INT, "a": TEXT}), topic=topic)
         for value in batch.value.to_pylist():
             found = read(value, topic)
-            beside = found if envelope == "wrapped" else found["__crdb__"]
-            assert (beside["key"], beside["topic"], beside["updated"]) == ([1], topic, str(NOW))
+            metadata_found = found if envelope == "wrapped" else found["__crdb__"]
+            assert [metadata_found[name] for name in ("key", "topic", "updated")] == [[1], topic, str(NOW)]
 
 
 def test_marks_have_the_schema_that_the_rows_of_their_topic_have(
@@ -238,9 +238,7 @@ def test_tables_that_share_a_topic_require_compatibility_none(
     set_compatibility(subject, "NONE")
     encoder_for().check(tables)
     set_compatibility(subject, "FORWARD")
-    with pytest.raises(
-        ConfigError, match=rf"share a topic and therefore subject '{subject}' .*\(FORWARD\); give each table"
-    ):
+    with pytest.raises(ConfigError, match=rf"share a topic and therefore subject '{subject}' .*\(FORWARD\)"):
         encoder_for().check(tables)
 
 

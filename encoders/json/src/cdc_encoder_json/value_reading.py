@@ -59,13 +59,13 @@ def _bytes(text: str, _: ColumnType) -> bytes:
 
 
 def _date(text: str, type_: ColumnType) -> Any:
-    return _moment(string(text), "D", np.iinfo(np.int32), type_)
+    return _datetime(string(text), "D", np.iinfo(np.int32), type_)
 
 
 def _timestamp(text: str, type_: ColumnType) -> Any:
     value = string(text)
     zone = type_.kind is Kind.TIMESTAMPTZ and value.endswith("Z")
-    return _moment(value[:-1] if zone else value, "us", np.iinfo(np.int64), type_)
+    return _datetime(value[:-1] if zone else value, "us", np.iinfo(np.int64), type_)
 
 
 def _time(text: str, type_: ColumnType) -> Any:
@@ -74,7 +74,7 @@ def _time(text: str, type_: ColumnType) -> Any:
     return plain_value(pa.scalar((int(hours) * 60 + int(minutes)) * 60_000_000 + us, type_.arrow))
 
 
-def _moment(text: str, unit: Literal["D", "us"], limits: np.iinfo[Any], type_: ColumnType) -> Any:
+def _datetime(text: str, unit: Literal["D", "us"], limits: np.iinfo[Any], type_: ColumnType) -> Any:
     special = {"infinity": int(limits.max), "-infinity": int(limits.min)}
     number = special.get(text)
     if number is None:
