@@ -76,7 +76,7 @@ def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path
             assert stopped._run_here(kept_spark, "--once") == 1
         said = stopped.log().splitlines()[-1]
         assert f"the row of table public.items with key {{'id': {BAD}}}, updated " in said
-        assert "was refused by encoder 'parquet' (stage encode): column day" in said
+        assert "was refused by encoder 'parquet' (stage encode): cannot encode column day" in said
         assert "set on_error='dead_letter'" in said
 
         options = dead_letter_options(tmp_path, dead_letter_order="block_key")
