@@ -26,17 +26,7 @@ class DyingSink(Sink):
     def __init__(self, inner: Sink) -> None:
         super().__init__(inner.context)
         self.inner = inner
-        self.records = inner.records  # type: ignore[misc]
         self.batches = 0
-
-    def check(self) -> None:
-        self.inner.check()
-
-    def topic(self, table: Any) -> str:
-        return self.inner.topic(table)
-
-    def prepare(self) -> None:
-        self.inner.prepare()
 
     def begin(self, slice_: SliceInfo) -> None:
         self.batches = 0
@@ -52,12 +42,6 @@ class DyingSink(Sink):
 
     def flush(self) -> Flushed:
         return self.inner.flush()
-
-    def record(self, covered: Any) -> None:
-        self.inner.record(covered)
-
-    def emit_resolved(self, timestamp: Any) -> None:
-        self.inner.emit_resolved(timestamp)
 
     def close(self) -> None:
         self.inner.close()

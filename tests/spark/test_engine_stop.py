@@ -70,7 +70,7 @@ def test_a_step_that_does_not_end_is_given_up_and_that_is_no_success(
             os.kill(os.getpid(), signal.SIGTERM)
 
     assert engine.run(once=False, watch=watch, **STEPS) == 1
-    assert "the running step did not end" in caplog.text
+    assert "abandoned the running step, which did not end" in caplog.text
     assert engine.saved == 0
     (engine.directory / "hold-emit").unlink()
 
@@ -129,8 +129,8 @@ def test_a_run_that_only_scans_ends_with_the_scan_and_leaves_nothing_at_the_sour
 def test_a_scan_that_was_delivered_is_not_begun_again(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     engine.script.order("drop", "RetryableRangefeedError the slot is in use")
     assert engine.run(once=False, **SCAN) == 0
-    (warning,) = [record.getMessage() for record in caplog.records if "still keeps history" in record.getMessage()]
-    assert "the slot is in use; run it once more" in warning
+    (warning,) = [record.getMessage() for record in caplog.records if "still retains history" in record.getMessage()]
+    assert "the slot is in use; run the changefeed once more" in warning
     before = engine.journal.events
     assert engine.journal.of("drop") == []
 

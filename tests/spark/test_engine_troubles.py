@@ -235,7 +235,7 @@ def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: Engine
 
     def watch(status: Status) -> None:
         assert engine.store.load("t") is None or ended
-        if engine.phases.count("waiting for tasks of an earlier run to end") and not ended:
+        if engine.phases.count("waiting for tasks of an earlier attempt to end") and not ended:
             ended.append(True)
             task.__exit__(None, None, None)
 
@@ -298,7 +298,7 @@ def test_a_jvm_that_dies_before_the_feed_began_ends_the_run_with_a_sentence(engi
         if status.phase == "warming up" and gateway is not None and gateway.proc.poll() is None:
             os.kill(gateway.proc.pid, signal.SIGKILL)
 
-    with pytest.raises(TerminalError, match=r"JVM ended before the changefeed had begun: \S+\.spark\.log"):
+    with pytest.raises(TerminalError, match=r"JVM ended before the changefeed began; see \S+\.spark\.log"):
         engine.run(watch=watch, **STEPS)
 
 

@@ -35,12 +35,12 @@ def test_java_17_or_newer_will_do(shown: str, path: Path) -> None:
 @pytest.mark.parametrize("shown", ['openjdk version "11.0.2"', 'java version "1.8.0_372"', "what?"])
 def test_an_older_java_is_refused_with_the_remedy(shown: str, path: Path) -> None:
     java(path, shown)
-    with pytest.raises(ConfigError, match=r"needs Java 17 or newer, .*java' is .*: install Java 17 or newer"):
+    with pytest.raises(ConfigError, match=r"needs Java 17 or newer, .*java' is .*; install Java 17 or newer"):
         require_java()
 
 
 def test_no_java_is_refused_with_the_remedy(path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is none on the PATH: install Java 17 or newer"):
+    with pytest.raises(ConfigError, match=r"there is none on the PATH; install Java 17 or newer"):
         require_java()
 
 
