@@ -53,6 +53,7 @@ def example(examples: list[str], word: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_the_python_examples_run(
     examples: list[str], root: Path, kept_spark: KeptSpark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,8 @@ from cdc_sink_cloudstorage import s3
 from cdc_testing.object_stores import SeaweedFS
 from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
 
+pytestmark = pytest.mark.slow
+
 
 class TestCloudStorageOnS3(ObjectStoreConformance):
     """SeaweedFS, which checks signatures."""

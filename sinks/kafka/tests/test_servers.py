@@ -32,6 +32,8 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from cdc_core import ConfigError
 
+pytestmark = pytest.mark.slow
+
 _quiet = logging.getLogger("quiet")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
@@ -63,7 +65,6 @@ def test_a_broker_takes_messages(kafka_broker: Kafka, topic_prefix: str) -> None
     assert send(kafka_broker.bootstrap_servers, f"{topic_prefix}a") is None
 
 
-@pytest.mark.slow
 def test_a_killed_broker_starts_again_with_its_data(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path, settings={**QUICK_RETURN, "num.partitions": "5"}) as broker:
         assert send(broker.bootstrap_servers, "a") is None
@@ -112,7 +113,6 @@ def test_a_quota_slows_a_client_down(kafka_cluster: ClusterFactory) -> None:
     assert max(waits) > 0
 
 
-@pytest.mark.slow
 def test_a_cluster_works_without_one_broker(kafka_cluster: ClusterFactory) -> None:
     cluster = kafka_cluster()
     assert send(cluster.bootstrap_servers, "a") is None
