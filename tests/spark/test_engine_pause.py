@@ -138,7 +138,9 @@ def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: En
     with pytest.raises(TerminalError) as raised:
         engine.run(**STEPS, **PAUSE)
     assert str(raised.value).startswith("changefeed 't' has been paused since ")
-    assert str(raised.value).endswith(": row 7 of table counter is refused: mend it; `cdc resume FILE t` lets it go on")
+    assert str(raised.value).endswith(
+        ": row 7 of table counter is refused: mend it; run `cdc resume FILE t` to continue"
+    )
     assert engine.store.resume("t")
     assert engine.run(**STEPS, **PAUSE) == 0
     assert engine.journal.faults(total=STEPS["total"]) == []
