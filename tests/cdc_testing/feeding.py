@@ -152,7 +152,7 @@ class Feed:
         self._attempts.finish(step)
         return changes
 
-    def steps_until(self, done: Callable[[], bool], *, limit_s: float = 30.0) -> None:
+    def steps_until(self, done: Callable[[], bool], *, limit_s: float = 180.0) -> None:
         """Run steps until *done*; fail after *limit_s*."""
         deadline = time.monotonic() + limit_s
         while not done():

@@ -24,7 +24,7 @@ from cdc_core.cli.main import main
 
 __all__ = ["Feed", "eventually"]
 
-LIMIT_S = 180.0
+LIMIT_S = 600.0
 
 
 def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S) -> None:

@@ -27,7 +27,7 @@ from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage
 
 __all__ = ["WebhookReader", "WebhookServer"]
 
-_LIMIT_S = 30.0
+_LIMIT_S = 120.0
 _POLL_S = 0.01
 
 

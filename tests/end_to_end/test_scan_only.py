@@ -35,4 +35,4 @@ def test_a_scan_leaves_no_slot_behind_and_is_not_begun_again(
         feed.once(kept_spark)
         assert sorted(feed.files.rglob("*.ndjson")) == files
         assert connection.execute(LEFT).fetchall() == []
-        assert "to scan again give it another name" in feed.log()
+        assert "to scan again, use another name" in feed.log()

@@ -32,7 +32,7 @@ class Engine:
         *,
         once: bool = True,
         watch: Callable[[Status], None] | None = None,
-        within_s: float = 150.0,
+        within_s: float = 600.0,
         own_spark: bool = False,
         resume_command: str | None = None,
         **feed: Any,

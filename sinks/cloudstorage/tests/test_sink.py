@@ -13,7 +13,7 @@ from cdc_sink_cloudstorage.sink import CloudStorageSink
 
 from cdc_core import ConfigError, Flushed, RowBatch, SliceInfo, TableName, Timestamp
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 
 OpenSink = Callable[..., CloudStorageSink]
 OpenResolvedSink = Callable[..., CloudStorageResolvedSink]

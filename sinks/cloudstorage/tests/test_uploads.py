@@ -11,7 +11,7 @@ from cdc_sink_cloudstorage.uploads import Uploads
 
 from cdc_core import RetryableSinkError, TerminalSinkError
 
-LIMIT_S = 10.0
+LIMIT_S = 120.0
 
 
 class Gated(Store):
