@@ -137,5 +137,5 @@ def tree(root: Path, files: dict[str, str]) -> None:
 def loaded_by(statement: str) -> set[str]:
     """Return the top-level modules that a new interpreter has after *statement*."""
     code = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
     return set(done.stdout.split())

@@ -79,7 +79,7 @@ def test_a_run_leaves_no_process_and_no_scratch_behind(finished: Engine) -> None
     def workers() -> list[psutil.Process]:
         return [child for child in psutil.Process().children(recursive=True) if is_of_the_run(child)]
 
-    eventually(lambda: not workers(), what="the end of all workers", within_s=20)
+    eventually(lambda: not workers(), what="the end of all workers", within_s=120)
 
 
 def test_the_next_run_goes_on_where_the_last_one_ended(finished: Engine) -> None:

@@ -70,7 +70,7 @@ def drivers() -> Iterator[list[Driver]]:
 
 
 def all_gone(family: list[psutil.Process]) -> None:
-    eventually(lambda: not any(map(lives, family)), what=f"the end of {family}", within_s=60)
+    eventually(lambda: not any(map(lives, family)), what=f"the end of {family}", within_s=120)
 
 
 def lives(process: psutil.Process) -> bool:

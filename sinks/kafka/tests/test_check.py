@@ -18,7 +18,7 @@ from cdc_testing.kafka_rows import rows, table_name
 
 from cdc_core import ConfigError
 
-_LIMIT_S = 30.0
+_LIMIT_S = 120.0
 
 
 @pytest.fixture

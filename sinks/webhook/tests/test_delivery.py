@@ -317,7 +317,7 @@ def test_an_unfinished_batch_is_sent_after_flush_frequency(
 ) -> None:
     sink = open_sink(flush(Messages=100, Frequency="50ms"))
     sink.emit(rows([1, 2]))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not seen(server, path):
         assert time.monotonic() < deadline
         threading.Event().wait(0.01)

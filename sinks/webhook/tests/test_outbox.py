@@ -23,9 +23,9 @@ def test_only_one_timer_runs_at_a_time() -> None:
     for _ in range(50):
         outbox.later(0.2, lambda: calls.append(time.monotonic()))
     while not calls:
-        assert time.monotonic() < begun + 20
+        assert time.monotonic() < begun + 120
         again.wait(0.01)
     outbox.later(0.2, again.set)
-    assert again.wait(20)
+    assert again.wait(120)
     outbox.close()
     assert len(calls) == 1
