@@ -135,8 +135,11 @@ def _is_file(file: str) -> bool:
 def _published(file: str) -> Changefeed:
     published = pipeline_names()
     if file not in published:
-        others = f"; published: {', '.join(published)}" if published else ""
-        raise ConfigError(f"there is no file '{file}', and no installed package publishes a pipeline '{file}'{others}")
+        others = f" (published: {', '.join(published)})" if published else ""
+        raise ConfigError(
+            f"there is no file '{file}', and no installed package publishes a pipeline '{file}'{others}; "
+            "give the path of a file, or install the package that publishes it"
+        )
     return pipeline(file)
 
 

@@ -42,7 +42,8 @@ def test_a_mistake_in_the_file_exits_with_2_and_leaves_nothing(
         ("some/where", "error: some/where cannot be read: No such file or directory"),
         (
             "nope",
-            "error: there is no file 'nope', and no installed package publishes a pipeline 'nope'",
+            "error: there is no file 'nope', and no installed package publishes a pipeline 'nope'; "
+            "give the path of a file, or install the package that publishes it",
         ),
     ],
 )
