@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 
-from cdc_core import EncoderContext, Envelope, Op, RowBatch
+from cdc_core import EncoderContext, Envelope
 
 _ROWS = 100
 _NO_ARRAY_OF_THEM = {"positives", "int2vector"}
@@ -35,21 +33,8 @@ def test_an_item_is_written_like_a_column_of_its_type(database: str, seed: int) 
                 " FROM unnest(%s::text[]) WITH ORDINALITY t(x, n)",
                 [values],
             )
-            messages = encoder.encode(_scanned(probe, table), topic=table).value.to_pylist()
+            messages = encoder.encode(probe.scanned(table), topic=table).value.to_pylist()
             assert len(messages) == _ROWS, name
             for id_, message in enumerate(messages):
                 element = message.decode().removeprefix('{"after": {"a": [').partition(f'], "id": {id_}, "v": ')[0]
                 assert message.decode() == f'{{"after": {{"a": [{element}], "id": {id_}, "v": {element}}}}}', name
-
-
-def _scanned(probe: LogProbe, table: str) -> RowBatch:
-    version = probe.version(table)
-    after = probe.scan(version)
-    zeros = np.zeros(len(after), np.int64)
-    return RowBatch.of(
-        version.schema,
-        op=pa.array(np.full(len(after), Op.SCAN, np.uint8)),
-        updated=RowBatch.timestamps(pa.array(zeros), pa.array(zeros.astype(np.int32))),
-        key=RowBatch.struct(version.schema.key_type, [after.field("id")]),
-        after=after,
-    )

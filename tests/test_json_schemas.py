@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.json_schema import key_schema, value_schema
@@ -15,7 +13,7 @@ from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from jsonschema import Draft7Validator
 
-from cdc_core import EncoderContext, Envelope, Op, RowBatch
+from cdc_core import EncoderContext, Envelope
 
 _ROWS = 60
 _MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
@@ -39,7 +37,7 @@ def test_values_and_arrays_of_every_type_match_the_schema(database: str, envelop
                 [[_MAKERS[name](rng) for _ in range(_ROWS)]],
             )
             probe.execute(f"INSERT INTO t{number} (id) VALUES (0)")
-            rows = _scanned(probe, f"t{number}")
+            rows = probe.scanned(f"t{number}")
             keys = Draft7Validator(json.loads(key_schema(rows.schema)))
             values = Draft7Validator(json.loads(value_schema(rows.schema, options) or ""))
             batch = encoder.encode(rows, topic="t")
@@ -48,16 +46,3 @@ def test_values_and_arrays_of_every_type_match_the_schema(database: str, envelop
                 values.validate(json.loads(value))
                 found += 1
     assert found == len(_MAKERS) * (_ROWS + 1)
-
-
-def _scanned(probe: LogProbe, table: str) -> RowBatch:
-    version = probe.version(table)
-    after = probe.scan(version)
-    zeros = np.zeros(len(after), np.int64)
-    return RowBatch.of(
-        version.schema,
-        op=pa.array(np.full(len(after), Op.SCAN, np.uint8)),
-        updated=RowBatch.timestamps(pa.array(zeros), pa.array(zeros.astype(np.int32))),
-        key=RowBatch.struct(version.schema.key_type, [after.field("id")]),
-        after=after,
-    )

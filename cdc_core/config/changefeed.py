@@ -132,8 +132,6 @@ class ChangefeedOptions:
                     raise ValueError(
                         f"initial_scan='only' cannot be combined with '{name}': a scan has only one timestamp"
                     )
-        if self.diff and self.envelope != "wrapped":
-            raise ValueError(f"envelope '{self.envelope}' has no place for 'diff'; use 'wrapped'")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
         for name in ("max_step_rows", "max_step_bytes", "dead_letter_max"):

@@ -70,7 +70,7 @@ def _resolved(
     letters = None if options.dead_letter is None else _dead_letters(changefeed, options.dead_letter, host, rangefeed)
     frequency = options.min_checkpoint_frequency
     secrets = _secrets(changefeed, [*(component.parsed() for component in own), options])
-    return ResolvedChangefeed(
+    resolved = ResolvedChangefeed(
         name=changefeed.name,
         tables=changefeed.tables,
         source=changefeed.source,
@@ -84,6 +84,8 @@ def _resolved(
         plain_secrets=secrets | (letters.plain_secrets if letters else frozenset()),
         dead_letter=letters,
     )
+    resolved.envelope().check(owner)
+    return resolved
 
 
 def canonical_names(values: Mapping[str, Any], known: Collection[str], *, owner: str) -> dict[str, Any]:

@@ -5,12 +5,15 @@ A test whose server cannot start fails. It is never skipped.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import quote
 
 import pytest
 from cdc_sink_kafka.demo.servers import (
@@ -101,6 +104,23 @@ def schema_registry() -> Iterator[Registry]:
         return
     with SchemaRegistry() as registry:
         yield registry
+
+
+@pytest.fixture
+def set_compatibility(schema_registry: Registry) -> Callable[[str, str], None]:
+    """Sets the compatibility of a subject: `set_compatibility(subject, "FULL")`."""
+
+    def set_to(subject: str, level: str) -> None:
+        request = urllib.request.Request(
+            f"{schema_registry.url}/config/{quote(subject, safe='')}",
+            data=json.dumps({"compatibility": level}).encode(),
+            method="PUT",
+            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            answer.read()
+
+    return set_to
 
 
 @pytest.fixture

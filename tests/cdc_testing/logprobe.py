@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import adbc_driver_postgresql.dbapi as adbc
+import numpy as np
 import psycopg
 import pyarrow as pa
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
@@ -15,7 +16,7 @@ from cdc_rangefeed_postgres.toast import Lookup
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
 from cdc_testing.pgvalues import TYPES, Maker
 
-from cdc_core import Column, RowBatch, TableName, TableSchema, Timestamp
+from cdc_core import Column, Op, RowBatch, TableName, TableSchema, Timestamp
 
 __all__ = ["LogProbe"]
 
@@ -137,6 +138,19 @@ class LogProbe:
         if not batches:
             batches = [pa.RecordBatch.from_arrays([pa.array([], f.type) for f in chunk.schema], schema=chunk.schema)]
         return to_struct(batches[0], version, columns)
+
+    def scanned(self, table: str) -> RowBatch:
+        """Return the present rows of *table* as an initial scan would, in the order of column id, at timestamp 0."""
+        version = self.version(table)
+        after = self.scan(version)
+        zeros = np.zeros(len(after), np.int64)
+        return RowBatch.of(
+            version.schema,
+            op=pa.array(np.full(len(after), Op.SCAN, np.uint8)),
+            updated=RowBatch.timestamps(pa.array(zeros), pa.array(zeros.astype(np.int32))),
+            key=RowBatch.struct(version.schema.key_type, [after.field("id")]),
+            after=after,
+        )
 
     def fill(self, table: str, makers: Mapping[str, Maker], *, seed: int, rows: int = 300) -> None:
         """Create a table with a column of each type, watch it, and insert random values and nulls."""

@@ -1,44 +1,16 @@
-"""The sink suite for real object stores: how a store is disturbed, and sizes that keep the tests small."""
+"""The sink suite for real object stores, with sizes that keep the tests small."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from cdc_conformance import SinkConformance
-from cdc_testing.native_server import NativeServer
 
 from cdc_core import MB
 
-__all__ = ["ObjectStoreConformance", "StoreDisturbance"]
-
-
-class StoreDisturbance:
-    """Breaks and stalls a store. With *in_order* the server is stopped instead of killed."""
-
-    def __init__(self, server: NativeServer, *, in_order: bool = False) -> None:
-        self._server = server
-        self._end = server.stop if in_order else server.kill
-
-    @contextmanager
-    def broken(self) -> Iterator[None]:
-        """The server has ended. Afterwards another process serves the same address and the same files."""
-        self._end()
-        try:
-            yield
-        finally:
-            self._server.start()
-
-    @contextmanager
-    def stalled(self) -> Iterator[None]:
-        """The server keeps its connections and does not respond."""
-        self._server.pause()
-        try:
-            yield
-        finally:
-            self._server.resume()
+__all__ = ["ObjectStoreConformance"]
 
 
 class ObjectStoreConformance(SinkConformance):

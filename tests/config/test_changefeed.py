@@ -88,7 +88,6 @@ def test_a_scan_only_changefeed_has_no_time_to_speak_of(name: str) -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"envelope": "bare", "diff": True}, "envelope 'bare' has no place for 'diff'"),
         ({"max_step_rows": 0}, "'max_step_rows' must be at least 1"),
         ({"max_step_bytes": "0B"}, "'max_step_bytes' must be at least 1"),
         ({"max_retry_backoff": "500ms"}, r"'max_retry_backoff' \(500ms\) must not be less than 'retry_backoff' \(1s\)"),

@@ -152,6 +152,12 @@ def test_options_of_dead_letters_are_refused_without_dead_letters(option: dict[s
     feed({**option, "on_error": "dead_letter", "dead_letter": "shelf://dead"})
 
 
+def test_an_option_that_the_envelope_has_no_place_for_is_refused() -> None:
+    bare = encoder(envelopes=frozenset({"wrapped", "bare"}))
+    with pytest.raises(OptionError, match=r"'orders': envelope 'bare' has no place for 'diff'; use 'wrapped'$"):
+        resolve(changefeed(options={"envelope": "bare", "diff": True}), host(rangefeed(), bare, sink()))
+
+
 def test_an_envelope_that_the_sink_cannot_take_is_refused() -> None:
     with pytest.raises(OptionError, match="sink 'shelf' does not accept envelope 'row'; it accepts bare, wrapped"):
         feed({"envelope": "row"}, shelf=sink(envelopes=frozenset({"wrapped", "bare"})))

@@ -35,7 +35,7 @@ def test_a_sink_that_stalls_is_named_and_so_is_an_idle_feed(engine: Engine) -> N
     assert engine.run(once=False, watch=watch, **STEPS) == 0
     assert " rows" not in status_line(stalled[0])
     assert re.search(", waiting for sink 'journal' for [0-9]+ s$", status_line(stalled[0]))
-    assert stalled[0].shares["sink"] > 0.9
+    assert max(stalled[0].shares, key=stalled[0].shares.__getitem__) == "sink"
     assert idle[0].rows == STEPS["total"]
     assert engine.journal.faults(total=STEPS["total"]) == []
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
@@ -74,21 +72,6 @@ def read(schema_registry: Server) -> Iterator[Read]:
 @pytest.fixture
 def registry(schema_registry: Server) -> Registry:
     return Registry.of(schema_registry.url, owner="test")
-
-
-@pytest.fixture
-def set_compatibility(schema_registry: Server) -> Callable[[str, str], None]:
-    def set_to(subject: str, level: str) -> None:
-        request = urllib.request.Request(
-            f"{schema_registry.url}/config/{quote(subject, safe='')}",
-            data=json.dumps({"compatibility": level}).encode(),
-            method="PUT",
-            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            answer.read()
-
-    return set_to
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ import json
 import logging
 import multiprocessing
 import pickle
-import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -44,21 +42,6 @@ def encoded(path: Path) -> str:
 @pytest.fixture
 def registry(schema_registry: Server) -> Registry:
     return Registry.of(schema_registry.url, owner=OWNER)
-
-
-@pytest.fixture
-def set_compatibility(schema_registry: Server) -> Callable[[str, str], None]:
-    def set_to(subject: str, level: str) -> None:
-        request = urllib.request.Request(
-            f"{schema_registry.url}/config/{quote(subject, safe='')}",
-            data=json.dumps({"compatibility": level}).encode(),
-            method="PUT",
-            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            answer.read()
-
-    return set_to
 
 
 def test_a_schema_gets_one_id_however_often_it_is_registered(registry: Registry, topic_prefix: str) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from cdc_sink_cloudstorage import azure
+from cdc_testing.disturbance import ServerDisturbance
 from cdc_testing.object_stores import Azurite
-from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
+from cdc_testing.store_conformance import ObjectStoreConformance
 
 pytestmark = pytest.mark.slow
 
@@ -28,9 +29,9 @@ class TestCloudStorageOnAzure(ObjectStoreConformance):
         return azurite.uri(f"conformance/{secrets.token_hex(4)}")
 
     @pytest.fixture
-    def disturbance(self, azurite: Azurite) -> StoreDisturbance:
+    def disturbance(self, azurite: Azurite) -> ServerDisturbance:
         """Stops Azurite instead of killing it: it writes its contents to disk only then, and every few seconds."""
-        return StoreDisturbance(azurite, in_order=True)
+        return ServerDisturbance(azurite, azurite.stop)
 
     @pytest.fixture
     def unreachable_uri(self, azurite: Azurite) -> str:

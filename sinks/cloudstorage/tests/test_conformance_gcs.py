@@ -7,8 +7,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 import pytest
+from cdc_testing.disturbance import ServerDisturbance
 from cdc_testing.gcs_gate import GcsGate
-from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
+from cdc_testing.store_conformance import ObjectStoreConformance
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +29,8 @@ class TestCloudStorageOnGcs(ObjectStoreConformance):
         return gcs_gate.uri(f"conformance/{secrets.token_hex(4)}")
 
     @pytest.fixture
-    def disturbance(self, gcs_gate: GcsGate) -> StoreDisturbance:
-        return StoreDisturbance(gcs_gate.store)
+    def disturbance(self, gcs_gate: GcsGate) -> ServerDisturbance:
+        return ServerDisturbance(gcs_gate.store)
 
     @pytest.fixture
     def unreachable_uri(self, gcs_gate: GcsGate) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from cdc_sink_cloudstorage import s3
+from cdc_testing.disturbance import ServerDisturbance
 from cdc_testing.object_stores import SeaweedFS
-from cdc_testing.store_conformance import ObjectStoreConformance, StoreDisturbance
+from cdc_testing.store_conformance import ObjectStoreConformance
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +29,8 @@ class TestCloudStorageOnS3(ObjectStoreConformance):
         return seaweedfs.uri(f"conformance/{secrets.token_hex(4)}")
 
     @pytest.fixture
-    def disturbance(self, seaweedfs: SeaweedFS) -> StoreDisturbance:
-        return StoreDisturbance(seaweedfs)
+    def disturbance(self, seaweedfs: SeaweedFS) -> ServerDisturbance:
+        return ServerDisturbance(seaweedfs)
 
     @pytest.fixture
     def unreachable_uri(self, seaweedfs: SeaweedFS) -> str:

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from cdc_conformance import SinkConformance
 from cdc_sink_kafka.demo.servers import KafkaBroker
+from cdc_testing.disturbance import ServerDisturbance
 
 from cdc_core import MB
-
-
-class BrokerDisturbance:
-    """What can happen to a broker."""
-
-    def __init__(self, broker: KafkaBroker) -> None:
-        self._broker = broker
-
-    @contextmanager
-    def broken(self) -> Iterator[None]:
-        """The broker is killed. Afterwards another process has its address and its data."""
-        self._broker.kill()
-        try:
-            yield
-        finally:
-            self._broker.start()
-
-    @contextmanager
-    def stalled(self) -> Iterator[None]:
-        """The broker keeps its connections and does not answer."""
-        self._broker.pause()
-        try:
-            yield
-        finally:
-            self._broker.resume()
 
 
 class TestKafka(SinkConformance):
@@ -65,8 +40,8 @@ class TestKafka(SinkConformance):
         }
 
     @pytest.fixture
-    def disturbance(self, own_broker: KafkaBroker) -> BrokerDisturbance:
-        return BrokerDisturbance(own_broker)
+    def disturbance(self, own_broker: KafkaBroker) -> ServerDisturbance:
+        return ServerDisturbance(own_broker)
 
     @pytest.fixture
     def unreachable_uri(self) -> str:

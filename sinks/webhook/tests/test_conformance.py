@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cdc_conformance import SinkConformance
+from cdc_testing.disturbance import ServerDisturbance
 from cdc_testing.webhook_server import WebhookReader, WebhookServer
 
 from cdc_core import MB
@@ -16,34 +17,17 @@ from cdc_core import MB
 _FLUSH = '"Flush": {"Messages": 4, "Bytes": 500000, "Frequency": "50ms"}'
 
 
-class ServerDisturbance:
+class EndpointDisturbance(ServerDisturbance):
     """Faults of the endpoint."""
 
     def __init__(self, server: WebhookServer) -> None:
-        self._server = server
-
-    @contextmanager
-    def broken(self) -> Iterator[None]:
-        """The endpoint is killed. Afterwards another process answers at its address."""
-        self._server.kill()
-        try:
-            yield
-        finally:
-            self._server.start()
-
-    @contextmanager
-    def stalled(self) -> Iterator[None]:
-        """The endpoint keeps its connections and answers nothing."""
-        self._server.pause()
-        try:
-            yield
-        finally:
-            self._server.resume()
+        super().__init__(server)
+        self._endpoint = server
 
     @contextmanager
     def refusing(self, keys: Collection[bytes]) -> Iterator[None]:
         """The endpoint answers 400 to every request with one of the keys."""
-        with self._server.failing(refused_keys={key.decode(): 400 for key in keys}):
+        with self._endpoint.failing(refused_keys={key.decode(): 400 for key in keys}):
             yield
 
 
@@ -81,8 +65,8 @@ class TestWebhook(SinkConformance):
         return partial(WebhookReader, server=own_server)
 
     @pytest.fixture
-    def disturbance(self, own_server: WebhookServer) -> ServerDisturbance:
-        return ServerDisturbance(own_server)
+    def disturbance(self, own_server: WebhookServer) -> EndpointDisturbance:
+        return EndpointDisturbance(own_server)
 
     @pytest.fixture
     def unreachable_uri(self) -> str:
