@@ -6,8 +6,8 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PACKAGES := cdc_core $(wildcard */*/src)
 
-# Two processes share the tests by file: most tests with Spark wait for something. The order is the one of the files. When
-# a process dies, such as in a test that hangs, the whole run ends.
+# Two processes share the tests by file, because most tests with Spark wait for something. When a process dies, for example
+# because a test hangs, the run stops.
 PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 SERVERS := $(READY) maven azurite spark-archive
 

@@ -102,15 +102,15 @@ class RetryableError(CdcError):
 
 
 class RetryableRangefeedError(RetryableError):
-    """The source is out of reach or busy."""
+    """The source is unreachable or busy."""
 
 
 class RetryableSinkError(RetryableError):
-    """The destination is out of reach, busy, or refused for the moment."""
+    """The destination is unreachable, busy, or refuses for the moment."""
 
 
 class RowError(CdcError):
-    """Rows are refused for what they hold, and a retry cannot help. Never raised itself.
+    """Rows are refused because of their contents, and a retry cannot help. Never raised itself.
 
     The engine passes the rows again in smaller parts until the bad ones are alone; these end the changefeed or become
     dead letters, as on_error says, and all others are delivered. `row` is the index of a row that is probably bad, or

@@ -15,7 +15,7 @@ class Registration:
 
     `options` and the fields in `CLASSES` are "module:Class". They stay unloaded until the component is used, each only
     in the processes that need it. `summary` is one line for listings; `install_hint` says what to install when loading
-    fails, such as `pip install cdc-sink-kafka[aws]`.
+    fails, such as `pip install cdc-sink-kafka`.
     """
 
     KIND: ClassVar[str]

@@ -40,7 +40,7 @@ class SliceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRow:
-    """A row that the destination refuses for what it holds.
+    """A row that the destination refuses because of its contents.
 
     `index` counts the rows from 0, in the order in which they were emitted since the last `flush`.
     """

@@ -1,1 +1,1 @@
-"""The command `cdc`: one module a command."""
+"""The command `cdc`: its subcommands, by topic."""

@@ -39,7 +39,7 @@ def resume(session: CliSession, file: str, name: str | None, state: str | None) 
     finally:
         store.close()
     if resumed:
-        click.echo(f"changefeed '{name}' is resumed: a waiting run continues now, otherwise the next `cdc run` does")
+        click.echo(f"changefeed '{name}' is resumed: a waiting run continues now; otherwise start one with `cdc run`")
     else:
         click.echo(f"changefeed '{name}' is not paused")
     return 0

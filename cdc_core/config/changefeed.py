@@ -94,7 +94,7 @@ class ChangefeedOptions:
         flag=True,
     )
     min_checkpoint_frequency: Duration | None = option(
-        None, doc="Least time between two steps, and so between two checkpoints. By default the sink decides."
+        None, doc="Minimum time between two steps, and so between two checkpoints. The default depends on the sink."
     )
     initial_scan: Literal["yes", "no", "only"] = option(
         "yes",
@@ -112,7 +112,7 @@ class ChangefeedOptions:
         None, doc="URI of a sink of any kind for the dead letters. Needs on_error='dead_letter'.", uri=True
     )
     dead_letter_max: int = option(
-        1000, doc="How many rows may become dead letters within an hour; one more ends the changefeed."
+        1000, doc="Maximum number of dead letters within an hour. One more ends the changefeed."
     )
     dead_letter_order: Literal["continue", "block_key"] = option(
         "continue",

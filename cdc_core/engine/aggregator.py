@@ -25,7 +25,7 @@ __all__ = ["ReaderDiedError", "read_slice", "write_slice"]
 
 
 class ReaderDiedError(MaskedError):
-    """The rows of a slice ended without its end. Another attempt of the same task is all that it takes."""
+    """The rows of a slice ended without its end. Another attempt of the same task repairs it."""
 
     def __init__(self) -> None:
         error = RetryableError("the process that read a slice died before the slice's end; the step is repeated")

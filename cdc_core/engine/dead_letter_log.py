@@ -11,7 +11,7 @@ __all__ = ["DeadLetterLog"]
 log = logging.getLogger(__name__)
 
 _MOST_LOGGED = 10
-"""So many of the new dead letters are logged one by one."""
+"""Maximum number of new dead letters that are logged individually."""
 
 
 class DeadLetterLog:

@@ -1,4 +1,4 @@
-"""Where the time of a task goes: at each moment it is at one stage.
+"""Where the time of a task goes. At each moment a task is at one stage.
 
 Measured a few times for each batch of rows, never for each row. Code that does a stage's work uses `stage`, whether or
 not the time is measured.

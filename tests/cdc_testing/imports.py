@@ -27,8 +27,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("spark",),
     ("cli",),
 )
-"""The modules and packages of the core. Each may import itself and what is in the layers above it in this table:
-first the values, then the contracts, then the packages."""
+"""The modules and packages of the core. From the lowest layer to the highest: values, contracts, packages. Each
+may import itself and what is in lower layers."""
 _LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
 _PYSPARK_HOME = "cdc_core/spark"
 _PLUGIN_MAY_IMPORT = frozenset({"cdc_core", "pluggy"}) | sys.stdlib_module_names

@@ -36,7 +36,7 @@ def test_a_paused_changefeed_is_resumed(file: Path, store: ProgressStore, capsys
     assert main(["resume", str(file)]) == 0
     assert not is_paused(store)
     assert capsys.readouterr().out == (
-        "changefeed 'orders' is resumed: a waiting run continues now, otherwise the next `cdc run` does\n"
+        "changefeed 'orders' is resumed: a waiting run continues now; otherwise start one with `cdc run`\n"
     )
 
 

@@ -19,7 +19,7 @@ class PostgresOptions:
         "for not much longer than this, regardless of the size of the tables.",
     )
     scan_chunk_size: ByteSize = option(
-        ByteSize(64 * MB), doc="Most bytes of a table, TOAST included, that one task of the initial scan reads."
+        ByteSize(64 * MB), doc="Maximum bytes of a table, TOAST included, that one task of the initial scan reads."
     )
     snapshot_wait: Duration = option(
         Duration(30.0),

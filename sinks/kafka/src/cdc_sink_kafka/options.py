@@ -19,7 +19,7 @@ class KafkaOptions:
     """The options about brokers, topics and messages. They may also be parameters of the sink's URI."""
 
     topic_name: str | None = option(None, doc="One topic for all tables, instead of one for each table.")
-    topic_prefix: str = option("", doc="Text before the name of every topic that is named after a table.")
+    topic_prefix: str = option("", doc="Prefix of topic names that come from table names.")
     create_kafka_topics: Literal["explicit", "auto", "off"] = option(
         "explicit",
         doc="Who creates missing topics. `explicit`: the changefeed, before its first row. `auto`: the broker, at the"
@@ -40,7 +40,7 @@ class KafkaOptions:
         "murmur2",
         doc="How a key is mapped to a partition: `murmur2` as in Kafka's Java clients, `fnv-1a` as in CockroachDB.",
     )
-    kafka_sink_config: dict[str, Any] = option(None, doc="Batches, acknowledgements and compression; see below.")
+    kafka_sink_config: dict[str, Any] = option(None, doc="Batches, acknowledgements and compression. The README of the sink lists the keys.")
     buffer_size: ByteSize = option(
         ByteSize(64 * MB),
         doc="Bytes of messages that each writer holds until they are acknowledged. When the buffer is full, reading"
