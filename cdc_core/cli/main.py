@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from cdc_core.cli.commands import Commands
+from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.plugins import demo, options, plugins
 from cdc_core.cli.replay import replay_dead_letters
 from cdc_core.cli.resume import resume

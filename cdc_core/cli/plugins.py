@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.commands import Commands
+from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.session import debug_option
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.errors import ConfigError, PluginLoadError

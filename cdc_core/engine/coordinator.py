@@ -25,7 +25,7 @@ __all__ = ["Coordinator"]
 log = logging.getLogger(__name__)
 
 _BUDGET_PERIOD = timedelta(hours=1)
-_GAUGES_SAVED_S = 10.0
+_METRICS_SAVED_S = 10.0
 """The source's gauges after a step are saved with the next step, and at once when they were not saved for so long."""
 
 
@@ -58,7 +58,7 @@ class Coordinator:
         self._dead_letter_max = dead_letter_max
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
-        self._gauges_saved_at = float("-inf")
+        self._metrics_saved_at = float("-inf")
         self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
         progress = store.load(name)
         if progress is None:
@@ -91,7 +91,7 @@ class Coordinator:
             self._emit_resolved()
         with stage(SOURCE):
             self._release()
-        self._save_gauges()
+        self._save_metrics()
         if stages is not None:
             self._add_seconds(stages.seconds)
 
@@ -172,8 +172,8 @@ class Coordinator:
             log.warning("the source did not release its history; the next step tries again: %s", error)
         self._progress = replace(self._progress, counters=counters)
 
-    def _save_gauges(self) -> None:
+    def _save_metrics(self) -> None:
         now = time.monotonic()
-        if now - self._gauges_saved_at >= _GAUGES_SAVED_S:
+        if now - self._metrics_saved_at >= _METRICS_SAVED_S:
             self._store.save_counters(self._name, self._epoch, self._progress.counters)
-            self._gauges_saved_at = now
+            self._metrics_saved_at = now

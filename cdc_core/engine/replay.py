@@ -52,7 +52,7 @@ def replay(
         known = store.register(feed.name, feed.definition())
         if not rows:
             if give_up:
-                store.replayed(feed.name, store.begin_attempt(feed.name), list(give_up))
+                store.mark_replayed(feed.name, store.begin_attempt(feed.name), list(give_up))
             return Replay(sent=(), kept=(), flushed=Flushed()), missing
         schemas = list({row.row.schema.name: row.row.schema for row in rows}.values())
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store.url)
@@ -69,7 +69,7 @@ def replay(
             lower = progress.frontier.high_water.next()
             result = send_again(sink, rows, feed=feed, slice_=SliceInfo(step=0, index=0, lower=lower, replay=True))
             delivered = result.flushed.delivered
-            store.replayed(
+            store.mark_replayed(
                 feed.name,
                 epoch,
                 [*give_up, *(letter.number for row in result.sent for letter in row.letters)],

@@ -35,17 +35,17 @@ class ResolvedMarks:
         Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. Raises:
         FencedError; whatever the sink raises.
         """
-        waiting = self._store.deliver_marks(self._name, self._epoch, mark) if self._records else []
+        waiting = self._store.assign_mark(self._name, self._epoch, mark) if self._records else []
         for each in waiting:
             covered = Covered(mark=each.mark, previous=each.previous, latest=latest, delivered=each.delivered)
             self._sink.record(covered)
             self._sink.emit_resolved(each.mark)
         if waiting:
-            self._store.recorded(self._name, self._epoch, mark)
+            self._store.finish_records(self._name, self._epoch, mark)
         else:
             self._sink.emit_resolved(mark)
         if self._interval_s:
-            self._store.emitted(self._name, self._epoch, mark)
+            self._store.save_emitted(self._name, self._epoch, mark)
 
     def close(self) -> None:
         self._sink.close()

@@ -21,15 +21,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
-from cdc_core.engine.completion import drop_history, scan_delivered, was_complete
 from cdc_core.engine.dead_letter_log import DeadLetterLog
+from cdc_core.engine.error_text import one_line, owner_of
 from cdc_core.engine.fencing import RunLock, await_idle
 from cdc_core.engine.pausing import Pausing
-from cdc_core.engine.reasons import described, owner_of
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
+from cdc_core.engine.scan_only import drop_history, finish_earlier_scan, scan_delivered
 from cdc_core.engine.starting import start_token
+from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
-from cdc_core.engine.watching import Watch
 from cdc_core.errors import (
     CdcError,
     ConfigError,
@@ -148,7 +148,7 @@ class _Run:
             with self._signals():
                 if not self._pausing.wait(self._epoch):
                     return 0
-                if was_complete(self._feed, self._store):
+                if finish_earlier_scan(self._feed, self._store):
                     return 0
             self._check()
             with self._signals():
@@ -205,7 +205,7 @@ class _Run:
 
     def _pause(self, error: CdcError) -> bool:
         """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
-        reason = mask(described(error), self._feed.secrets())
+        reason = mask(one_line(error), self._feed.secrets())
         self._pausing.pause(self._epoch, reason, patient=not self._once)
         if self._once:
             raise error
@@ -223,7 +223,7 @@ class _Run:
 
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
-        text = mask(described(reason), self._feed.secrets())
+        text = mask(one_line(reason), self._feed.secrets())
         if self._session is not None and not is_alive(self._session):
             text = f"Spark's JVM is gone: {text}"
         if self._stop.is_set():
@@ -281,7 +281,7 @@ class _Run:
         try:
             end()
         except Exception as error:
-            text = mask(described(error), self._feed.secrets())
+            text = mask(one_line(error), self._feed.secrets())
             log.warning("changefeed '%s': the clean-up after an attempt failed: %s", self._feed.name, text)
 
     def _check_stop(self) -> None:
@@ -293,7 +293,7 @@ class _Run:
 
         Raises: the error that ended the query.
         """
-        watch = Watch(
+        sampler = StatusSampler(
             self._feed,
             config.run_dir,
             local=is_local(self._feed.spark),
@@ -305,18 +305,20 @@ class _Run:
                 raise failure_of(query)
             progress = self._store.load(self._feed.name)
             assert progress is not None
-            self._say(**watch.look(progress, rangefeed.scan_progress(progress.token)))
+            self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
             keep_newest(self._log_path)
             if self._complete(progress):
                 log.info("changefeed '%s': complete, resolved %s", self._feed.name, progress.frontier.high_water)
                 break
-        return self._finish(config, query, rangefeed, watch)
+        return self._finish(config, query, rangefeed, sampler)
 
     def _complete(self, progress: Progress) -> bool:
         reached = self._until is not None and progress.frontier.high_water >= self._until
         return reached or scan_delivered(self._feed, progress)
 
-    def _finish(self, config: AttemptConfig, query: StreamingQuery, rangefeed: Rangefeed, watch: Watch) -> int:
+    def _finish(
+        self, config: AttemptConfig, query: StreamingQuery, rangefeed: Rangefeed, sampler: StatusSampler
+    ) -> int:
         """Wait until the running step is saved, end the query, emit what is resolved by then, and return 0.
 
         If the step is abandoned, emit nothing and return another exit status.
@@ -333,7 +335,7 @@ class _Run:
                     _STOP_LIMIT_S,
                 )
                 break
-            self._say(**watch.look_at_tasks())
+            self._say(**sampler.look_at_tasks())
             time.sleep(_POLL_S / 2)
         if not query.isActive:
             raise failure_of(query)

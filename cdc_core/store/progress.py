@@ -12,30 +12,30 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.config.definitions import require_same_source, same_destination
+from cdc_core.config.identity import require_same_source, same_destination
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
 from cdc_core.rangefeed import Token
 from cdc_core.store.tables import (
     CHANGEFEEDS,
     DEAD_LETTERS,
-    DELIVERED,
+    UNRECORDED,
     open_engine,
     prepare,
     sqlite_file,
     store_url,
 )
 from cdc_core.store.values import (
+    ChangefeedRecord,
     DeadLetter,
     Delivered,
-    FeedRow,
     Pause,
+    PendingRecord,
     Progress,
-    Waiting,
+    changefeed_record,
     dead_letter,
     dead_letter_values,
     dump,
-    feed_row,
     frontier_of,
     moment_of,
     moment_text,
@@ -45,13 +45,13 @@ from cdc_core.store.values import (
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
+    "ChangefeedRecord",
     "DeadLetter",
     "Delivered",
-    "FeedRow",
     "Pause",
+    "PendingRecord",
     "Progress",
     "ProgressStore",
-    "Waiting",
     "sqlite_file",
     "store_url",
 ]
@@ -92,7 +92,7 @@ class ProgressStore:
         except RetryableError as error:
             raise ConfigError(str(error)) from error
 
-    def register(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
+    def register(self, name: str, definition: Mapping[str, Any]) -> ChangefeedRecord:
         """Add the changefeed, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
 
         With another sink than before, the first record there says that earlier rows are missing from it. Raises:
@@ -163,25 +163,25 @@ class ProgressStore:
         """Save *counters* alone. Raises: FencedError."""
         self._write(name, epoch, counters=dump(counters))
 
-    def emitted(self, name: str, epoch: int, mark: Timestamp) -> None:
+    def save_emitted(self, name: str, epoch: int, mark: Timestamp) -> None:
         """Save *mark* as the last one that was emitted to this sink. Raises: FencedError."""
         self._write(name, epoch, emitted=str(mark))
 
-    def deliver_marks(self, name: str, epoch: int, mark: Timestamp) -> list[Waiting]:
+    def assign_mark(self, name: str, epoch: int, mark: Timestamp) -> list[PendingRecord]:
         """Assign *mark* to every delivered entry that has no mark yet; return what is still to be recorded, by mark.
 
         The last one returned is *mark*, even when nothing was delivered; none is returned when *mark* is recorded
-        already. An entry keeps its first mark, in later attempts too, until `recorded`. Raises: FencedError.
+        already. An entry keeps its first mark, in later attempts too, until `finish_records`. Raises: FencedError.
         """
-        mine = DELIVERED.c.name == name
+        mine = UNRECORDED.c.name == name
         with self._fenced(name, epoch) as connection:
             last = sa.select(CHANGEFEEDS.c.recorded, CHANGEFEEDS.c.unrecorded).where(CHANGEFEEDS.c.name == name)
             row = connection.execute(last).one()
             previous = None if row.recorded is None else Timestamp.parse(row.recorded)
             if previous is not None and mark <= previous:
                 return []
-            connection.execute(sa.update(DELIVERED).where(mine, DELIVERED.c.mark.is_(None)).values(mark=str(mark)))
-            rows = connection.execute(sa.select(DELIVERED).where(mine).order_by(DELIVERED.c.id)).all()
+            connection.execute(sa.update(UNRECORDED).where(mine, UNRECORDED.c.mark.is_(None)).values(mark=str(mark)))
+            rows = connection.execute(sa.select(UNRECORDED).where(mine).order_by(UNRECORDED.c.id)).all()
         found: dict[Timestamp, list[Delivered]] = {mark: []}
         for entry in rows:
             found.setdefault(Timestamp.parse(entry.mark), []).append(json.loads(entry.entry))
@@ -189,14 +189,14 @@ class ProgressStore:
         waiting = []
         for each, delivered in sorted(found.items()):
             known = None if previous is None or any(previous <= gap < each for gap in gaps) else previous
-            waiting.append(Waiting(mark=each, previous=known, delivered=tuple(delivered)))
+            waiting.append(PendingRecord(mark=each, previous=known, delivered=tuple(delivered)))
             previous = each
         return waiting
 
-    def recorded(self, name: str, epoch: int, mark: Timestamp) -> None:
+    def finish_records(self, name: str, epoch: int, mark: Timestamp) -> None:
         """Delete the entries that have a mark: consumers can learn of all up to *mark*. Raises: FencedError."""
         with self._fenced(name, epoch, recorded=str(mark), unrecorded=None) as connection:
-            connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name, DELIVERED.c.mark.is_not(None)))
+            connection.execute(sa.delete(UNRECORDED).where(UNRECORDED.c.name == name, UNRECORDED.c.mark.is_not(None)))
 
     def save_plan(self, name: str, epoch: int, plan: Mapping[str, Any]) -> None:
         """Save *plan*, JSON of the engine's, in place of the previous one. Raises: FencedError."""
@@ -238,7 +238,7 @@ class ProgressStore:
         with self._transaction(reading=True) as connection:
             return int(connection.execute(counted).scalar_one())
 
-    def replayed(
+    def mark_replayed(
         self, name: str, epoch: int, numbers: Sequence[int], *, delivered: Sequence[Delivered] | None = ()
     ) -> None:
         """Save that the dead letters with these numbers were replayed, and what that delivered, as `save` does.
@@ -260,22 +260,22 @@ class ProgressStore:
         """Save *token* alone. Raises: FencedError, as `save` does."""
         self._write(name, epoch, token=dump(token))
 
-    def find(self, name: str) -> FeedRow | None:
+    def find(self, name: str) -> ChangefeedRecord | None:
         """Return the changefeed, None when it is unknown."""
         with self._transaction(reading=True) as connection:
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
-        return None if row is None else feed_row(row)
+        return None if row is None else changefeed_record(row)
 
-    def list(self) -> list[FeedRow]:
+    def list(self) -> list[ChangefeedRecord]:
         """Return every changefeed, by name."""
         with self._transaction(reading=True) as connection:
             rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
-        return [feed_row(row) for row in rows]
+        return [changefeed_record(row) for row in rows]
 
     def forget(self, name: str) -> None:
         """Delete the changefeed; do nothing when it is unknown."""
         with self._transaction() as connection:
-            for table in (CHANGEFEEDS, DELIVERED, DEAD_LETTERS):
+            for table in (CHANGEFEEDS, UNRECORDED, DEAD_LETTERS):
                 connection.execute(sa.delete(table).where(table.c.name == name))
 
     def close(self) -> None:
@@ -284,7 +284,7 @@ class ProgressStore:
             self._engine.dispose(close=self._pid == os.getpid())
         self._engine = None
 
-    def _registered(self, name: str, definition: Mapping[str, Any]) -> FeedRow:
+    def _registered(self, name: str, definition: Mapping[str, Any]) -> ChangefeedRecord:
         with self._transaction() as connection:
             known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
             if known is None:
@@ -306,7 +306,7 @@ class ProgressStore:
                     _turn_away(connection, name, counters=known.counters)
                 connection.execute(_update(name).values(definition=dump(definition)))
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
-        return feed_row(row)
+        return changefeed_record(row)
 
     def _value(self, name: str, column: sa.Column[Any]) -> str | None:
         with self._transaction(reading=True) as connection:
@@ -365,7 +365,7 @@ def _update(name: str) -> sa.Update:
 def _keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered] | None) -> None:
     """Save what is to be recorded, or mark the history as incomplete when *delivered* is None."""
     if delivered:
-        connection.execute(sa.insert(DELIVERED), [{"name": name, "entry": dump(entry)} for entry in delivered])
+        connection.execute(sa.insert(UNRECORDED), [{"name": name, "entry": dump(entry)} for entry in delivered])
     elif delivered is None:
         _note_gap(connection, name)
 
@@ -377,7 +377,7 @@ def _note_gap(connection: sa.Connection, name: str) -> None:
     """
     mine = CHANGEFEEDS.c.name == name
     row = connection.execute(sa.select(CHANGEFEEDS.c.recorded, CHANGEFEEDS.c.unrecorded).where(mine)).one()
-    given = sa.select(DELIVERED.c.mark).distinct().where(DELIVERED.c.name == name, DELIVERED.c.mark.is_not(None))
+    given = sa.select(UNRECORDED.c.mark).distinct().where(UNRECORDED.c.name == name, UNRECORDED.c.mark.is_not(None))
     marks = [row.recorded or str(Timestamp()), *connection.execute(given).scalars()]
     gap = str(max(map(Timestamp.parse, marks)))
     gaps = (row.unrecorded or "").split()
@@ -390,4 +390,4 @@ def _turn_away(connection: sa.Connection, name: str, *, counters: str | None) ->
     if counters is not None and json.loads(counters):  # some step is saved
         _note_gap(connection, name)
     connection.execute(_update(name).values(emitted=None))
-    connection.execute(sa.delete(DELIVERED).where(DELIVERED.c.name == name))
+    connection.execute(sa.delete(UNRECORDED).where(UNRECORDED.c.name == name))

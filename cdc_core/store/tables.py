@@ -14,8 +14,8 @@ from cdc_core.errors import ConfigError
 __all__ = [
     "CHANGEFEEDS",
     "DEAD_LETTERS",
-    "DELIVERED",
     "SCHEMA_VERSION",
+    "UNRECORDED",
     "open_engine",
     "prepare",
     "sqlite_file",
@@ -53,7 +53,7 @@ CHANGEFEEDS = sa.Table(
     sa.Column("unrecorded", sa.Text),
     sa.Column("emitted", sa.Text),
 )
-DELIVERED = sa.Table(
+UNRECORDED = sa.Table(
     "cdc_delivered",
     _METADATA,
     sa.Column("id", _NUMBER, primary_key=True),

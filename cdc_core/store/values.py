@@ -13,16 +13,16 @@ from cdc_core.rangefeed import Token
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
+    "ChangefeedRecord",
     "DeadLetter",
     "Delivered",
-    "FeedRow",
     "Pause",
+    "PendingRecord",
     "Progress",
-    "Waiting",
+    "changefeed_record",
     "dead_letter",
     "dead_letter_values",
     "dump",
-    "feed_row",
     "frontier_of",
     "moment_of",
     "moment_text",
@@ -60,7 +60,7 @@ class Pause:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedRow:
+class ChangefeedRecord:
     """A changefeed as the store knows it. Holds no secret.
 
     `feed_id` is 12 hexadecimal digits, chosen once. `epoch` counts its attempts. `high_water` is zero before the first
@@ -77,7 +77,7 @@ class FeedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class PendingRecord:
     """What is to be recorded with a mark: `previous` and `delivered` as in `cdc_core.sink.Covered`."""
 
     mark: Timestamp
@@ -102,9 +102,9 @@ class DeadLetter:
     number: int = 0
 
 
-def feed_row(row: Any) -> FeedRow:
+def changefeed_record(row: Any) -> ChangefeedRecord:
     """Return a row of the changefeeds' table as a value."""
-    return FeedRow(
+    return ChangefeedRecord(
         name=row.name,
         feed_id=row.feed_id,
         epoch=row.epoch,

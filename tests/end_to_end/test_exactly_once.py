@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cdc_testing.kill_run import KillRun
 from cdc_testing.object_stores import SeaweedFS
-from cdc_testing.ordeal import Ordeal
 
 pytestmark = pytest.mark.slow
 
 
 def test_files_in_a_directory(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
-    report = Ordeal(tmp_path, database, f"file://{tmp_path}/files", seed=2, spark=False).play(4)
+    report = KillRun(tmp_path, database, f"file://{tmp_path}/files", seed=2, spark=False).play(4)
     assert report.faults == [], report
     assert report.read == report.versions > 1000
     assert report.repeated_steps > 0, report
@@ -23,7 +23,7 @@ def test_files_in_a_directory(database: str, workers_find_the_tests: None, tmp_p
 
 def test_files_in_a_store_that_is_killed(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
     with SeaweedFS() as store:
-        report = Ordeal(tmp_path, database, store.uri("kills"), store=store, seed=1, spark=False).play(4)
+        report = KillRun(tmp_path, database, store.uri("kills"), store=store, seed=1, spark=False).play(4)
     assert report.faults == [], report
     assert report.kills == {"process": 2, "store": 2}
     assert report.read == report.versions > 1000

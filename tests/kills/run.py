@@ -17,8 +17,8 @@ TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))  # as pytest's `pythonpath` does
 
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres  # noqa: E402
+from cdc_testing.kill_run import KillRun  # noqa: E402
 from cdc_testing.object_stores import SeaweedFS  # noqa: E402
-from cdc_testing.ordeal import Ordeal  # noqa: E402
 
 
 def main() -> int:
@@ -30,10 +30,8 @@ def main() -> int:
         postgres = stack.enter_context(EmbeddedPostgres(settings={"fsync": "off"}))
         store = stack.enter_context(SeaweedFS()) if options.sink == "s3" else None
         sink = f"file://{directory}/files" if store is None else store.uri(f"kills/{options.seed}")
-        ordeal = Ordeal(
-            directory, postgres.uri(), sink, store=store, seed=options.seed, spark=not options.without_spark
-        )
-        report = ordeal.play(options.kills, say=lambda line: print(line, flush=True))
+        run = KillRun(directory, postgres.uri(), sink, store=store, seed=options.seed, spark=not options.without_spark)
+        report = run.play(options.kills, say=lambda line: print(line, flush=True))
     print(f"{options.sink}, seed {options.seed}: {report}")
     return 1 if report.faults else 0
 

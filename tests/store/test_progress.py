@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.errors import ConfigError, FencedError, RetryableError
-from cdc_core.store.progress import DeadLetter, Progress, ProgressStore, Waiting, store_url
+from cdc_core.store.progress import DeadLetter, PendingRecord, Progress, ProgressStore, store_url
 from cdc_core.store.values import moment_text
 
 DEFINITION: dict[str, Any] = {
@@ -365,7 +365,7 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore
     store.pause("orders", epoch, "a row was refused")
     assert store.load_plan("orders") == {"step": 3}
     assert paused(store) == "a row was refused"
-    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(9))
+    (waiting,) = store.assign_mark("orders", epoch, Timestamp(9))
     assert waiting.previous is None  # what the older version delivered is in no record
 
 
@@ -377,7 +377,7 @@ def test_a_store_of_the_second_version_is_brought_up_to_date(store: ProgressStor
         connection.execute("ALTER TABLE cdc_changefeeds DROP COLUMN emitted")
         connection.execute("UPDATE cdc_store SET version = 2")
     connection.close()
-    store.emitted("orders", store.begin_attempt("orders"), Timestamp(1))
+    store.save_emitted("orders", store.begin_attempt("orders"), Timestamp(1))
     loaded = store.load("orders")
     assert loaded is not None
     assert (loaded.token, loaded.emitted) == ({"lsn": 1}, Timestamp(1))
@@ -392,9 +392,9 @@ def test_the_last_mark_is_remembered_for_the_sink_that_got_it(store: ProgressSto
     store.register("orders", DEFINITION)
     old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
     store.save("orders", new, progress())
-    store.emitted("orders", new, Timestamp(1, 3))
+    store.save_emitted("orders", new, Timestamp(1, 3))
     with pytest.raises(FencedError):
-        store.emitted("orders", old, Timestamp(9))
+        store.save_emitted("orders", old, Timestamp(9))
     store.save("orders", new, progress(5))
     store.register("orders", DEFINITION)
     assert last_mark() == Timestamp(1, 3)
@@ -450,57 +450,57 @@ def test_what_was_delivered_keeps_its_first_mark_until_it_is_recorded(store: Pro
     a, b, c = ({"path": name} for name in "abc")
     epoch = store.begin_attempt("orders")
     store.save("orders", epoch, Progress(token={}), delivered=[a, b])
-    one = Waiting(mark=first, previous=Timestamp(), delivered=(a, b))
-    assert store.deliver_marks("orders", epoch, first) == [one]
+    one = PendingRecord(mark=first, previous=Timestamp(), delivered=(a, b))
+    assert store.assign_mark("orders", epoch, first) == [one]
     epoch = store.begin_attempt("orders")  # the run before died here
     store.save("orders", epoch, Progress(token={}), delivered=[c])
-    two = Waiting(mark=second, previous=first, delivered=(c,))
-    assert store.deliver_marks("orders", epoch, second) == [one, two]
-    store.recorded("orders", epoch, second)
-    assert store.deliver_marks("orders", epoch, second) == []
+    two = PendingRecord(mark=second, previous=first, delivered=(c,))
+    assert store.assign_mark("orders", epoch, second) == [one, two]
+    store.finish_records("orders", epoch, second)
+    assert store.assign_mark("orders", epoch, second) == []
 
 
 def test_what_comes_after_a_mark_waits_for_a_later_one(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
-    assert store.deliver_marks("orders", epoch, Timestamp(10)) == [
-        Waiting(mark=Timestamp(10), previous=Timestamp(), delivered=())
+    assert store.assign_mark("orders", epoch, Timestamp(10)) == [
+        PendingRecord(mark=Timestamp(10), previous=Timestamp(), delivered=())
     ]
-    store.recorded("orders", epoch, Timestamp(10))
+    store.finish_records("orders", epoch, Timestamp(10))
     store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}])
-    assert store.deliver_marks("orders", epoch, Timestamp(10)) == []
-    assert store.deliver_marks("orders", epoch, Timestamp(20)) == [
-        Waiting(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "a"},))
+    assert store.assign_mark("orders", epoch, Timestamp(10)) == []
+    assert store.assign_mark("orders", epoch, Timestamp(20)) == [
+        PendingRecord(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "a"},))
     ]
 
 
 def test_the_first_mark_after_something_went_unrecorded_says_so(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
-    store.recorded("orders", epoch, Timestamp(10))
+    store.finish_records("orders", epoch, Timestamp(10))
     store.save("orders", epoch, Progress(token={}), delivered=None)
     store.save("orders", epoch, Progress(token={}), delivered=[{"path": "b"}])
-    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(20))
-    assert waiting == Waiting(mark=Timestamp(20), previous=None, delivered=({"path": "b"},))
-    store.recorded("orders", epoch, Timestamp(20))
-    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(30))
+    (waiting,) = store.assign_mark("orders", epoch, Timestamp(20))
+    assert waiting == PendingRecord(mark=Timestamp(20), previous=None, delivered=({"path": "b"},))
+    store.finish_records("orders", epoch, Timestamp(20))
+    (waiting,) = store.assign_mark("orders", epoch, Timestamp(30))
     assert waiting.previous == Timestamp(20)
 
 
 def test_a_gap_does_not_reach_back_to_marks_that_were_given_before_it(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
-    store.recorded("orders", epoch, Timestamp(10))
+    store.finish_records("orders", epoch, Timestamp(10))
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "a"}])
-    (first,) = store.deliver_marks("orders", epoch, Timestamp(20))  # recorded at the sink; then the run died
+    (first,) = store.assign_mark("orders", epoch, Timestamp(20))  # recorded at the sink; then the run died
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=None)
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "b"}])
-    again, second = store.deliver_marks("orders", epoch, Timestamp(30))
-    assert again == first == Waiting(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "a"},))
-    assert second == Waiting(mark=Timestamp(30), previous=None, delivered=({"path": "b"},))
+    again, second = store.assign_mark("orders", epoch, Timestamp(30))
+    assert again == first == PendingRecord(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "a"},))
+    assert second == PendingRecord(mark=Timestamp(30), previous=None, delivered=({"path": "b"},))
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=None)  # died there once more
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "c"}])
-    assert [each.previous for each in store.deliver_marks("orders", epoch, Timestamp(40))] == [
+    assert [each.previous for each in store.assign_mark("orders", epoch, Timestamp(40))] == [
         Timestamp(10),
         None,
         None,
@@ -514,17 +514,17 @@ def test_the_first_mark_at_another_sink_says_that_rows_are_missing(store: Progre
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
     store.save("orders", epoch, progress(), delivered=[{"path": "a"}])
-    store.recorded("orders", epoch, Timestamp(10))
+    store.finish_records("orders", epoch, Timestamp(10))
     store.save("orders", epoch, progress(), delivered=[{"path": "b"}])  # and the run died before its mark
     store.register("orders", ELSEWHERE)
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
     store.save("orders", epoch, progress(), delivered=[{"path": "c"}])
-    assert store.deliver_marks("orders", epoch, Timestamp(20)) == [
-        Waiting(mark=Timestamp(20), previous=None, delivered=({"path": "c"},))
+    assert store.assign_mark("orders", epoch, Timestamp(20)) == [
+        PendingRecord(mark=Timestamp(20), previous=None, delivered=({"path": "c"},))
     ]
-    store.recorded("orders", epoch, Timestamp(20))
-    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(30))
+    store.finish_records("orders", epoch, Timestamp(20))
+    (waiting,) = store.assign_mark("orders", epoch, Timestamp(30))
     assert waiting.previous == Timestamp(20)
 
 
@@ -533,15 +533,15 @@ def test_the_same_sink_with_other_parameters_loses_nothing(store: ProgressStore,
     store.register("orders", DEFINITION)
     store.save("orders", store.begin_attempt("orders"), progress(), delivered=[{"path": "a"}])
     store.register("orders", DEFINITION | {"sink": sink})
-    (waiting,) = store.deliver_marks("orders", store.begin_attempt("orders"), Timestamp(20))
-    assert waiting == Waiting(mark=Timestamp(20), previous=Timestamp(), delivered=({"path": "a"},))
+    (waiting,) = store.assign_mark("orders", store.begin_attempt("orders"), Timestamp(20))
+    assert waiting == PendingRecord(mark=Timestamp(20), previous=Timestamp(), delivered=({"path": "a"},))
 
 
 def test_a_sink_that_changed_before_the_first_step_misses_nothing(store: ProgressStore) -> None:
     store.register("orders", ELSEWHERE)
     store.save("orders", store.begin_attempt("orders"), Progress(token={}))
     store.register("orders", DEFINITION)
-    (waiting,) = store.deliver_marks("orders", store.begin_attempt("orders"), Timestamp(20))
+    (waiting,) = store.assign_mark("orders", store.begin_attempt("orders"), Timestamp(20))
     assert waiting.previous == Timestamp()
 
 
@@ -557,7 +557,7 @@ def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> No
     assert (seven.key, seven.updated, seven.stage, eight.key) == ("[7]", Timestamp(7), "encode", "[8]")
     assert seven.refused_at is not None
     assert store.count_dead_letters("orders", since=seven.refused_at) == 2
-    store.replayed("orders", epoch, [seven.number])
+    store.mark_replayed("orders", epoch, [seven.number])
     assert [letter.key for letter in store.dead_letters("orders")] == ["[8]"]
     assert store.count_dead_letters("orders", since=seven.refused_at) == 2
 
@@ -573,29 +573,29 @@ def test_each_blocked_key_is_told_once_until_all_its_rows_are_sent_again(store: 
     assert sorted(store.blocked_keys("orders")) == [("shop.public.orders", "[7]"), ("shop.public.orders", "[8]")]
     assert store.blocked_keys("invoices") == []
     first, second, _ = store.dead_letters("orders")
-    store.replayed("orders", epoch, [first.number])
+    store.mark_replayed("orders", epoch, [first.number])
     assert len(store.blocked_keys("orders")) == 2
-    store.replayed("orders", epoch, [second.number])
+    store.mark_replayed("orders", epoch, [second.number])
     assert store.blocked_keys("orders") == [("shop.public.orders", "[8]")]
 
 
 def test_what_a_replay_delivers_is_recorded_with_a_later_mark(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
-    store.recorded("orders", epoch, Timestamp(10))
-    store.replayed("orders", epoch, [], delivered=[{"path": "again"}])
-    assert store.deliver_marks("orders", epoch, Timestamp(10)) == []
-    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(20))
-    assert waiting == Waiting(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "again"},))
+    store.finish_records("orders", epoch, Timestamp(10))
+    store.mark_replayed("orders", epoch, [], delivered=[{"path": "again"}])
+    assert store.assign_mark("orders", epoch, Timestamp(10)) == []
+    (waiting,) = store.assign_mark("orders", epoch, Timestamp(20))
+    assert waiting == PendingRecord(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "again"},))
 
 
 def test_a_replay_that_goes_unrecorded_says_so(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
     store.save("orders", epoch, Progress(token={}))
-    store.recorded("orders", epoch, Timestamp(10))
-    store.replayed("orders", epoch, [], delivered=None)
-    (waiting,) = store.deliver_marks("orders", epoch, Timestamp(20))
+    store.finish_records("orders", epoch, Timestamp(10))
+    store.mark_replayed("orders", epoch, [], delivered=None)
+    (waiting,) = store.assign_mark("orders", epoch, Timestamp(20))
     assert waiting.previous is None
 
 
@@ -613,12 +613,12 @@ def test_rows_that_were_sent_again_are_forgotten_after_a_day_and_their_numbers_n
     put_aside("[1]", at=now)
     put_aside("[2]", "[3]", "[4]", at=now - timedelta(days=2))
     numbers = {letter.key: letter.number for letter in store.dead_letters("orders")}
-    store.replayed("orders", epoch, [numbers["[1]"], numbers["[2]"], numbers["[4]"]])
+    store.mark_replayed("orders", epoch, [numbers["[1]"], numbers["[2]"], numbers["[4]"]])
     assert [letter.key for letter in store.dead_letters("orders")] == ["[3]"]
     assert store.count_dead_letters("orders", since=now - timedelta(days=9)) == 3  # the last one keeps its number taken
     put_aside("[5]", at=now)
     assert max(letter.number for letter in store.dead_letters("orders")) > max(numbers.values())
-    store.replayed("orders", epoch, [])
+    store.mark_replayed("orders", epoch, [])
     assert store.count_dead_letters("orders", since=now - timedelta(days=9)) == 3
 
 
@@ -630,9 +630,9 @@ def test_a_fenced_replay_changes_nothing(store: ProgressStore) -> None:
     (waiting,) = store.dead_letters("orders")
     newer = store.begin_attempt("orders")
     with pytest.raises(FencedError):
-        store.replayed("orders", epoch, [waiting.number], delivered=[{"path": "again"}])
+        store.mark_replayed("orders", epoch, [waiting.number], delivered=[{"path": "again"}])
     assert store.dead_letters("orders") == [waiting]
-    assert [each.delivered for each in store.deliver_marks("orders", newer, Timestamp(1))] == [()]
+    assert [each.delivered for each in store.assign_mark("orders", newer, Timestamp(1))] == [()]
 
 
 def test_a_fenced_run_leaves_no_dead_letter_and_no_delivery(store: ProgressStore) -> None:
@@ -643,5 +643,5 @@ def test_a_fenced_run_leaves_no_dead_letter_and_no_delivery(store: ProgressStore
     with pytest.raises(FencedError):
         store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}], dead_letters=[letter])
     assert store.dead_letters("orders") == []
-    (waiting,) = store.deliver_marks("orders", newer, Timestamp(9))
+    (waiting,) = store.assign_mark("orders", newer, Timestamp(9))
     assert waiting.delivered == ()

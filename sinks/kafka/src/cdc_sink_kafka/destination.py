@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cdc_core import Destination, SinkContext, TableName, TableSchema
+from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.headers import Headers
-from cdc_sink_kafka.settings import Settings
 
 __all__ = ["KafkaDestination"]
 

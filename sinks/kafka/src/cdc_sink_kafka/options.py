@@ -40,7 +40,9 @@ class KafkaOptions:
         "murmur2",
         doc="How a key is mapped to a partition: `murmur2` as in Kafka's Java clients, `fnv-1a` as in CockroachDB.",
     )
-    kafka_sink_config: dict[str, Any] = option(None, doc="Batches, acknowledgements and compression. The README of the sink lists the keys.")
+    kafka_sink_config: dict[str, Any] = option(
+        None, doc="Batches, acknowledgements and compression. The README of the sink lists the keys."
+    )
     buffer_size: ByteSize = option(
         ByteSize(64 * MB),
         doc="Bytes of messages that each writer holds until they are acknowledged. When the buffer is full, reading"

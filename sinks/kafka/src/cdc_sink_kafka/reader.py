@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage
-from cdc_sink_kafka.settings import Settings
+from cdc_sink_kafka.clients import Settings
 
 __all__ = ["KafkaReader", "open_consumer", "partitions_of", "read_to_end"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cdc_core import ResolvedSink, SinkContext, TerminalSinkError, Timestamp
+from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.partitions import Partitions
-from cdc_sink_kafka.settings import Settings
 
 __all__ = ["KafkaResolvedSink"]
 

@@ -20,10 +20,10 @@ from cdc_core import (
     SinkContext,
     TerminalSinkError,
 )
+from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure, refused_rows
 from cdc_sink_kafka.headers import Header, Headers, sizes_of
 from cdc_sink_kafka.ordered_producer import OrderedProducer
-from cdc_sink_kafka.settings import Settings
 from cdc_sink_kafka.size_limits import SizeLimits
 
 __all__ = ["KafkaSink"]

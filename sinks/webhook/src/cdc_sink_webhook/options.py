@@ -40,7 +40,9 @@ _OWN_HEADERS = frozenset(
 class WebhookOptions:
     """Options of the changefeed or parameters of the sink URI, for requests and the endpoint."""
 
-    webhook_sink_config: dict[str, Any] = option(None, doc="Batches and retries. The README of the sink lists the keys.")
+    webhook_sink_config: dict[str, Any] = option(
+        None, doc="Batches and retries. The README of the sink lists the keys."
+    )
     webhook_auth_header: str | None = option(
         None, doc="Value of the header `Authorization` of every request, for example `Bearer …`.", secret=True
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cdc_conformance.promises import requires
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import ORDERS, versions
-from cdc_conformance.sinks.watching import failure_of
 
 __all__ = ["Crashes"]
 

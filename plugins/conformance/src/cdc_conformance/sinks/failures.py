@@ -6,8 +6,8 @@ from typing import Any
 
 from cdc_conformance.promises import requires
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
-from cdc_conformance.sinks.watching import failure_of
 from cdc_core import CdcError, RetryableError
 
 __all__ = ["Failures"]

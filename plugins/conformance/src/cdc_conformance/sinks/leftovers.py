@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.side_effects import descriptors, threads, until, watched
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
-from cdc_conformance.sinks.watching import descriptors, threads, until, watched
 from cdc_core import Timestamp
 
 __all__ = ["Leftovers"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cdc_conformance.sinks.rig import Part, SinkRig
+from cdc_conformance.sinks.side_effects import failure_of, watched
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
-from cdc_conformance.sinks.watching import failure_of, watched
 from cdc_core import CdcError, Flushed
 
 __all__ = ["Lifecycle"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import ORDERS
-from cdc_conformance.sinks.watching import failure_of
 from cdc_core import OptionError
 from cdc_core.options import describe, option_names
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import AT, ORDERS, USERS, versions
-from cdc_conformance.sinks.watching import failure_of
 from cdc_core import Timestamp
 
 __all__ = ["Resolved"]

@@ -11,8 +11,8 @@ import pytest
 
 from cdc_conformance.promises import requires
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
-from cdc_conformance.sinks.watching import failure_of
 from cdc_core import CdcError, Destination, ResolvedSink, Sink
 from cdc_core.config.resolved import ResolvedChangefeed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cdc_conformance.sinks.refusing_encoder import REFUSED, RefusingEncoder
 from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
-from cdc_conformance.sinks.watching import failure_of
 from cdc_core import EncodeError, SliceInfo, Timestamp
 
 __all__ = ["Unencodable"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import CdcError, RetryableRangefeedError, RetryableSinkError
 
-__all__ = ["described", "owner_of"]
+__all__ = ["one_line", "owner_of"]
 
 
-def described(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Return *error* in one line. Not masked."""
     text = str(error).strip()
     first = text.splitlines()[0] if text else "no message"

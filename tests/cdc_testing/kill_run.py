@@ -36,7 +36,7 @@ from cdc_core.options import parse_options
 from cdc_core.readback.reader import ChangeReader
 from cdc_core.store.progress import ProgressStore, store_url
 
-__all__ = ["Ordeal", "Report", "Store"]
+__all__ = ["KillRun", "Report", "Store"]
 
 TABLES = ("public.filler", "public.ledger")
 FILLER = 1_000
@@ -68,7 +68,7 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class Report:
-    """What the ordeal was, and what both readers found."""
+    """What the run was, and what both readers found."""
 
     kills: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -95,7 +95,7 @@ class Report:
         )
 
 
-class Ordeal:
+class KillRun:
     """One changefeed from *source* to *sink*, and its tormentor. *seed* decides what is killed when.
 
     The changefeed is `cdc run` with all of its processes; or without *spark* the engine's own parts in one process.

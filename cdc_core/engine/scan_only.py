@@ -6,12 +6,12 @@ import logging
 from contextlib import closing
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.reasons import described
+from cdc_core.engine.error_text import one_line
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["drop_history", "scan_delivered", "was_complete"]
+__all__ = ["drop_history", "finish_earlier_scan", "scan_delivered"]
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +37,11 @@ def drop_history(feed: ResolvedChangefeed, rangefeed: Rangefeed, progress: Progr
             " changefeed once more to drop it",
             feed.name,
             feed.rangefeed.owner,
-            mask(described(error), feed.secrets()),
+            mask(one_line(error), feed.secrets()),
         )
 
 
-def was_complete(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
+def finish_earlier_scan(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
     """Return whether an earlier run of *feed* delivered its whole scan; drop what the source still keeps for it."""
     progress = store.load(feed.name)
     if progress is None or not scan_delivered(feed, progress):

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from cdc_conformance.sinks.watching import Background, descriptors, failure_of, until, watched
+from cdc_conformance.sinks.side_effects import Background, descriptors, failure_of, until, watched
 
 
 def test_changes_of_files_are_seen_and_reads_are_not(tmp_path: Path) -> None:

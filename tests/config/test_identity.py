@@ -7,7 +7,7 @@ import json
 import pytest
 from cdc_testing.local_engine import resolved_feed
 
-from cdc_core.config.definitions import place_of, same_destination
+from cdc_core.config.identity import place_of, same_destination
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import _refuse_one_place as refuse_one_place
 from cdc_core.errors import ConfigError

@@ -16,7 +16,7 @@ from cdc_core.store.progress import Progress
 from cdc_core.telemetry.activity import SLICE, Activities, Activity
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE
 
-__all__ = ["Watch"]
+__all__ = ["StatusSampler"]
 
 _WINDOW_S = 10.0
 """Rates and shares cover about this long, or two steps if these are further apart."""
@@ -38,7 +38,7 @@ class _Sample:
     seconds: Mapping[str, float]
 
 
-class Watch:
+class StatusSampler:
     """Observes one attempt, a few times a second, and returns what changes in the status.
 
     Tasks on the driver's host are visible in *run_dir*; *local* says that there are no others. *count_dead_letters* is

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cdc_testing.engine import counter_feed
 
-from cdc_core.engine.watching import Watch
+from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import ScanProgress
 from cdc_core.store.progress import Progress
@@ -21,7 +21,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in ("cdc_core.telemetry.stages", "cdc_core.telemetry.activity", "cdc_core.engine.watching"):
+        for module in ("cdc_core.telemetry.stages", "cdc_core.telemetry.activity", "cdc_core.engine.status_sampler"):
             monkeypatch.setattr(f"{module}.time.monotonic", lambda: self.now)
 
 
@@ -40,7 +40,7 @@ class Watched:
         self.waiting = 0
         self.asked = 0
         activity_directory(run_dir).mkdir(parents=True, exist_ok=True)
-        self.watch = Watch(
+        self.watch = StatusSampler(
             counter_feed(run_dir, min_checkpoint_frequency_s=frequency_s),
             run_dir,
             local=local,
