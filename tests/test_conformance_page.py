@@ -34,6 +34,7 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_failure_on_the_page_is_that_of_a_saboteur(tmp_path: Path) -> None:
     (tmp_path / "test_shelf.py").write_text(SABOTEUR)
     chosen = ["-k", "test_flush_is_a_barrier"]
@@ -56,6 +57,7 @@ def test_the_refusal_on_the_page_is_that_of_an_override() -> None:
     assert complaint(TestShelf) == shown.strip()
 
 
+@pytest.mark.slow
 def test_the_table_of_saboteurs_is_that_on_the_page() -> None:
     command = [sys.executable, "-m", "cdc_conformance.sabotage", "--kind", "sink", "--only", "test_flush_is_a_barrier"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -14,6 +14,8 @@ from cdc_testing.runs import eventually
 
 from cdc_core import ConfigError
 
+pytestmark = pytest.mark.slow
+
 FAST = {"fsync": "off"}
 
 

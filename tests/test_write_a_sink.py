@@ -169,6 +169,7 @@ def test_the_overridden_promise_on_the_page_exists() -> None:
     assert hasattr(SinkConformance, name)
 
 
+@pytest.mark.slow
 def test_the_server_on_the_page_runs_until_enter() -> None:
     command = [sys.executable, "-c", block("EmbeddedPostgres")]
     done = subprocess.run(command, input="\n", capture_output=True, text=True, timeout=120)

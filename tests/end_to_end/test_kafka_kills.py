@@ -85,6 +85,7 @@ def test_nothing_is_lost_or_out_of_order_when_workers_are_killed(run: Run, count
     run.verify(counts, workers_killed=2, transactions=bank.transactions)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_out_of_order_when_the_only_broker_is_killed(run: Run, counts: Counts) -> None:
     chance = random.Random(2)
     with run.bank(seed=2) as bank:

@@ -85,6 +85,7 @@ def test_diff_without_full_replica_identity_is_refused_with_the_statement(table:
     assert_nothing_created(table)
 
 
+@pytest.mark.slow
 def test_a_server_without_logical_log_is_refused_with_the_setting(tmp_path: Path) -> None:
     with EmbeddedPostgres(settings={"wal_level": "replica", "fsync": "off"}) as server:
         with psycopg.connect(server.uri()) as connection:

@@ -16,6 +16,7 @@ from cdc_core.store.progress import ProgressStore, store_url
 ROWS = 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("only", [True, False], ids=["initial_scan=only", "--once"])
 def test_success_is_reported_when_all_rows_are_durable_and_not_before(
     db: SimulatedDatabase, tmp_path: Path, kept_spark: KeptSpark, only: bool

@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from cdc_core import ChangeReader, ConfigError
 from cdc_core.spark.changes import changes
 
+pytestmark = pytest.mark.slow
+
 CREATE = """
 CREATE TABLE orders (
     id bigint PRIMARY KEY, price numeric(10,2), at timestamptz, day date, hour time, mood text, data bytea, size int

@@ -87,6 +87,7 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
     assert "changefeed 't' is resumed" in caplog.messages
 
 
+@pytest.mark.slow
 def test_a_cause_that_was_not_mended_pauses_it_again(engine: Engine) -> None:
     def act(status: Status) -> None:
         if len(person.pauses) < 2:
@@ -131,6 +132,7 @@ def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: 
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 
+@pytest.mark.slow
 def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: Engine) -> None:
     engine.script.order("flush", POISON)
     with pytest.raises(TerminalSinkError, match="row 7 of table counter is refused: mend it"):
@@ -146,6 +148,7 @@ def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: En
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 
+@pytest.mark.slow
 def test_a_paused_run_is_stopped_as_any_other_and_stays_paused(engine: Engine) -> None:
     engine.script.order("read", "HistoryLostError the slot is gone")
     person = Person(lambda _: os.kill(os.getpid(), signal.SIGINT))
@@ -153,6 +156,7 @@ def test_a_paused_run_is_stopped_as_any_other_and_stays_paused(engine: Engine) -
     assert reason(engine) == "the slot is gone"
 
 
+@pytest.mark.slow
 def test_an_error_while_it_is_being_stopped_is_found_by_the_next_run(engine: Engine) -> None:
     engine.script.order("hold-emit")
 
@@ -187,6 +191,7 @@ def test_a_fenced_run_is_not_paused(engine: Engine) -> None:
     assert reason(engine) is None
 
 
+@pytest.mark.slow
 def test_a_paused_run_ends_when_another_one_begins(engine: Engine) -> None:
     def act(_: Status) -> None:
         engine.store.resume("t")
@@ -197,6 +202,7 @@ def test_a_paused_run_ends_when_another_one_begins(engine: Engine) -> None:
         engine.run(once=False, watch=Person(act), **STEPS, **PAUSE)
 
 
+@pytest.mark.slow
 def test_it_waits_although_the_store_is_out_of_reach(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     pause, find = engine.store.pause, engine.store.find
     away: list[str] = []

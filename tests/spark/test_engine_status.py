@@ -7,6 +7,8 @@ import re
 import signal
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from cdc_core.telemetry.status import Status, status_line
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_sink_that_stalls_is_named_and_so_is_an_idle_feed(engine: Engine) -> None:
     engine.script.order("hold-emit")
     stalled: list[Status] = []
@@ -67,6 +70,7 @@ def test_where_the_time_goes_is_measured(engine: Engine) -> None:
     assert counters["seconds.source"] > 0
 
 
+@pytest.mark.slow
 def test_a_source_that_is_down_is_named_with_its_error_and_the_next_attempt(engine: Engine) -> None:
     engine.script.order("advance", "RetryableRangefeedError no route to db:5432 retry_after_s=1")
     assert engine.run(**STEPS) == 0
@@ -75,6 +79,7 @@ def test_a_source_that_is_down_is_named_with_its_error_and_the_next_attempt(engi
     assert engine.statuses[-1].waiting_for is None
 
 
+@pytest.mark.slow
 def test_a_sink_that_is_down_is_named_with_its_error_and_the_next_attempt(engine: Engine) -> None:
     engine.script.order("flush", "RetryableSinkError the server says 503 retry_after_s=1")
     assert engine.run(**STEPS) == 0

@@ -43,6 +43,7 @@ def test_a_stop_lets_the_running_step_end_and_be_saved(engine: Engine) -> None:
     assert engine.journal.faults(total=2000) == []
 
 
+@pytest.mark.slow
 def test_a_second_signal_abandons_the_running_step(engine: Engine) -> None:
     engine.script.order("hold-emit")
 
@@ -59,6 +60,7 @@ def test_a_second_signal_abandons_the_running_step(engine: Engine) -> None:
     assert engine.journal.faults(total=2000) == []
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_end_is_given_up_and_that_is_no_success(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_changefeed_that_goes_on_keeps_its_history_when_it_is_stopped(engine: 
     assert engine.journal.of("drop") == []
 
 
+@pytest.mark.slow
 def test_what_is_complete_is_resolved_even_if_the_last_mark_failed(engine: Engine) -> None:
     engine.script.order("resolved", "RetryableSinkError busy")
     assert engine.run(total=100) == 0
@@ -154,6 +157,7 @@ def test_what_is_complete_is_resolved_even_if_the_last_mark_failed(engine: Engin
     assert engine.journal.faults(total=100) == []
 
 
+@pytest.mark.slow
 def test_order_inside_a_slice_survives_batches_larger_than_spark_rows(engine: Engine) -> None:
     total = 400_000
     assert engine.run(total=total, rows_per_step=total, batch_rows=total, slices=1) == 0

@@ -78,6 +78,7 @@ def test_a_killed_worker_costs_only_a_task_attempt(killed_workers: Engine) -> No
     assert {status.waiting_for for status in killed_workers.statuses} == {None}
 
 
+@pytest.mark.slow
 def test_nothing_is_published_of_a_slice_whose_reader_was_killed(engine: Engine) -> None:
     # Spark passes on what came before the death, in pieces of some 100 KB, and ends the writer's rows as if all were
     # well: most of these 80,000 rows reach the sink before the reader dies with the last batch in hand.
@@ -88,6 +89,7 @@ def test_nothing_is_published_of_a_slice_whose_reader_was_killed(engine: Engine)
     assert engine.journal.epochs == {1}
 
 
+@pytest.mark.slow
 def test_a_sink_that_fails_early_in_a_large_slice_costs_one_attempt_of_the_run(engine: Engine) -> None:
     engine.script.order("emit", "RetryableSinkError busy")
     assert engine.run(total=160_000, rows_per_step=160_000, batch_rows=8000) == 0
@@ -152,6 +154,7 @@ def test_resolved_never_moves_back(failures: Engine) -> None:
     assert failures.journal.resolved == sorted(failures.journal.resolved)
 
 
+@pytest.mark.slow
 def test_the_wait_that_the_sink_asks_for_is_kept(engine: Engine) -> None:
     engine.script.order("flush", "RetryableSinkError too many requests retry_after_s=1.5")
     assert engine.run(total=100) == 0
@@ -161,6 +164,7 @@ def test_the_wait_that_the_sink_asks_for_is_kept(engine: Engine) -> None:
     assert engine.journal.faults(total=100) == []
 
 
+@pytest.mark.slow
 def test_waits_double_up_to_their_limit_while_nothing_is_saved(engine: Engine) -> None:
     failed = 0
 
@@ -244,6 +248,7 @@ def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: Engine
     assert ended
 
 
+@pytest.mark.slow
 def test_tasks_that_do_not_end_are_named_and_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fencing, "_IDLE_LIMIT_S", 0.2)
     lock = engine.directory / "t.tasks.lock"
@@ -311,6 +316,7 @@ def test_a_status_that_cannot_be_shown_ends_the_run(engine: Engine) -> None:
         engine.run(watch=watch)
 
 
+@pytest.mark.slow
 def test_the_source_failing_on_the_driver_is_retried_once_the_feed_ran(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +334,7 @@ def test_the_source_failing_on_the_driver_is_retried_once_the_feed_ran(
     assert {status.waiting_for for status in engine.statuses} == {None, "IndexError: the driver's own"}
 
 
+@pytest.mark.slow
 def test_a_store_that_is_busy_is_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     load = engine.store.load
     failed: list[str] = []

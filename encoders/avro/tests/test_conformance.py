@@ -23,6 +23,7 @@ class TestAvro(EncoderConformance):
         return {"confluent_schema_registry": "http://127.0.0.1:9"}
 
 
+@pytest.mark.slow
 class TestAvroWithEveryOption(TestAvro):
     @pytest.fixture
     def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ class TestCsv(EncoderConformance):
     capabilities = frozenset({"json_null"})
 
 
+@pytest.mark.slow
 class TestCsvWithEveryOption(TestCsv):
     @pytest.fixture
     def encoder_options(self) -> Mapping[str, Any]:

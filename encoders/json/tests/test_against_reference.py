@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.json_schema import key_schema, resolved_schema, value_schema
 from cdc_encoder_json.options import JsonOptions
@@ -20,6 +21,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
+
+pytestmark = pytest.mark.slow
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _DAY = 86_400_000_000

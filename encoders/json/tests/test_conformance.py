@@ -14,6 +14,7 @@ class TestJson(EncoderConformance):
     encoder = "json"
 
 
+@pytest.mark.slow
 class TestJsonWithEveryOption(EncoderConformance):
     encoder = "json"
     capabilities = frozenset({"json_null", "service"})

@@ -27,6 +27,7 @@ def scanned(feed: Feed) -> list[int]:
     return [change.key[0] for change in feed.changes if change.op is Op.SCAN]
 
 
+@pytest.mark.slow
 def test_with_short_rounds_neither_log_nor_snapshots_are_kept_for_long(database: str, sql: Sql) -> None:
     fill(sql, 6000)
 

@@ -209,6 +209,7 @@ def test_a_lost_response_to_the_last_request_is_not_a_failure(s3_place: Place, m
     assert s3_place.files() == ["day/large"]
 
 
+@pytest.mark.slow
 def test_a_store_killed_during_an_upload_shows_nothing_and_the_next_attempt_delivers(
     s3_place: Place,
     seaweedfs: SeaweedFS,

@@ -56,6 +56,7 @@ def test_a_check_of_a_running_broker_changes_nothing(
         missing.check()
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_run(complaint: Callable[..., str]) -> None:
     assert complaint("127.0.0.1:1", {}) == (
         "sink 'kafka' cannot connect to 127.0.0.1:1: Connect to ipv4#127.0.0.1:1 failed: Connection refused; check the"
@@ -149,6 +150,7 @@ def test_a_certificate_of_an_unknown_authority(secured_broker: KafkaBroker, comp
     assert text.endswith("check ca_cert, client_cert and the names in the brokers' certificates")
 
 
+@pytest.mark.slow
 def test_a_broker_without_tls(kafka_broker: Kafka, complaint: Callable[..., str]) -> None:
     text = complaint(kafka_broker.bootstrap_servers, {"tls_enabled": True})
     assert "SSL" in text

@@ -13,6 +13,7 @@ from cdc_testing.disturbance import ServerDisturbance
 from cdc_core import MB
 
 
+@pytest.mark.slow
 class TestKafka(SinkConformance):
     """JSON messages in topics of three partitions."""
 

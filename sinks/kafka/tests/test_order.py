@@ -30,6 +30,7 @@ def test_nothing_after_a_refused_message_is_written(
         assert len(landed) <= refused
 
 
+@pytest.mark.slow
 def test_no_message_expires_while_the_broker_is_paused_for_less_than_the_flush_timeout(
     own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], received: Callable[..., list[Message]], topic: str
 ) -> None:

@@ -53,6 +53,7 @@ def test_weaker_acknowledgement_is_possible(
     assert [message.partition for message in messages] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_many_topics_are_looked_up_with_one_request(
     open_resolved_sink: Callable[..., KafkaResolvedSink],
     received: Callable[..., list[Message]],
