@@ -14,6 +14,8 @@ from confluent_kafka import Producer
 
 from cdc_core import Timestamp
 
+pytestmark = pytest.mark.slow
+
 Sent = tuple[str, int, int | None, str]
 """Topic, partition, key, value; a mark has no key."""
 

@@ -7,9 +7,10 @@ from contextlib import closing
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import dead_letter_schema
+from cdc_core.destination import Destination
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri
-from cdc_core.schema import TableSchema
+from cdc_core.schema import TableName, TableSchema
 from cdc_core.uris import place_of
 
 __all__ = ["check_dead_letters", "check_encoder", "check_sink", "check_source", "prepare_sink"]
@@ -30,9 +31,11 @@ def check_encoder(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> N
 
 
 def check_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
-    """Return when the destination can take rows of *schemas*. Raises: ConfigError when it cannot."""
+    """Return when the destination can take rows of *schemas*. Raises: ConfigError when it cannot, or mixes tables."""
     with closing(_for_tables(feed, schemas).open_destination()) as destination:
         destination.check()
+        if type(destination).topic is Destination.topic:
+            _require_own_topics(destination, schemas)
 
 
 def check_dead_letters(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
@@ -81,6 +84,19 @@ def _refuse_one_place(feed: ResolvedChangefeed, letters: ResolvedChangefeed, sch
                 f"changefeed '{feed.name}' would send its dead letters to topic '{topic}', which has its rows; give"
                 " them another topic, or leave the topic's name to the changefeed"
             )
+
+
+def _require_own_topics(destination: Destination, schemas: Sequence[TableSchema]) -> None:
+    """Raise a ConfigError when two tables share a topic: their rows could not be told apart."""
+    tables: dict[str, TableName] = {}
+    for schema in schemas:
+        topic = destination.topic(schema.name)
+        if topic in tables:
+            raise ConfigError(
+                f"tables {tables[topic]} and {schema.name} would share the topic '{topic}'; set the option"
+                " full_table_name, or put the tables into separate changefeeds"
+            )
+        tables[topic] = schema.name
 
 
 def _for_tables(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> ResolvedChangefeed:

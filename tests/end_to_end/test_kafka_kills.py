@@ -73,6 +73,7 @@ def run(postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
             feed.stop()
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_out_of_order_when_workers_are_killed(run: Run, counts: Counts) -> None:
     chance = random.Random(1)
     with run.bank(seed=1) as bank:

@@ -121,6 +121,7 @@ def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, kept_spark
     finish(feed, database)
 
 
+@pytest.mark.slow
 def test_a_killed_database_is_waited_for(
     own_server: EmbeddedPostgres, tmp_path: Path, kept_spark: KeptSpark, finish: Finish
 ) -> None:

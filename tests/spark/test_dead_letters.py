@@ -365,7 +365,7 @@ def test_a_crash_before_the_store_knows_of_a_replay_sends_the_rows_once_more(
         raise OSError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(engine.store), "replayed", crash)
+        patch.setattr(type(engine.store), "mark_replayed", crash)
         with pytest.raises(OSError, match="crash"):
             rig.replay()
     assert rig.waiting() == [(7, "encode")]

@@ -43,6 +43,7 @@ def test_a_sink_that_stalls_is_named_and_so_is_an_idle_feed(engine: Engine) -> N
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 
+@pytest.mark.slow
 def test_a_step_that_keeps_a_stop_waiting_is_named(engine: Engine) -> None:
     engine.script.order("hold-emit")
     seen: list[str] = []

@@ -211,6 +211,7 @@ def begin_runs(url: str, count: int, results: Any) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_processes_never_get_the_same_epoch(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     context = multiprocessing.get_context("spawn")

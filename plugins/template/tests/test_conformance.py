@@ -16,8 +16,10 @@ class Disturbance:
     @contextmanager
     def broken(self) -> Iterator[None]:
         away = self.file.rename(self.file.with_suffix(".away"))
-        yield
-        away.rename(self.file)
+        try:
+            yield
+        finally:
+            away.rename(self.file)
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
@@ -31,8 +33,10 @@ class Disturbance:
         with closing(sqlite3.connect(self.file, isolation_level=None)) as other:
             refuse = "BEGIN SELECT RAISE(ABORT, 'refused'); END"
             other.execute(f"CREATE TRIGGER refusing BEFORE INSERT ON messages WHEN NEW.key IN ({listed}) {refuse}")
-            yield
-            other.execute("DROP TRIGGER refusing")
+            try:
+                yield
+            finally:
+                other.execute("DROP TRIGGER refusing")
 
 
 class TestTemplate(SinkConformance):

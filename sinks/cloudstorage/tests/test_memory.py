@@ -8,6 +8,8 @@ import pytest
 
 from cdc_core import MB
 
+pytestmark = pytest.mark.slow
+
 WRITER = Path(__file__).with_name("memory_writer.py")
 
 

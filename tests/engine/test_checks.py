@@ -1,0 +1,31 @@
+"""What is refused before a changefeed runs."""
+
+from __future__ import annotations
+
+import pytest
+from cdc_testing.components import encoder, host, rangefeed, sink
+
+from cdc_core import Changefeed, ConfigError, TableName, TableSchema
+from cdc_core.config.resolve import resolve
+from cdc_core.engine.checks import check_sink
+
+
+def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names() -> None:
+    schemas = [
+        TableSchema(name=TableName("shop", schema, "orders"), version=1, columns=(), primary_key=())
+        for schema in ("public", "eu")
+    ]
+    plugins = host(rangefeed(), encoder(), sink(destination="cdc_testing.components:SilentDestination"))
+    tables = ("public.orders", "eu.orders")
+    shared = Changefeed(name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room")
+    told = (
+        "^tables public.orders and eu.orders would share the topic 'orders'; set the option full_table_name, or put the"
+        " tables into separate changefeeds$"
+    )
+    with pytest.raises(ConfigError, match=told):
+        check_sink(resolve(shared, plugins), schemas)
+    check_sink(resolve(shared, plugins), schemas[:1])
+    apart = Changefeed(
+        name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room", options={"full_table_name": True}
+    )
+    check_sink(resolve(apart, plugins), schemas)
