@@ -18,7 +18,9 @@ from confluent_kafka import KafkaException, Producer
 def test_all_messages_are_read_in_the_order_of_each_partition(kafka_broker: Kafka, topic_prefix: str) -> None:
     topic = f"{topic_prefix}numbers"
     create_topic(kafka_broker.bootstrap_servers, topic, partitions=3)
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers, "linger.ms": 5})
+    producer = Producer(
+        {"bootstrap.servers": kafka_broker.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+    )
     for number in range(5000):
         producer.produce(topic, str(number).encode(), str(number % 7).encode(), partition=number % 2)
     assert producer.flush(300) == 0

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
-from cdc_testing.engine import eventually
 
 if TYPE_CHECKING:
     Engine = Any
@@ -66,20 +63,10 @@ def test_the_status_tells_how_far_it_is(finished: Engine) -> None:
     assert last.waiting_for is None
 
 
-def test_a_run_leaves_no_process_and_no_scratch_behind(finished: Engine) -> None:
+def test_a_run_leaves_no_scratch_behind(finished: Engine) -> None:
+    """That it leaves no process either is tested where its JVM ends: in test_engine_processes.py."""
     left = {path.name for path in finished.directory.iterdir() if not path.name.startswith("progress.sqlite")}
     assert left == {"journal", "t.lock", "t.tasks.lock", "t.spark.log", "t.spark.tmp", "spark-home"}
-
-    def is_of_the_run(process: psutil.Process) -> bool:
-        """Whether it is below a JVM of this run; a Spark that other tests share may be there too."""
-        with suppress(psutil.NoSuchProcess):
-            return any(str(finished.directory) in " ".join(parent.cmdline()) for parent in process.parents())
-        return False
-
-    def workers() -> list[psutil.Process]:
-        return [child for child in psutil.Process().children(recursive=True) if is_of_the_run(child)]
-
-    eventually(lambda: not workers(), what="the end of all workers", within_s=120)
 
 
 def test_the_next_run_goes_on_where_the_last_one_ended(finished: Engine) -> None:

@@ -52,14 +52,15 @@ def test_the_endpoint_may_close_connections_at_any_time(
         assert {request["http"] for request in server.requests(path)} == {"2" if protocols == ["h2"] else "1.1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocols", "streams"), [(["h2"], 1), (["h2"], 10), (["h2"], 100), (["http/1.1"], 1)])
 def test_no_request_waits_for_another_one_on_its_connection(
     open_sink: OpenSink, rows: Rows, flush: Flush, path: str, tmp_path: Any, protocols: list[str], streams: int
 ) -> None:
     count = streams + 20
     with WebhookServer(tmp_path, protocols=protocols, max_streams=streams) as server:
-        server.faults(slow_s=1.0)
-        options = {**flush(), "parallel_requests": str(count), "webhook_client_timeout": "1950ms"}
+        server.faults(slow_s=5.0)
+        options = {**flush(), "parallel_requests": str(count), "webhook_client_timeout": "9500ms"}
         write(open_sink(options, at=server), rows(range(count)), rows(range(count, 2 * count)))
         requests = server.requests(path)
         assert delivered(server, path) == set(range(2 * count))

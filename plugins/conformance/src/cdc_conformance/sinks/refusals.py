@@ -50,7 +50,10 @@ class Refusals:
         assert outcome.error is None, (
             f"a row that the destination never accepts must be reported as refused, not with {outcome.error!r}"
         )
-        assert outcome.refused, "a row that the destination does not accept was neither delivered nor refused"
+        assert outcome.refused, (
+            f"a row that the destination should never accept was not refused, and flush returned {outcome.flushed}: the"
+            " row is lost, or the destination accepted it, and the test class does not make it refuse such rows"
+        )
         listed = [] if outcome.flushed is None else [row.reason for row in outcome.flushed.refused]
         for reason in listed or [str(outcome.forgotten)]:
             assert reason.strip(), "a refused row needs a reason, but this one is empty"

@@ -50,8 +50,11 @@ class Resolved:
             f" returns {endpoints or 'none'}"
         )
         rig.resolve(AT)
-        without = endpoints - {endpoint for endpoint, mark in rig.read().marks if mark == AT}
-        assert not without, f"emit_resolved returned, but of {len(endpoints)} endpoints these have no mark: {without}"
+        found = {endpoint for endpoint, mark in rig.read().marks if mark == AT}
+        assert not endpoints - found, (
+            f"emit_resolved returned, but of {len(endpoints)} endpoints these have no mark: {endpoints - found}; the"
+            f" reader found marks at {found or 'none'}"
+        )
 
     def test_only_emit_resolved_writes_marks(self, readable: SinkRig) -> None:
         """`flush` writes no mark: another slice may still hold earlier rows."""

@@ -88,6 +88,7 @@ class Values:
         None.
         """
         rig = readable
+        rig.feed()  # wrong options are no reason to leave the promise out
         takes = rig.registration.envelopes
         for envelope in _WITH_TOMBSTONES:
             rig.options |= {"envelope": envelope, "updated": False}
