@@ -39,6 +39,13 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(autouse=True)
+def nothing_frozen() -> Iterator[None]:
+    """Let the garbage collector have what a worker cache froze in this process, or its files would stay open."""
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
 def restored_logging() -> Iterator[None]:
     """Restore the logging of this process, which the command `cdc` configures."""
     root = logging.getLogger()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import time
 
 import psycopg
@@ -197,6 +199,22 @@ def test_a_step_of_the_scan_obeys_the_limit_and_has_a_slice_for_each_task(databa
         for change in feed.changes:
             by_step[change.step] = by_step.get(change.step, 0) + len(change.after["pad"]) if change.after else 0
         assert max(by_step.values()) < 450_000
+
+
+def test_a_process_with_thousands_of_open_files_can_scan(database: str, sql: Sql) -> None:
+    fill(sql, 2000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    files = [os.dup(0) for _ in range(2000)]
+    try:
+        with feed_of(database, "t", bytes_=200_000) as feed:
+            feed.start()
+            feed.scan()
+            assert sorted(scanned(feed)) == list(range(1, 2001))
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:

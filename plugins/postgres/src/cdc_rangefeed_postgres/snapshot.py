@@ -48,9 +48,11 @@ class ExportedSnapshot:
         if self.connection.closed:
             return False
         connection = self.connection.pgconn
+        events = select.poll()  # select.select() fails in a process with more than 1,024 open files
+        events.register(connection.socket, select.POLLIN)
         # An idle server sends a message only when a setting changed or when it ends the connection. After the second
         # one, the end of the stream follows.
-        while select.select([connection.socket], [], [], 0)[0]:
+        while events.poll(0):
             try:
                 connection.consume_input()
             except psycopg.OperationalError:
