@@ -86,7 +86,7 @@ def _find(feed: ResolvedChangefeed, letters: Sequence[DeadLetter]) -> Sequence[W
 
 def _told(feed: ResolvedChangefeed, result: Replay, missing: int, given_up: int) -> Iterator[str]:
     up = f", {given_up} discarded" if given_up else ""
-    yield f"changefeed '{feed.name}': {len(result.sent)} rows replayed, {len(result.kept)} dead letters left{up}"
+    yield f"changefeed '{feed.name}': {len(result.sent)} rows replayed, {len(result.kept)} dead letters remaining{up}"
     for bad in result.kept[:_MOST_SHOWN]:
         yield f"  {bad} (stage {bad.stage}): {bad.shown_reason}"
     if len(result.kept) > _MOST_SHOWN:

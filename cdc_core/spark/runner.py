@@ -329,11 +329,7 @@ class _Run:
         deadline = time.monotonic() + _STOP_LIMIT_S
         while query.isActive and not flag.acknowledged and not self._abandon.is_set():
             if time.monotonic() > deadline:
-                log.warning(
-                    "changefeed '%s': abandoned the running step, which did not end in %.0f s",
-                    self._feed.name,
-                    _STOP_LIMIT_S,
-                )
+                log.warning("changefeed '%s': the running step took too long and was abandoned", self._feed.name)
                 break
             self._say(**sampler.look_at_tasks())
             time.sleep(_POLL_S / 2)

@@ -97,7 +97,7 @@ def test_rows_are_sent_again_once_they_are_taken(place: str, feed: Feed, capsys:
     feed.run()
     feed.refuse()
     assert feed.replay() == 0
-    assert capsys.readouterr().out == "changefeed 'orders': 3 rows replayed, 0 dead letters left\n"
+    assert capsys.readouterr().out == "changefeed 'orders': 3 rows replayed, 0 dead letters remaining\n"
     assert Journal(feed.directory).of("rows")[-1][4] == [[7, 17], [7, 27], [7, 37]]
     assert feed.replay() == 0
     assert capsys.readouterr().out == "changefeed 'orders' has no dead letters\n"
@@ -110,7 +110,7 @@ def test_what_is_refused_again_is_shown_and_exits_with_1(feed: Feed, capsys: pyt
     feed.refuse(25)
     assert feed.replay() == 1
     first, *kept = capsys.readouterr().out.splitlines()
-    assert first == "changefeed 'orders': 3 rows replayed, 2 dead letters left"
+    assert first == "changefeed 'orders': 3 rows replayed, 2 dead letters remaining"
     assert kept == [
         "  the row of table public.counter with key {'id': 5}, updated 25.0000000000 (stage sink): 25 is refused",
         "  the row of table public.counter with key {'id': 5}, updated 35.0000000000 (stage blocked): an earlier row of"
@@ -126,7 +126,7 @@ def test_a_row_that_is_given_up_holds_nothing_back(feed: Feed, capsys: pytest.Ca
     assert feed.replay("--give-up", "999") == 2
     assert "changefeed 'orders' has no dead letter with the number 999; see --list" in capsys.readouterr().err
     assert feed.replay("--give-up", number) == 0
-    assert capsys.readouterr().out == ("changefeed 'orders': 2 rows replayed, 0 dead letters left, 1 discarded\n")
+    assert capsys.readouterr().out == ("changefeed 'orders': 2 rows replayed, 0 dead letters remaining, 1 discarded\n")
     assert Journal(feed.directory).of("rows")[-1][4] == [[7, 27], [7, 37]]
     assert feed.replay() == 0
 
@@ -141,7 +141,7 @@ def test_rows_are_given_up_where_their_dead_letters_cannot_be_read(
     assert feed.replay("--give-up", "1", "--give-up", "2") == 2
     capsys.readouterr()
     assert feed.replay("--give-up", "1", "--give-up", "2", "--give-up", "3") == 0
-    assert capsys.readouterr().out == ("changefeed 'orders': 0 rows replayed, 0 dead letters left, 3 discarded\n")
+    assert capsys.readouterr().out == ("changefeed 'orders': 0 rows replayed, 0 dead letters remaining, 3 discarded\n")
     assert feed.replay() == 0
     assert capsys.readouterr().out == "changefeed 'orders' has no dead letters\n"
 
@@ -158,7 +158,7 @@ def test_a_row_is_given_up_only_when_the_others_could_be_sent(
     assert feed.replay("--list") == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
     assert feed.replay("--give-up", "1") == 0
-    assert "2 rows replayed, 0 dead letters left, 1 discarded" in capsys.readouterr().out
+    assert "2 rows replayed, 0 dead letters remaining, 1 discarded" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("give_up", [(), ("--give-up", "1")])

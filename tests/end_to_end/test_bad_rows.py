@@ -93,10 +93,10 @@ def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path
             assert (100_001 in numbers(delivered(feed)), BAD + 100_000 in numbers(delivered(feed))) == (True, False)
             assert replay(feed)[0] == 1
             status, told = replay(feed)
-            assert (status, told.splitlines()[0]) == (1, "changefeed 'test': 0 rows replayed, 2 dead letters left")
+            assert (status, told.splitlines()[0]) == (1, "changefeed 'test': 0 rows replayed, 2 dead letters remaining")
 
     with feed_of(tmp_path, database, parquet_special_values="string", **options) as mended:
-        assert replay(mended) == (0, "changefeed 'test': 2 rows replayed, 0 dead letters left\n")
+        assert replay(mended) == (0, "changefeed 'test': 2 rows replayed, 0 dead letters remaining\n")
         of_key = [row["n"] for row in delivered(mended) if row["id"] == BAD]
         assert of_key == [BAD, BAD + 100_000]
         mended.once(kept_spark)
@@ -161,7 +161,7 @@ def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_become
     assert len(entries) == len(set(entries))
     status, told = replay(feed)
     assert status == 1
-    assert told.startswith(f"changefeed 'test': 0 rows replayed, {len(entries)} dead letters left")
+    assert told.startswith(f"changefeed 'test': 0 rows replayed, {len(entries)} dead letters remaining")
 
 
 def test_dead_letters_in_kafka_are_read_back_and_sent(tmp_path: Path, kafka_broker: Kafka, topic_prefix: str) -> None:

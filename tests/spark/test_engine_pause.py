@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STEPS = {"total": 2000, "rows_per_step": 500}
 PAUSE = {"options": {"on_error": "pause"}}
-POISON = "TerminalSinkError row 7 of table counter is refused: mend it"
+POISON = "TerminalSinkError row 7 of table counter is refused: correct it"
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
 
     assert engine.run(once=False, watch=watch, resume_command="cdc resume shop.toml t", **STEPS, **PAUSE) == 0
     [status] = person.pauses
-    assert status.waiting_for == "row 7 of table counter is refused: mend it"
+    assert status.waiting_for == "row 7 of table counter is refused: correct it"
     assert status.paused_since is not None
     assert status.resume_command == "cdc resume shop.toml t"
     assert engine.journal.faults(total=STEPS["total"]) == []
@@ -82,7 +82,7 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
     assert min(n for _, epoch, _, _, rows in engine.journal.of("rows") for _, n in rows if epoch == 2) > poisoned[0]
     assert engine.statuses[-1].waiting_for is None
     [said] = [text for text in caplog.messages if "has been paused since" in text]
-    assert "row 7 of table counter is refused: mend it. It delivers nothing" in said
+    assert "row 7 of table counter is refused: correct it. It delivers nothing" in said
     assert "its source retains the history that was not read; run `cdc resume shop.toml t` to continue" in said
     assert "changefeed 't' is resumed" in caplog.messages
 
@@ -107,7 +107,7 @@ def test_a_cause_that_was_not_mended_pauses_it_again(engine: Engine) -> None:
 def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: Engine) -> None:
     engine.script.order("flush", POISON)
     assert engine.run(once=False, watch=Person(stop), **STEPS, **PAUSE) == 0  # killed, it would leave the same
-    assert reason(engine) == "row 7 of table counter is refused: mend it"
+    assert reason(engine) == "row 7 of table counter is refused: correct it"
     before = engine.journal.events
     for order in ("check", "sink-check", "sink-prepare"):
         engine.script.order(order, "ConfigError was touched")
@@ -128,20 +128,20 @@ def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: 
 
     assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0
     assert engine.phases[:2] == ["paused", "starting Spark"]
-    assert person.pauses[0].waiting_for == "row 7 of table counter is refused: mend it"
+    assert person.pauses[0].waiting_for == "row 7 of table counter is refused: correct it"
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 
 @pytest.mark.slow
 def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: Engine) -> None:
     engine.script.order("flush", POISON)
-    with pytest.raises(TerminalSinkError, match="row 7 of table counter is refused: mend it"):
+    with pytest.raises(TerminalSinkError, match="row 7 of table counter is refused: correct it"):
         engine.run(**STEPS, **PAUSE)
     with pytest.raises(TerminalError) as raised:
         engine.run(**STEPS, **PAUSE)
     assert str(raised.value).startswith("changefeed 't' has been paused since ")
     assert str(raised.value).endswith(
-        ": row 7 of table counter is refused: mend it; run `cdc resume FILE t` to continue"
+        ": row 7 of table counter is refused: correct it; run `cdc resume FILE t` to continue"
     )
     assert engine.store.resume("t")
     assert engine.run(**STEPS, **PAUSE) == 0
@@ -168,7 +168,7 @@ def test_an_error_while_it_is_being_stopped_is_found_by_the_next_run(engine: Eng
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
     assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0
-    assert reason(engine) == "row 7 of table counter is refused: mend it"
+    assert reason(engine) == "row 7 of table counter is refused: correct it"
 
 
 def test_nothing_is_paused_while_it_is_set_up(engine: Engine) -> None:

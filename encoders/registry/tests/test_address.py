@@ -72,7 +72,7 @@ def test_a_user_may_have_no_password() -> None:
         (f"https://host?ca_cert={base64.b64encode(b'geheim').decode()}", "'ca_cert' must be a PEM text in base64"),
         (f"https://host?client_cert={ENCODED}", "'client_cert' and 'client_key' must be set together"),
         (f"https://host?ca_cert={ENCODED}&insecure_tls_skip_verify=true", "'ca_cert' cannot be combined with"),
-        (f"http://host?ca_cert={ENCODED}", "ca_cert requires https://"),
+        (f"http://host?ca_cert={ENCODED}", "ca_cert can only be used with https://"),
     ],
 )
 def test_an_invalid_address_is_refused_with_the_remedy(text: str, complaint: str) -> None:

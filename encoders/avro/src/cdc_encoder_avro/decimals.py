@@ -123,7 +123,10 @@ def _byte_counts(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _one_by_one(array: pa.Array, precision: int, scale: int) -> pa.Array:
-    """Return numbers that Arrow does not support. Raises: NoRepresentationError."""
+    """Return numbers with more digits than Arrow supports, or some that Arrow refused.
+
+    Raises: NoRepresentationError for one that is not of the declared type.
+    """
     texts = array.to_pylist()
     return pa.array([_one(row, text, precision, scale) for row, text in enumerate(texts)], pa.large_binary())
 
@@ -140,6 +143,8 @@ def _one(row: int, text: str | None, precision: int, scale: int) -> bytes:
         except (InvalidOperation, ValueError):
             raise NoRepresentationError(row, f"the decimal '{text[:80]}' is not a number") from None
     if number != scaled or abs(number) >= 10**precision:
-        raise NoRepresentationError(row, f"'{text[:80]}' exceeds the declared precision {precision} and scale {scale}")
+        raise NoRepresentationError(
+            row, f"'{text[:80]}' is not a decimal of the declared precision {precision} and scale {scale}"
+        )
     data = number.to_bytes((abs(number).bit_length() + 8) // 8, "big", signed=True)
     return b"\x02" + long_bytes(len(data)) + data

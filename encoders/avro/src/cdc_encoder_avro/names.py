@@ -18,7 +18,10 @@ _ESCAPE = re.compile(r"_u([0-9a-f]{4,6})_")
 
 
 def avro_name(name: str) -> str:
-    """Return the Avro name of *name*, which must not be empty. Few names that Avro accepts are changed."""
+    """Return the Avro name of *name*, which must not be empty.
+
+    A name that Avro accepts is unchanged, unless a part of it looks like an escape.
+    """
     return _TO_ESCAPE.sub(lambda found: f"_u{ord(found.group()):04x}_", name)
 
 

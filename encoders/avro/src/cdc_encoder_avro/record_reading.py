@@ -29,7 +29,7 @@ _ARROW = {
 
 
 class RecordReader:
-    """Reads the records of one schema. Numbers of logical types remain numbers, which cannot exceed Python's range."""
+    """Reads the records of one schema. Logical types are read as numbers, because Python's have a smaller range."""
 
     def __init__(self, schema: str) -> None:
         written = json.loads(schema)

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["plain", "split_array", "split_object", "string"]
 
 _MOST_INT_DIGITS = 4000
-"""Python refuses to convert a text of about this many digits to an int."""
+"""Python refuses to convert a text of many more digits to an int."""
 _BLANKS = re.compile(r"[ \t\n\r]*")
 
 

@@ -1,4 +1,4 @@
-"""The values of messages, byte for byte as CockroachDB writes them."""
+"""The values of messages in CockroachDB's form. The README of the package lists the differences."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _OWNER = "encoder 'parquet'"
 
 
 class ParquetEncoder(Encoder):
-    """Files with the columns of the table and some columns of metadata. Files are the same in every envelope.
+    """Files with the columns of the table and some columns of metadata. Every envelope gives the same files.
 
     A deleted row has its key, nulls in the other columns, and the event type `d`. Resolved marks are JSON: a tool that
     reads a whole directory as one table fails at such a file, instead of reading a row of nulls.

@@ -25,7 +25,7 @@ _SPECIAL: dict[Kind, dict[int, str]] = {
 """By kind, the numbers that Parquet's types cannot represent, and their texts."""
 _SPECIAL_DECIMALS = pa.array(["NaN", "Infinity", "-Infinity"])
 _WRAPPING = 39
-"""Arrow may read a number of this length modulo 2**128."""
+"""Arrow may read a text of this length or more modulo 2**128."""
 _NESTED = r"^\s*\[\s*\["
 
 
@@ -83,7 +83,7 @@ def _not_a(type_: pa.Decimal128Type, text: str) -> str | None:
     except pa.ArrowInvalid:
         fits = False
     digits = f"precision {type_.precision} and scale {type_.scale}"
-    return None if fits else f"'{text[:80]}' exceeds the declared {digits}"
+    return None if fits else f"'{text[:80]}' is not a decimal of the declared {digits}"
 
 
 def _lists(array: pa.Array, element: ColumnType, type_: pa.ListType, options: ParquetOptions) -> pa.Array:

@@ -81,7 +81,7 @@ class RegistryAddress:
         secure = ("ca_cert", "client_cert", "client_key", "insecure_tls_skip_verify")
         if parts.scheme == "http" and any(getattr(parameters, name) for name in secure):
             names = ", ".join(name for name in secure if name in given)
-            raise OptionError(f"{where}: {names} requires https://")
+            raise OptionError(f"{where}: {names} can only be used with https://; change the scheme or omit them")
         shown_host = f"[{host}]" if ":" in host else host
         return cls(
             url=f"{parts.scheme}://{shown_host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}",

@@ -62,7 +62,7 @@ def translated(
         return error
     if not isinstance(error, RefusedError):
         # An error of the network, or a response of another kind of server. The client's HTTP library varies.
-        reason = str(error) or type(error).__name__
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         hint = "; set 'ca_cert' to the certificate of its authority" if "CERTIFICATE_VERIFY_FAILED" in reason else ""
         return unreachable(f"schema registry {address} is unreachable or not a registry: {reason}{hint}")
     if error.status in (401, 403):

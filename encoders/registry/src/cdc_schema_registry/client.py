@@ -22,7 +22,7 @@ __all__ = ["client_of"]
 _clients: dict[RegistryAddress, SchemaRegistryClient] = {}
 _lock = Lock()
 _HTTP_LOGGERS = ("httpx", "httpx2")
-"""Loggers of the client's HTTP library in its versions."""
+"""Logger names of the client's HTTP library, which differ between versions."""
 
 
 def client_of(address: RegistryAddress) -> SchemaRegistryClient:

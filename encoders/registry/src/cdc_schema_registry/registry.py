@@ -188,13 +188,17 @@ class Registry:
         return translated(self.address, f"subject '{subject}'", error, refused=refused, unreachable=unreachable)
 
     def _incompatible(self, subject: str, schema: str, reason: str) -> str:
-        registered = "unknown"
+        registered = "the registered schema is unknown"
         with suppress(Exception):
             latest = self._latest(subject)
-            registered = "none" if latest is None else f"version {latest.version}, {latest.schema}"
+            registered = (
+                "no schema is registered"
+                if latest is None
+                else f"the registered schema is version {latest.version}, {latest.schema}"
+            )
         return (
-            f"schema registry {self} refused the new schema of subject '{subject}' as incompatible: {reason}; the "
-            f"registered schema is {registered}; the new schema is {schema}; change the subject's compatibility, or "
+            f"schema registry {self} refused the new schema of subject '{subject}' as incompatible: {reason}; "
+            f"{registered}; the new schema is {schema}; change the subject's compatibility, or "
             "the topic, or revert the change of the table"
         )
 

@@ -24,7 +24,7 @@ _MOST_PLAIN = 1e12
 
 
 def float_pieces(array: pa.Array, *, quote: str = '"') -> list[Piece]:
-    """Return the texts of a float *array*, `null` where it is null. NaN and infinities are between quotes."""
+    """Return the texts of a float *array*, `null` where it is null. NaN and infinities are between *quote*s."""
     values = series(array)
     texts = values.cast(pl.String).str.strip_suffix(".0")
     finite = values.is_finite()

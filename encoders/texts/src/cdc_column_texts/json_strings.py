@@ -1,7 +1,7 @@
 """JSON strings, escaped as CockroachDB escapes them.
 
 The quote, the backslash and the control characters below U+0020 are escaped: newline, return and tab in their short
-form, the others as `\\u00xx`. No other character is escaped, neither U+007F nor U+2028 nor any other beyond ASCII.
+form, the others as `\\u00xx`. No other character is escaped, not even U+007F and U+2028.
 """
 
 from __future__ import annotations

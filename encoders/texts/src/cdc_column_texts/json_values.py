@@ -1,4 +1,4 @@
-"""Columns as JSON texts, as CockroachDB writes them. Only the exponents of floats differ, see `floats`."""
+"""Columns as JSON texts, as CockroachDB writes them, except exponents of floats and dates before the year 1."""
 
 from __future__ import annotations
 
