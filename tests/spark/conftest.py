@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.dead_letter_rig import Rig
 from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
@@ -98,3 +99,8 @@ def engine(tmp_path: Path, kept_spark: KeptSpark) -> Engine:
 @pytest.fixture(scope="module")
 def make_engine(tmp_path_factory: pytest.TempPathFactory, kept_spark: KeptSpark) -> Callable[[], Engine]:
     return lambda: Engine(tmp_path_factory.mktemp("engine"), kept_spark)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)

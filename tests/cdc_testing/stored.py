@@ -1,0 +1,28 @@
+"""What tests of the progress store save in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc_core import Frontier, Span, Timestamp
+from cdc_core.store.progress import Progress, ProgressStore
+
+DEFINITION: dict[str, Any] = {
+    "source": "postgresql://user:***@host:5432/shop",
+    "tables": ["public.orders", "public.users"],
+    "sink": "file:///data/out",
+    "format": "json",
+}
+
+
+def progress(n: int = 1) -> Progress:
+    frontier = Frontier([Span("shop.public.orders"), Span("shop.public.users")])
+    frontier.forward(Span("shop.public.orders"), Timestamp(n + 5))
+    frontier.forward(Span("shop.public.users"), Timestamp(n, 3))
+    return Progress(token={"lsn": n}, frontier=frontier, latest=Timestamp(n + 5), counters={"rows": 10.0 * n})
+
+
+def paused(store: ProgressStore) -> str | None:
+    found = store.find("orders")
+    assert found is not None
+    return None if found.paused is None else found.paused.reason

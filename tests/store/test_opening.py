@@ -1,0 +1,222 @@
+"""Opening a store: by several processes, after a fork, in older versions, and where none can be."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from cdc_testing.stored import DEFINITION, paused, progress
+
+from cdc_core import Timestamp
+from cdc_core.errors import ConfigError, FencedError, RetryableError
+from cdc_core.store.progress import ProgressStore, store_url
+
+
+def test_a_store_survives_pickling_and_reopening(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    store.save("orders", store.begin_attempt("orders"), progress())
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy.load("orders").token == {"lsn": 1}
+    copy.close()
+    copy.close()
+    assert copy.load("orders").token == {"lsn": 1}
+    copy.close()
+
+
+def test_a_commit_is_on_disk_when_save_returns(store: ProgressStore) -> None:
+    store.open()
+    assert store._engine is not None
+    with store._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+
+
+def test_reading_does_not_wait_for_a_writer(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    store.save("orders", store.begin_attempt("orders"), progress())
+    writer = sqlite3.connect(sa.make_url(store.url).database or "", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    loaded = store.load("orders")
+    writer.execute("ROLLBACK")
+    writer.close()
+    assert loaded is not None
+
+
+def begin_runs(url: str, count: int, results: Any) -> None:
+    store = ProgressStore(url)
+    results.put([store.begin_attempt("orders") for _ in range(count)])
+    store.close()
+
+
+@pytest.mark.slow
+def test_processes_never_get_the_same_epoch(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [context.Process(target=begin_runs, args=(store.url, 25, results)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    epochs = [epoch for _ in processes for epoch in results.get(timeout=60)]
+    for process in processes:
+        process.join()
+    results.close()
+    results.join_thread()
+    assert sorted(epochs) == list(range(1, 76))
+
+
+def test_threads_that_open_an_empty_store_at_once_agree_on_one_identity(tmp_path: Path) -> None:
+    url = store_url(tmp_path)
+    found: list[str] = []
+
+    def register() -> None:
+        store = ProgressStore(url)
+        found.append(store.register("orders", DEFINITION).feed_id)
+        store.close()
+
+    threads = [threading.Thread(target=register) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def test_a_fork_opens_connections_of_its_own(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if store.begin_attempt("orders") == 1 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.begin_attempt("orders") == 2
+
+
+def test_a_directory_with_odd_characters_will_do(tmp_path: Path) -> None:
+    store = ProgressStore(store_url(tmp_path / "a b?c%20d#e:@ü"))
+    store.register("orders", DEFINITION)
+    store.close()
+    assert (tmp_path / "a b?c%20d#e:@ü" / "progress.sqlite").exists()
+
+
+def test_a_newer_store_is_refused(store: ProgressStore) -> None:
+    store.open()
+    store.close()
+    with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
+        connection.execute("UPDATE cdc_store SET version = 99")
+    connection.close()
+    with pytest.raises(
+        ConfigError, match=r"was written by a newer cdc-core \(its version is 99, this one knows 3\); upgrade"
+    ):
+        store.open()
+
+
+def test_a_state_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"'.*/file' cannot be used as the state directory: File exists"):
+        ProgressStore(store_url(tmp_path / "file")).open()
+    with pytest.raises(ConfigError, match="'/proc/nowhere' cannot be used as the state directory"):
+        ProgressStore(store_url(Path("/proc/nowhere"))).open()
+
+
+def test_a_damaged_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "progress.sqlite").write_text("x" * 5000)
+    with pytest.raises(ConfigError, match=r"progress\.sqlite cannot be used: file is not a database"):
+        ProgressStore(store_url(tmp_path)).open()
+
+
+def test_a_server_out_of_reach_is_refused_at_the_start_and_retried_later_without_its_password() -> None:
+    store = ProgressStore("postgresql://cdc:hunter2@127.0.0.1:1/cdc")
+    with pytest.raises(ConfigError, match=r"progress store .*cdc:\*\*\*@127\.0\.0\.1:1/cdc cannot be used") as opened:
+        store.open()
+    with pytest.raises(RetryableError) as loaded:
+        store.load("orders")
+    assert "hunter2" not in f"{opened.value} {loaded.value} {store!r}"
+    shown = repr(ProgressStore("postgresql://db/cdc?user=cdc&password=hunter2"))
+    assert shown == "ProgressStore('postgresql://db/cdc?user=cdc&password=***')"
+
+
+@pytest.mark.parametrize("url", ["nonsense", "nosuchdialect://host/db"])
+def test_a_url_of_no_database_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="the progress store's URL cannot be used"):
+        ProgressStore(url).open()
+
+
+def test_postgresql_keeps_the_same_promises(database: str) -> None:
+    store = ProgressStore(database)
+    store.open()
+    feed = store.register("orders", DEFINITION)
+    assert store.register("orders", DEFINITION).feed_id == feed.feed_id
+    old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
+    assert (old, new) == (1, 2)
+    store.save_intent("orders", new, {"intent": "slot"})
+    store.save("orders", new, progress())
+    with pytest.raises(FencedError):
+        store.save("orders", old, progress(9))
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, loaded.frontier, loaded.latest) == ({"lsn": 1}, progress().frontier, Timestamp(6))
+    assert [row.high_water for row in store.list()] == [Timestamp(1, 3)]
+    store.forget("orders")
+    assert store.list() == []
+    store.close()
+
+
+def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: str) -> None:
+    found: list[int] = []
+
+    def begin() -> None:
+        store = ProgressStore(database)
+        store.register("orders", DEFINITION)
+        found.append(store.begin_attempt("orders"))
+        store.close()
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [1, 2, 3, 4]
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date(store: ProgressStore) -> None:
+    store.open()
+    store.register("orders", DEFINITION)
+    store.close()
+    with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
+        for column in ("plan", "paused", "recorded", "unrecorded", "emitted"):
+            connection.execute(f"ALTER TABLE cdc_changefeeds DROP COLUMN {column}")
+        connection.execute("DROP TABLE cdc_delivered")
+        connection.execute("DROP TABLE cdc_dead_letters")
+        connection.execute("UPDATE cdc_store SET version = 1")
+    connection.close()
+    epoch = store.begin_attempt("orders")
+    store.save_plan("orders", epoch, {"step": 3})
+    store.pause("orders", epoch, "a row was refused")
+    assert store.load_plan("orders") == {"step": 3}
+    assert paused(store) == "a row was refused"
+    (waiting,) = store.assign_mark("orders", epoch, Timestamp(9))
+    assert waiting.previous is None  # what the older version delivered is in no record
+
+
+def test_a_store_of_the_second_version_is_brought_up_to_date(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    store.save("orders", store.begin_attempt("orders"), progress())
+    store.close()
+    with sqlite3.connect(sa.make_url(store.url).database or "") as connection:
+        connection.execute("ALTER TABLE cdc_changefeeds DROP COLUMN emitted")
+        connection.execute("UPDATE cdc_store SET version = 2")
+    connection.close()
+    store.save_emitted("orders", store.begin_attempt("orders"), Timestamp(1))
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, loaded.emitted) == ({"lsn": 1}, Timestamp(1))
