@@ -67,7 +67,10 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
-        """Return the resolved mark of *timestamp* for consumers of *topic*. Coordinator."""
+        """Return the resolved mark of *timestamp* for consumers of *topic*. Coordinator.
+
+        An encoder with `scans_only` raises TerminalError for a mark, and EncodeError for a deleted row.
+        """
 
     def open_body(self, topic: str) -> FileBody:
         """Return an empty file body for rows of *topic*. Task, for a sink that writes files.

@@ -60,7 +60,7 @@ def test_a_difference_names_form_row_and_column() -> None:
     }
     for difference, change in changed.items():
         assert differences(ORDERS, WRAPPED, wanted, [first, dataclasses.replace(second, **change)]) == difference
-    assert differences(ORDERS, WRAPPED, wanted, [first]) == where + "2 rows were written, 1 were read"
+    assert differences(ORDERS, WRAPPED, wanted, [first]) == where + "rows written: 2, rows read: 1"
 
 
 def test_a_delete_may_be_its_key_and_nulls_only_in_bare() -> None:

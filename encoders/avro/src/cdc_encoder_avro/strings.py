@@ -13,7 +13,7 @@ __all__ = ["string_bytes", "string_pieces"]
 
 
 def string_pieces(array: pa.Array, *, branch: int | None = 1) -> list[Piece]:
-    """Return the values of a string or binary *array*, each after index *branch* of its union. A null is only index 0."""
+    """Return the values of a string or binary *array*, each after index *branch* of its union. A null is index 0."""
     valid = valid_rows(array)
     sizes = _sizes(array)
     if valid is not None:

@@ -1,4 +1,4 @@
-"""Promises about rows that cannot be encoded: all others can be."""
+"""Promises about rows that cannot be encoded, and about the rows around them."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class BadRows:
 
     @applies_if(MESSAGES)
     def test_bad_rows_are_found_by_bisection(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """`encode` fails for every part with a bad row and encodes every other part, with the same bytes as ever.
+        """`encode` fails for every part with a bad row and encodes every other part.
 
-        A failure must not affect later batches. Look for state that is changed before the last value is encoded.
+        It writes the same bytes as an encoder that never failed. A failure must not affect later batches. Look for state that is changed before the last value is encoded.
         """
         for case in _cases(rig, samples, topic, output="messages"):
             encoder, other = rig.encoder(case.form), rig.encoder(case.form)

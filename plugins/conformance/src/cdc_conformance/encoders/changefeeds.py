@@ -23,6 +23,8 @@ from cdc_core.plugins.host import PluginHost
 
 __all__ = ["NoOptions", "plugin_host", "resolved_changefeed"]
 
+_NOTHING, _OPTIONS, _SUMMARY = f"{__name__}:Nothing", f"{__name__}:NoOptions", "Never opened"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOptions:
@@ -54,31 +56,27 @@ def resolved_changefeed(
 
 def plugin_host(encoder: EncoderRegistration, *, file_envelopes: frozenset[str]) -> PluginHost:
     """Return a host with *encoder*, and with a source and a sink for each output that are never opened."""
-    nothing = f"{__name__}:Nothing"
-    common = {"options": f"{__name__}:NoOptions", "summary": "Never opened"}
-    parts: dict[str, str] = dict.fromkeys(("sink", "resolved_sink", "destination"), nothing) | common
-
     @hookimpl
     def cdc_register_encoders() -> list[EncoderRegistration]:
         return [encoder]
 
     @hookimpl
     def cdc_register_sinks() -> list[SinkRegistration]:
-        messages = SinkRegistration(name="messages", schemes=("messages",), output="messages", **parts)  # type: ignore[arg-type]
-        files = SinkRegistration(
-            name="files",
-            schemes=("files",),
-            output="files",
-            forced=frozenset({"key_in_value"}),
-            envelopes=file_envelopes,
-            **parts,  # type: ignore[arg-type]
-        )
-        return [messages, files]
+        return [_sink("messages"), _sink("files", forced=frozenset({"key_in_value"}), envelopes=file_envelopes)]
 
     @hookimpl
     def cdc_register_rangefeeds() -> list[RangefeedRegistration]:
-        source = dict.fromkeys(("rangefeed", "planner", "reader"), nothing) | common
-        return [RangefeedRegistration(name="nothing", schemes=("nothing",), **source)]  # type: ignore[arg-type]
+        return [
+            RangefeedRegistration(
+                name="nothing",
+                schemes=("nothing",),
+                rangefeed=_NOTHING,
+                planner=_NOTHING,
+                reader=_NOTHING,
+                options=_OPTIONS,
+                summary=_SUMMARY,
+            )
+        ]
 
     hooks = SimpleNamespace(
         cdc_register_encoders=cdc_register_encoders,
@@ -86,3 +84,20 @@ def plugin_host(encoder: EncoderRegistration, *, file_envelopes: frozenset[str])
         cdc_register_rangefeeds=cdc_register_rangefeeds,
     )
     return PluginHost([Published.of(hooks, name="under-test")])
+
+
+def _sink(
+    output: str, *, forced: frozenset[str] = frozenset(), envelopes: frozenset[str] | None = None
+) -> SinkRegistration:
+    return SinkRegistration(
+        name=output,
+        schemes=(output,),
+        output=output,
+        forced=forced,
+        envelopes=envelopes,
+        sink=_NOTHING,
+        resolved_sink=_NOTHING,
+        destination=_NOTHING,
+        options=_OPTIONS,
+        summary=_SUMMARY,
+    )

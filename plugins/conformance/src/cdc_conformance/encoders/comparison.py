@@ -65,7 +65,7 @@ def expected_rows(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
 def differences(schema: TableSchema, form: Form, wanted: Sequence[DecodedRow], found: Sequence[DecodedRow]) -> str:
     """Return the first difference as a sentence; an empty text when there is none."""
     if len(wanted) != len(found):
-        return f"{form}: {len(wanted)} rows were written, {len(found)} were read"
+        return f"{form}: rows written: {len(wanted)}, rows read: {len(found)}"
     for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
         difference = _difference(schema, form, one, other)
         if difference:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pickle
 import subprocess
@@ -28,9 +29,13 @@ def pairs_of_other_process(feed: ResolvedChangefeed, rows: RowBatch, topic: str)
     process = _process()
     assert process.stdin is not None
     assert process.stdout is not None
-    pickle.dump((feed, bytes(rows.to_ipc()), topic), process.stdin)
-    process.stdin.flush()
-    found, failure = pickle.load(process.stdout)
+    try:
+        pickle.dump(pickle.dumps((feed, bytes(rows.to_ipc()), topic)), process.stdin)
+        process.stdin.flush()
+        found, failure = pickle.load(process.stdout)
+    except (EOFError, BrokenPipeError):
+        _process.cache_clear()
+        raise AssertionError(f"the other process ended with exit code {process.wait()}; see its stderr") from None
     assert not failure, f"encoding fails in another process:\n{failure}"
     pairs: list[tuple[bytes, bytes | None]] = found
     return pairs
@@ -52,10 +57,11 @@ def _later(now: Callable[[], float]) -> float:
 
 def _answer(requests: BinaryIO) -> tuple[Any, str] | None:
     try:
-        feed, rows, topic = pickle.load(requests)
+        request = pickle.load(requests)
     except EOFError:
         return None
     try:
+        feed, rows, topic = pickle.loads(request)  # Imports the plugin.
         batch = feed.open_encoder().encode(RowBatch.from_ipc(rows), topic=topic)
         return list(zip(batch.key.to_pylist(), batch.value.to_pylist(), strict=True)), ""
     except Exception:  # A plugin may raise anything.
@@ -75,5 +81,5 @@ def _process() -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    with process:
-        process.stdin and process.stdin.close()
+    with contextlib.suppress(BrokenPipeError), process:  # Closes stdin and waits.
+        pass

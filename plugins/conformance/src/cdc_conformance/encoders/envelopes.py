@@ -124,10 +124,10 @@ def _compare(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
 
 
 def _check_tombstones(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
-    values = [value for _, value in pairs_of(rig.encoder(form).encode(batch, topic=topic))]
     delete = form.envelope.delete
     if delete is DeleteForm.KEY_AND_NULLS:
         return
+    values = [value for _, value in pairs_of(rig.encoder(form).encode(batch, topic=topic))]
     for index, (op, value) in enumerate(zip(batch.column("op").to_pylist(), values, strict=True)):
         wanted = op == Op.DELETE and delete is DeleteForm.TOMBSTONE
         assert (value is None) == wanted, (

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from cdc_conformance.components import origin_of
+from cdc_conformance.encoders.conditions import FILES
 from cdc_conformance.encoders.messages import history, written
 from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.encoders.samples import Sample
 from cdc_conformance.encoders.side_effects import side_effects
 from cdc_conformance.processes import imported_by
+from cdc_conformance.promises import applies_if, does_not_apply
 from cdc_conformance.rows import INT8, TEXT, table
-from cdc_core import CdcError, Decoder, Encoder, EncoderContext, EncoderRegistration, OptionError
+from cdc_core import CdcError, Decoder, Encoder, EncoderRegistration, OptionError
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.entry_points import PLUGINS
@@ -40,7 +42,7 @@ class Packaging:
 
         `cdc check`, the driver and every worker create them. Connect when rows arrive.
         """
-        for form in rig.forms():
+        for form in rig.some():
             cls, context = rig.feed(form).encoder.load("encoder", Encoder), rig.context(form)
             with side_effects() as found:
                 cls(context)
@@ -74,8 +76,7 @@ class Packaging:
         Users read this message before a run, and must know which column to remove. The refused column is the second of
         three.
         """
-        forms = [form for output in rig.outputs for form in rig.forms(output=output)[:1]]
-        for form in forms:
+        for form in rig.one_of_each_output():
             for sample in samples:
                 schema = table("checked", {"id": INT8, "peculiar": sample.type, "last": TEXT})
                 error = rig.refusal(form, schema, f"{topic}_{sample.name}")
@@ -85,6 +86,15 @@ class Packaging:
                             f"{form}: check refuses a column of type {sample.type.source} without naming the {what} "
                             f"'{word}': {error}"
                         )
+
+    @applies_if(FILES)
+    def test_the_file_extension_begins_with_a_dot(self, rig: EncoderRig) -> None:
+        """`file_extension` is the end of a file's name, such as `.ndjson`, without slashes or blanks."""
+        for form in rig.some(output="files"):
+            extension = rig.encoder(form).file_extension
+            assert extension.startswith("."), f"{form}: file_extension {extension!r} does not begin with a dot"
+            fits = len(extension) > 1 and not set("/\\ ") & set(extension)
+            assert fits, f"{form}: file_extension {extension!r} is not valid at the end of a file name"
 
     def test_options_are_documented(self, rig: EncoderRig) -> None:
         """Options are a frozen dataclass. Each has a `doc` of full sentences and a name that is an identifier.
@@ -106,7 +116,7 @@ class Packaging:
 
         Options must have types that `cdc_core.options` can parse. Look for an annotation such as `Any` or `list`.
         """
-        (form, *_) = rig.forms()
+        (form, *_) = rig.some()
         wrong: dict[str, Any] = {row.name: object() for row in describe(_options_class(rig)) if row.type[:4] != "list"}
         for name, value in {**wrong, "no_such_option_anywhere": "1"}.items():
             message = ""
@@ -128,8 +138,8 @@ class Packaging:
         names = [row.name for row in describe(_options_class(rig)) if row.secret]
         values = dict.fromkeys(names, f"http://alice:{_SECRET}%2F@127.0.0.1:9") | dict(secret_options)
         if not values:
-            return
-        for form in rig.forms():
+            does_not_apply("the encoder has no secret option")
+        for form in rig.some():
             texts = []
             try:
                 feed = rig.feed(form, **values)
@@ -144,18 +154,18 @@ class Packaging:
                 assert _SECRET not in text, f"{form}: a secret is shown in {text}"
 
     def test_contexts_can_be_pickled(self, rig: EncoderRig, topic: str) -> None:
-        """An encoder that is created in another process, from the pickled context, writes the same bytes."""
-        for form in rig.forms():
+        """An encoder that is created from a pickled and unpickled context writes the same bytes."""
+        for form in rig.some():
             context = rig.context(form)
             copy = pickle.loads(pickle.dumps(context))
-            assert isinstance(copy, EncoderContext)
             cls = rig.feed(form).encoder.load("encoder", Encoder)
             first, second = (written(rig.guarded(cls(each)), history(_ORDERS), topic, form) for each in (context, copy))
             assert first == second, f"{form}: an encoder created from a pickled context writes other bytes"
 
     def test_registration_and_options_import_no_client_library(self, rig: EncoderRig) -> None:
-        """The modules of the hooks and of the options import only the core, the standard library and each other.
+        """The modules of the hooks and of the options import only what every `cdc` command needs anyway.
 
+        These are their own package, the standard library, and what `cdc` itself imports.
         Every `cdc` command and every driver loads them, with any encoder. Import libraries in the modules of the
         encoder and the decoder.
         """
@@ -175,7 +185,7 @@ class Packaging:
 
 
 def _options_class(rig: EncoderRig) -> type[Any]:
-    (form, *_) = rig.forms()
+    (form, *_) = rig.some()
     return rig.feed(form).encoder.load_options()
 
 

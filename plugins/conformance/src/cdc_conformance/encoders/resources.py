@@ -36,7 +36,7 @@ class Resources:
         """
         batch = _large(300, width=4000)
         most = _MULTIPLE * batch.nbytes + _SLACK_BYTES
-        for form in _one_of_each(rig):
+        for form in rig.one_of_each_output(rows=True):
             encoder = rig.encoder(form)
             written(encoder, batch.slice(0, 10), topic, form)
             taken = _peak_of(partial(written, encoder, batch, topic, form))
@@ -49,7 +49,7 @@ class Resources:
 
         Look for caches by key or value, and for results that are attributes of the encoder.
         """
-        for form in _one_of_each(rig):
+        for form in rig.one_of_each_output(rows=True):
             kept = _kept_by(partial(_encode_large, rig.encoder(form), topic, form))
             assert kept <= _KEPT_BYTES, f"{form}: {kept:,} bytes of memory were not released after eight batches"
 
@@ -59,7 +59,7 @@ class Resources:
         The first encoder of a process may open what all encoders share, such as a connection. Ten more must leave
         nothing open.
         """
-        for form in _one_of_each(rig):
+        for form in rig.one_of_each_output(rows=True):
 
             def use(form: Form = form) -> None:
                 encoder = rig.encoder(form)
@@ -77,10 +77,6 @@ class Resources:
                 gc.collect()
                 left = _more(before, _open())
             assert not left, f"{form}: ten encoders left {left} open"
-
-
-def _one_of_each(rig: EncoderRig) -> list[Form]:
-    return [form for output in rig.outputs for form in rig.forms(rows=True, output=output)[:1]]
 
 
 def _large(count: int, first: int = 0, *, width: int = 500) -> RowBatch:

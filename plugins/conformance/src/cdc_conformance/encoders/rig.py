@@ -81,10 +81,18 @@ class EncoderRig:
         """Return the same as `forms`, and skip the test when there is none."""
         found = self.forms(*flags, rows=rows, output=output)
         if not found:
+            self._raise_if_none_works()
             wanted = f"{output or 'form'}{' with rows' if rows else ''}{' and ' if rows and flags else ''}"
             wanted += f"{'' if rows or not flags else ' with '}{', '.join(flags)}"
             does_not_apply(f"encoder '{self.registration.name}' writes no {wanted} in this test class")
         return found
+
+    def one_of_each_output(self, *, rows: bool = False) -> list[Form]:
+        """Return the first form of each output; skip the test when there is none."""
+        first: dict[str, Form] = {}
+        for form in self.some(rows=rows):
+            first.setdefault(form.output, form)
+        return list(first.values())
 
     def full_forms(self, *, output: str | None = None) -> list[Form]:
         """Return every envelope and output with all options that it accepts; skip the test when there is none."""
@@ -202,6 +210,12 @@ class EncoderRig:
             except ConfigError:  # An encoder may refuse options.
                 continue
             yield form
+
+    def _raise_if_none_works(self) -> None:
+        """Raise the error of the first form, unless another works: wrong options do not make a promise inapplicable."""
+        if not self.forms():
+            for output, envelope in self.promised():
+                self.encoder(self.form(output, envelope)).check([])
 
     def _feed(self, output: str, envelope: Envelope, options: Mapping[str, Any]) -> ResolvedChangefeed:
         return resolved_changefeed(self.registration, self._host, output=output, envelope=envelope, options=options)

@@ -19,7 +19,7 @@ class InitialScan(RangefeedSuite):
     """The initial scan, and the transition from it to the log."""
 
     def test_initial_scan_yields_every_row_once(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """While nobody writes, every row that a table holds at the start is read exactly once.
+        """Every row that a table holds at the start is read exactly once, if nothing writes meanwhile.
 
         A consumer does not see a missing row until the row changes. If this fails, look at the bounds of chunks: one
         bound of each must be exclusive, and the last chunk must be open-ended.

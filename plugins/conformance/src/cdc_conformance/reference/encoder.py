@@ -49,7 +49,7 @@ class ReferenceEncoderOptions:
 
     ascii_only: bool = option(True, doc="Escape all characters that are not ASCII.")
     service: str = option("", doc="HOST:PORT that must accept a connection before every batch; empty for none.")
-    password: str | None = option(None, doc="A secret without a use.", secret=True)
+    password: str | None = option(None, doc="Not used. Exists to test that secrets are masked.", secret=True)
 
 
 class ReferenceEncoder(Encoder):
@@ -141,8 +141,8 @@ class ReferenceEncoder(Encoder):
             return value.hex()
         if kind is Kind.DECIMAL and not _DECIMAL.fullmatch(value):
             raise EncodeError(
-                f"column {column.name} of table {rows.schema.name} is not a number (key {rows.shown_key(index)}): "
-                f"{value[:80]!r}; correct the row"
+                f"column {column.name} of table {rows.schema.name} has a value that is not a number "
+                f"(key {rows.shown_key(index)}): {value[:80]!r}; correct the row"
             )
         return value
 

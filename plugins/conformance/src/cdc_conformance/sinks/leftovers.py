@@ -39,7 +39,7 @@ class Leftovers:
         assert grown < _LIVES, f"{_LIVES} sinks were closed and {grown} files or pipes are left open"
 
     def test_no_temporary_file_is_left(self, rig: SinkRig, settle_s: float) -> None:
-        """`close` removes what a sink wrote outside its destination: nobody cleans an executor's disk."""
+        """`close` removes what a sink wrote outside its destination: nothing cleans up an executor's disk."""
         rig.start(ORDERS)
         with watched() as effects:
             _live(rig, 0)

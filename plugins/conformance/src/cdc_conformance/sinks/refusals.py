@@ -51,8 +51,8 @@ class Refusals:
             f"a row that the destination never accepts must be reported as refused, not with {outcome.error!r}"
         )
         assert outcome.refused, (
-            f"a row that the destination should never accept was not refused, and flush returned {outcome.flushed}: the"
-            " row is lost, or the destination accepted it, and the test class does not make it refuse such rows"
+            f"a row that the destination should never accept was not refused; flush returned {outcome.flushed}. Either "
+            "the row is lost, or the destination accepted it because the test class does not make it refuse such rows"
         )
         listed = [] if outcome.flushed is None else [row.reason for row in outcome.flushed.refused]
         for reason in listed or [str(outcome.forgotten)]:

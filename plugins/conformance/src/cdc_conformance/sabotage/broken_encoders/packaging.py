@@ -46,7 +46,7 @@ class ResolvesAHostName(ReferenceEncoder):
 
 
 class NumbersCheckedTables(ReferenceEncoder):
-    """Writes a number of the table that only `check` assigns, which workers never call."""
+    """Writes a table number that only `check` assigns. Workers never call `check`."""
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
