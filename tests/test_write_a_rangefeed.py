@@ -42,6 +42,7 @@ def test_the_page_shows_the_files_of_a_new_repository(repository: Path) -> None:
     assert shown == created
 
 
+@pytest.mark.slow
 def test_a_new_repository_keeps_every_promise(repository: Path) -> None:
     done = PAGE.run(repository, "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests")
     assert done.returncode == 0, done.stdout + done.stderr

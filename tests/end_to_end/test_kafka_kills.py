@@ -99,6 +99,7 @@ def test_nothing_is_lost_or_out_of_order_when_the_only_broker_is_killed(run: Run
     run.verify(counts, brokers_killed=2, transactions=bank.transactions)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_out_of_order_when_the_driver_is_killed(run: Run, counts: Counts) -> None:
     with run.bank(seed=3) as bank:
         run.followed.await_rows(50, "rows before the kill")

@@ -57,6 +57,7 @@ def reason(engine: Engine) -> str | None:
     return None if paused is None else paused.reason
 
 
+@pytest.mark.slow
 def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     Engine = Any
 
 STEPS = {"total": 5000, "rows_per_step": 500}
-pytestmark = pytest.mark.slow
 
 SECRETS = ("s3cr3t/of=the:source", "k3y_of_the_sink", "p455_of_an_option")
 
@@ -97,6 +96,7 @@ def test_a_killed_driver_takes_its_processes_along_and_the_next_run_goes_on(
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_saves_the_running_step(engine: Engine, drivers: list[Driver]) -> None:
     left = engine.directory / "t.spark.tmp" / "blockmgr-of-a-killed-jvm"
     left.mkdir(parents=True)
@@ -115,6 +115,7 @@ def test_ctrl_c_in_a_terminal_saves_the_running_step(engine: Engine, drivers: li
     assert sorted(n for event in engine.journal.of("rows") for _, n in event[4]) == list(range(1, 501))
 
 
+@pytest.mark.slow
 def test_a_changefeed_that_is_killed_while_it_is_paused_stays_paused(engine: Engine, drivers: list[Driver]) -> None:
     job = {**STEPS, "options": {"on_error": "pause"}}
     engine.script.order("flush", "TerminalSinkError the row is refused")
@@ -149,6 +150,7 @@ def found_in(directory: Path) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_secret_is_in_a_plan_a_log_an_event_or_a_checkpoint(engine: Engine, drivers: list[Driver]) -> None:
     source, sink, option = SECRETS
     (engine.directory / "events").mkdir()

@@ -151,6 +151,7 @@ def lines_of_code(text: str) -> int:
     return sum(1 for number, line in lines if line.split("#")[0].strip() and number not in documented)
 
 
+@pytest.mark.slow
 @kinds
 def test_the_suite_of_a_new_repository_passes(tmp_path: Path, kind: str) -> None:
     made = create(Names.of(kind, "shelf"), tmp_path / "shelf")

@@ -126,6 +126,7 @@ def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, s
         assert sorted(scanned(feed)) == list(range(1, 3001))
 
 
+@pytest.mark.slow
 def test_restarts_during_a_scan_with_writes_read_every_block_once(database: str, sql: Sql) -> None:
     fill(sql, 6000)
     with feed_of(database, "t", options={"scan_round": 0.1, "scan_chunk_size": 48_000}) as feed:
