@@ -43,6 +43,20 @@ def test_promises_that_do_not_apply_are_not_collected(
     assert not left_out & found
 
 
+@pytest.mark.parametrize("changes", ["decoder=''", "outputs=frozenset({'files'}), envelopes=frozenset({'bare'})"])
+def test_promises_need_nothing_that_an_encoder_does_not_register(pytester: pytest.Pytester, changes: str) -> None:
+    pytester.makepyfile(SUITE.format(changes=changes))
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.OK
+    assert result.parseoutcomes()["passed"] >= 25
+
+
+def test_an_encoder_that_ignores_the_compression_fails(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SUITE.format(changes="compresses=True"))
+    result = pytester.runpytest_inprocess("-k", "test_files_compressed_by_the_encoder_can_be_read")
+    result.stdout.fnmatch_lines(["*the compressions none, gzip and zstd give 1 different files, not 3*"])
+
+
 def test_forms_that_an_encoder_does_not_write_are_reported_with_the_reason(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SUITE.format(changes="envelopes=frozenset({'key_only'})"))
     pytester.runpytest_inprocess("--cdc-report", "report.json")

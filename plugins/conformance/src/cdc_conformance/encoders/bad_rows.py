@@ -43,9 +43,9 @@ class BadRows:
 
     @applies_if(MESSAGES)
     def test_bad_rows_are_found_by_bisection(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
-        """`encode` fails for every part with a bad row and encodes every other part.
+        """`encode` fails for parts with a bad row. Others have the same bytes as from an encoder that never failed.
 
-        It writes the same bytes as an encoder that never failed. A failure must not affect later batches. Look for state that is changed before the last value is encoded.
+        A failure must not affect later batches. Look for state that is changed before the last value is encoded.
         """
         for case in _cases(rig, samples, topic, output="messages"):
             encoder, other = rig.encoder(case.form), rig.encoder(case.form)

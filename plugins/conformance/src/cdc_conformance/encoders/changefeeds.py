@@ -56,6 +56,7 @@ def resolved_changefeed(
 
 def plugin_host(encoder: EncoderRegistration, *, file_envelopes: frozenset[str]) -> PluginHost:
     """Return a host with *encoder*, and with a source and a sink for each output that are never opened."""
+
     @hookimpl
     def cdc_register_encoders() -> list[EncoderRegistration]:
         return [encoder]

@@ -61,7 +61,7 @@ def _answer(requests: BinaryIO) -> tuple[Any, str] | None:
     except EOFError:
         return None
     try:
-        feed, rows, topic = pickle.loads(request)  # Imports the plugin.
+        feed, rows, topic = pickle.loads(request)  # Imports the plugin's classes.
         batch = feed.open_encoder().encode(RowBatch.from_ipc(rows), topic=topic)
         return list(zip(batch.key.to_pylist(), batch.value.to_pylist(), strict=True)), ""
     except Exception:  # A plugin may raise anything.

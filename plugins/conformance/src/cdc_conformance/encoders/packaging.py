@@ -163,11 +163,10 @@ class Packaging:
             assert first == second, f"{form}: an encoder created from a pickled context writes other bytes"
 
     def test_registration_and_options_import_no_client_library(self, rig: EncoderRig) -> None:
-        """The modules of the hooks and of the options import only what every `cdc` command needs anyway.
+        """Hooks and options import only their own package, the standard library, and what `cdc` itself imports.
 
-        These are their own package, the standard library, and what `cdc` itself imports.
-        Every `cdc` command and every driver loads them, with any encoder. Import libraries in the modules of the
-        encoder and the decoder.
+        Every `cdc` command and every driver loads their modules, with any encoder. Import libraries in the modules of
+        the encoder and the decoder.
         """
         registration = rig.registration
         modules = [registration.options.partition(":")[0], *_plugin_modules(registration)]

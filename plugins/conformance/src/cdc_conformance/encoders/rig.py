@@ -78,10 +78,10 @@ class EncoderRig:
         ]
 
     def some(self, *flags: str, rows: bool = False, output: str | None = None) -> list[Form]:
-        """Return the same as `forms`, and skip the test when there is none."""
+        """Return the same as `forms`, and skip the test when there is none. Raises: ConfigError when no form works."""
         found = self.forms(*flags, rows=rows, output=output)
         if not found:
-            self._raise_if_none_works()
+            self._check_that_one_works()
             wanted = f"{output or 'form'}{' with rows' if rows else ''}{' and ' if rows and flags else ''}"
             wanted += f"{'' if rows or not flags else ' with '}{', '.join(flags)}"
             does_not_apply(f"encoder '{self.registration.name}' writes no {wanted} in this test class")
@@ -211,8 +211,8 @@ class EncoderRig:
                 continue
             yield form
 
-    def _raise_if_none_works(self) -> None:
-        """Raise the error of the first form, unless another works: wrong options do not make a promise inapplicable."""
+    def _check_that_one_works(self) -> None:
+        """Raise the error of the first form when no form works, such as that of wrong options."""
         if not self.forms():
             for output, envelope in self.promised():
                 self.encoder(self.form(output, envelope)).check([])

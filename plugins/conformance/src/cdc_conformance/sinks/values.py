@@ -91,12 +91,11 @@ class Values:
         rig = readable
         rig.feed().open_encoder().check([])  # Wrong options must fail here, not make the promise inapplicable.
         takes = rig.registration.envelopes
-        for envelope in _WITH_TOMBSTONES:
+        for envelope in (name for name in _WITH_TOMBSTONES if takes is None or name in takes):
             rig.options |= {"envelope": envelope, "updated": False}
             with contextlib.suppress(ConfigError):
                 rig.feed().open_encoder().check([])
-                if takes is None or envelope in takes:
-                    break
+                break
         else:
             does_not_apply("sink and encoder, with these options, have no common envelope with tombstones")
         changes = [
