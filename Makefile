@@ -6,9 +6,9 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PACKAGES := cdc_core $(wildcard */*/src)
 
-# Two processes share the tests by file, because most tests with Spark wait for something. When a process dies, for example
+# Processes share the tests by file. They are more than the cores, because many tests wait. When one dies, for example
 # because a test hangs, the run stops.
-PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PYTEST := $(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 SERVERS := $(READY) maven azurite spark-archive
 
 .PHONY: demo demo-kafka test test-slow test-all sabotage nemesis bench lint docs java maven azurite spark-archive clean

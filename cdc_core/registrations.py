@@ -65,8 +65,7 @@ class EncoderRegistration(Registration):
     `envelopes` are those it can write; `outputs` is the part of {"messages", "files"} that it can produce. `decoder` is
     its `Decoder`, with which the conformance kit and audits read what it wrote. `compresses`: it compresses files
     itself, as `EncoderContext.compression` says, and the sink leaves them unchanged. `scans_only`: the format has no
-    place for deletes and resolved marks, and is refused unless initial_scan = 'only'. An encoder with `scans_only`
-    raises TerminalError for a mark, and EncodeError for a deleted row.
+    place for deletes (EncodeError) and marks (TerminalError), and is refused unless initial_scan = 'only'.
     """
 
     KIND: ClassVar[str] = "encoder"
