@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 collect_ignore_glob = ["plugins/template*"]  # .ci/check_outside.py tests them where they are installed
 pytest_plugins = [
@@ -19,6 +21,20 @@ pytest_plugins = [
     "cdc_testing.table_rows",
     "cdc_testing.webhook_server",
 ]
+
+_SERVERS = {"kafka": ("kafka",), "spark": ("tests/spark/", "tests/end_to_end/")}
+
+
+class ByServer(LoadFileScheduling):
+    """Shares the tests by file. One process gets all that need Kafka, and one all that need Spark: both start slowly."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return next((server for server, parts in _SERVERS.items() if any(part in file for part in parts)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    return ByServer(config, log)
 
 
 def pytest_unconfigure() -> None:
