@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.fenced_sink import EpochCheck
 from cdc_core.engine.fencing import at_work
 from cdc_core.errors import CdcError, RetryableError, to_wire
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.rangefeed import Token
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.progress import ProgressStore, sqlite_file
 
 __all__ = ["OPTION", "AttemptConfig", "MaskedError"]
 
@@ -86,6 +87,12 @@ class AttemptConfig:
 
     def open_store(self) -> ProgressStore:
         return ProgressStore(self.feed.state)
+
+    def open_epoch_check(self) -> EpochCheck:
+        """Return the check of this attempt. On a host without the driver's SQLite file it can check nothing."""
+        file = sqlite_file(self.feed.state)
+        store = None if file is not None and not file.exists() else self.open_store()
+        return EpochCheck(store, name=self.feed.name, epoch=self.feed.epoch)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

@@ -99,6 +99,7 @@ class Coordinator:
         for component in (self._marks, self._history):
             if component is not None:
                 component.close()
+        self._store.close()
 
     def _fold(self, step: Sequence[SliceReport]) -> None:
         progress = self._progress

@@ -10,6 +10,7 @@ from pathlib import Path
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, WaitingRow, send_again
 from cdc_core.engine.checks import check_sink, prepare_sink
+from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
 from cdc_core.engine.fencing import RunLock, await_idle
 from cdc_core.errors import ConfigError
 from cdc_core.sink import Flushed, SliceInfo
@@ -61,13 +62,19 @@ def replay(
         epoch = store.begin_attempt(feed.name)
         tables = [schema.name for schema in schemas]
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, table_names=tables)
+        check = EpochCheck(store, name=feed.name, epoch=epoch)
         with _alone(feed, state_dir), closing(feed.open_sink()) as sink:
             progress = store.load(feed.name)
             assert progress is not None, "dead letters come from steps that were saved"
             # A plan that an earlier attempt left knew of keys that had to wait.
             store.save_plan(feed.name, epoch, {})
             lower = progress.frontier.high_water.next()
-            result = send_again(sink, rows, feed=feed, slice_=SliceInfo(step=0, index=0, lower=lower, replay=True))
+            result = send_again(
+                FencedSink(sink, check.require_newest),
+                rows,
+                feed=feed,
+                slice_=SliceInfo(step=0, index=0, lower=lower, replay=True),
+            )
             delivered = result.flushed.delivered
             store.mark_replayed(
                 feed.name,

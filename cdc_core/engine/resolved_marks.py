@@ -36,6 +36,7 @@ class ResolvedMarks:
         FencedError; whatever the sink raises.
         """
         waiting = self._store.assign_mark(self._name, self._epoch, mark) if self._records else []
+        self._store.require_newest(self._name, self._epoch)
         for each in waiting:
             covered = Covered(mark=each.mark, previous=each.previous, latest=latest, delivered=each.delivered)
             self._sink.record(covered)

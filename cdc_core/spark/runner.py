@@ -243,7 +243,7 @@ class _Run:
     def _attempt(self) -> Iterator[tuple[AttemptConfig, StreamingQuery, Rangefeed]]:
         """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
         session = self._open_session()
-        epoch = self._epoch = self._store.begin_attempt(self._feed.name)
+        epoch = self._epoch = self._store.begin_attempt(self._feed.name, after=self._epoch)
         parallelism = max(1, session.sparkContext.defaultParallelism)
         run_dir = self._state_dir / f"{self._feed.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)

@@ -19,6 +19,7 @@ from cdc_core.delivery.bad_rows import bad_rows_of
 from cdc_core.engine.aggregator import ReaderDiedError, write_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
+from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
 from cdc_core.engine.reports import SliceReport, joined_failures
 from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.engine.worker_cache import WorkerCache
@@ -30,6 +31,7 @@ __all__ = ["ChangefeedSink"]
 
 _sinks: WorkerCache[Sink] = WorkerCache()
 _dead_letter_sinks: WorkerCache[Sink] = WorkerCache()
+_epoch_checks: WorkerCache[EpochCheck] = WorkerCache()
 _coordinators: WorkerCache[Coordinator] = WorkerCache(size=1)
 
 
@@ -82,15 +84,19 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 config.guarded(),
                 config.at_work(),
                 at_stages(SLICE, run_dir=config.run_dir, first=SINK) as stages,
+                _epoch_checks.use(config.key, config.open_epoch_check) as check,
                 _sinks.use(config.key, config.feed.open_sink) as sink,
                 ExitStack() as opened,
             ):
-                bad_rows = bad_rows_of(config.feed, open_sink=lambda: opened.enter_context(self._dead_letter_sink()))
+
+                def open_dead_letter_sink() -> Sink:
+                    return FencedSink(opened.enter_context(self._dead_letter_sink()), check.require_newest)
+
                 report = write_slice(
-                    sink,
+                    FencedSink(sink, check.require_newest),
                     iterator,
                     refuses_rows=config.feed.sink.registration.refuses_rows,
-                    bad_rows=bad_rows,
+                    bad_rows=bad_rows_of(config.feed, open_sink=open_dead_letter_sink),
                     stages=stages,
                     task_attempt=_task_attempt(),
                 )

@@ -105,15 +105,29 @@ class ProgressStore:
                 raise
         return self._registered(name, definition)  # another process was faster
 
-    def begin_attempt(self, name: str) -> int:
-        """Return the epoch of a new attempt, the greatest so far. Attempts with a smaller epoch are fenced."""
+    def begin_attempt(self, name: str, *, after: int | None = None) -> int:
+        """Return the epoch of a new attempt, the greatest so far. Attempts with a smaller epoch are fenced.
+
+        *after* is the newest epoch that the caller knows. Raises: FencedError when there is a newer one, so that of two
+        runs the older one ends instead of taking over again.
+        """
+        raise_epoch = _update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
         with self._transaction() as connection:
-            raised = connection.execute(
-                _update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
-            ).one_or_none()
+            raised = connection.execute(raise_epoch).one_or_none()
+            if raised is not None and after is not None and raised.epoch > after + 1:
+                raise _overtaken(name, after)
         if raised is None:
             raise ConfigError(f"changefeed '{name}' is not registered in the progress store {self._shown}")
         return int(raised.epoch)
+
+    def require_newest(self, name: str, epoch: int) -> None:
+        """Return if *epoch* is the newest of the changefeed. Raises: FencedError."""
+        with self._transaction(reading=True) as connection:
+            newest = connection.execute(
+                sa.select(CHANGEFEEDS.c.epoch).where(CHANGEFEEDS.c.name == name)
+            ).scalar_one_or_none()
+        if newest != epoch:
+            raise _overtaken(name, epoch)
 
     def load(self, name: str) -> Progress | None:
         """Return what was saved last, or None when nothing was."""
@@ -323,10 +337,7 @@ class ProgressStore:
         with self._transaction() as connection:
             mine = _update(name).where(CHANGEFEEDS.c.epoch == epoch)
             if not connection.execute(mine.values(epoch=epoch, **values)).rowcount:
-                raise FencedError(
-                    f"changefeed '{name}': a newer attempt took over, or it was removed; this attempt (epoch {epoch})"
-                    " stops and saves nothing"
-                )
+                raise _overtaken(name, epoch)
             yield connection
 
     @contextmanager
@@ -356,6 +367,13 @@ class ProgressStore:
     def _shown(self) -> str:
         url = sa.make_url(self.url)
         return str(url.database) if url.get_backend_name() == "sqlite" else masked_uri(self.url)
+
+
+def _overtaken(name: str, epoch: int) -> FencedError:
+    return FencedError(
+        f"changefeed '{name}': a newer attempt took over, or it was removed; this attempt (epoch {epoch}) stops,"
+        " emits and saves nothing more"
+    )
 
 
 def _update(name: str) -> sa.Update:

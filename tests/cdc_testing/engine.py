@@ -1,7 +1,7 @@
 """The scripted source and sink as a feed, the engine that runs it, and what the sink's journal proves.
 
-`python -m cdc_testing.engine DIRECTORY` runs the feed in the file `job.json` of DIRECTORY with DIRECTORY as its state,
-in a process that a test can kill.
+`python -m cdc_testing.engine DIRECTORY [STORE]` runs the feed in the file `job.json` of DIRECTORY with DIRECTORY as its
+state, and the progress store in STORE if that is given, in a process that a test can kill.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def eventually(condition: Callable[[], Any], *, what: str, within_s: float = 120
     return value
 
 
-def main(directory: Path) -> int:
+def main(directory: Path, store: Path | None = None) -> int:
     """Run `job.json`; keep `phase`, and what Spark shows of the query in `shown`, up to date."""
     from pyspark.sql import SparkSession
 
@@ -125,8 +125,9 @@ def main(directory: Path) -> int:
                     print(query.recentProgress, query.status, query.exception())
         (directory / "phase").write_text(status.phase)
 
-    return run(feed, store=ProgressStore(store_url(directory)), state_dir=directory, once=False, status=show)
+    progress = ProgressStore(store_url(store or directory))
+    return run(feed, store=progress, state_dir=directory, once=False, status=show)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(*map(Path, sys.argv[1:])))

@@ -241,7 +241,7 @@ def test_dead_letters_of_the_last_step_of_a_run_are_logged_too(
 
         def stop(self) -> None: ...
 
-    feed = rig.feed().for_attempt(feed_id="0" * 12, epoch=0, state=store.url)
+    feed = rig.feed().for_attempt(feed_id="0" * 12, epoch=1, state=store.url)
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
     monkeypatch.setattr(runner, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(runner, "start_query", lambda _, config: Query(config))

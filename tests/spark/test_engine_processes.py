@@ -27,15 +27,17 @@ SECRETS = ("s3cr3t/of=the:source", "k3y_of_the_sink", "p455_of_an_option")
 
 
 class Driver:
-    """A run in a process group of its own, as a terminal's job is."""
+    """A run in a process group of its own, as a terminal's job is. Another *state_dir* stands for another host."""
 
-    def __init__(self, engine: Engine, **job: Any) -> None:
-        (engine.directory / "job.json").write_text(json.dumps(counter_feed(engine.directory, **job).to_json()))
+    def __init__(self, engine: Engine, *, state_dir: Path | None = None, **job: Any) -> None:
+        directory = state_dir or engine.directory
+        directory.mkdir(exist_ok=True)
+        (directory / "job.json").write_text(json.dumps(counter_feed(engine.directory, **job).to_json()))
         self.engine = engine
-        self.output = engine.directory / "output"
+        self.output = directory / "output"
         with self.output.open("wb") as output:
             self.process = psutil.Popen(
-                [sys.executable, "-m", "cdc_testing.engine", str(engine.directory)],
+                [sys.executable, "-m", "cdc_testing.engine", str(directory), str(engine.directory)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -93,6 +95,30 @@ def test_a_killed_driver_takes_its_processes_along_and_the_next_run_goes_on(
     all_gone(family)
     (engine.directory / "hold-emit").unlink()
     assert engine.run(**STEPS) == 0
+    assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("held", ["hold-read", "hold-emit"])
+def test_an_attempt_that_lost_its_epoch_on_another_host_emits_nothing_more(
+    held: str, engine: Engine, drivers: list[Driver]
+) -> None:
+    older = Driver(engine, state_dir=engine.directory / "other-host", **STEPS)
+    drivers.append(older)
+    older.until(lambda: engine.saved >= 1000, what="two steps")
+    engine.script.order(held)
+    older.until(lambda: engine.script.pending(f"{held}.held"), what="a step in the middle")
+    frozen = [older.process, *older.family()]
+    for process in frozen:
+        process.suspend()
+    (engine.directory / held).unlink()
+    assert engine.run(**STEPS) == 0
+    emitted = engine.journal.events
+    for process in frozen:
+        process.resume()
+    assert older.wait() != 0
+    assert "a newer attempt took over" in older.output.read_text()
+    assert engine.journal.events == emitted
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 

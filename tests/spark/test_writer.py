@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,10 @@ from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, JournalResolvedSink, Script
 
 from cdc_core import Slice, SliceInfo, Span, Timestamp
+from cdc_core.engine import fenced_sink
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
+from cdc_core.engine.fenced_sink import FencedSink
 from cdc_core.engine.fencing import is_idle
 from cdc_core.engine.packing import BEGIN, END, IDLE, note
 from cdc_core.engine.worker_cache import WorkerCache
@@ -25,6 +28,7 @@ from cdc_core.store.progress import Progress, ProgressStore, store_url
 @pytest.fixture(autouse=True)
 def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "_sinks", WorkerCache())
+    monkeypatch.setattr(writer, "_epoch_checks", WorkerCache())
     monkeypatch.setattr(writer, "_coordinators", WorkerCache(size=1))
 
 
@@ -78,10 +82,34 @@ def test_the_sink_stays_open_between_steps(config: AttemptConfig, script: Script
     assert len(Journal(script.directory).of("open")) == 1
 
 
-def test_a_newer_run_opens_its_own_sink(config: AttemptConfig, script: Script) -> None:
+def test_a_newer_run_opens_its_own_sink(config: AttemptConfig, script: Script, store: ProgressStore) -> None:
     write(config)
+    store.begin_attempt("t")
     write(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=2)))
     assert [event[1] for event in Journal(script.directory).of("open")] == [1, 2]
+
+
+@pytest.mark.parametrize("call", ["begin", "emit", "flush"])
+def test_an_attempt_that_was_overtaken_does_not_reach_the_sink(
+    call: str, config: AttemptConfig, store: ProgressStore, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed_on = getattr(FencedSink, call)
+
+    def overtaken(sink: FencedSink, *arguments: Any) -> Any:
+        store.begin_attempt("t")
+        return passed_on(sink, *arguments)
+
+    monkeypatch.setattr(fenced_sink, "_VALID_S", 0.0)
+    monkeypatch.setattr(FencedSink, call, overtaken)
+    message = write(config)
+    assert isinstance(from_wire(message.failure or ""), FencedError)
+    assert Journal(script.directory).of("rows") == []
+
+
+def test_a_host_without_the_file_of_the_store_emits_unchecked(config: AttemptConfig, tmp_path: Path) -> None:
+    elsewhere = dataclasses.replace(config.feed, state=store_url(tmp_path / "elsewhere"))
+    assert write(dataclasses.replace(config, feed=elsewhere)).report is not None
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_sink_that_failed_is_not_used_again(config: AttemptConfig, script: Script) -> None:

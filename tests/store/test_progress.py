@@ -46,6 +46,17 @@ def test_each_run_has_a_greater_epoch(store: ProgressStore) -> None:
     assert [store.begin_attempt("orders") for _ in range(3)] == [1, 2, 3]
 
 
+def test_a_run_that_was_overtaken_does_not_take_over_again(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    older = store.begin_attempt("orders", after=0)
+    newer = store.begin_attempt("orders", after=older)
+    with pytest.raises(FencedError, match=r"a newer attempt took over, .* \(epoch 1\) stops, emits and saves nothing"):
+        store.begin_attempt("orders", after=older)
+    store.require_newest("orders", newer)
+    with pytest.raises(FencedError):
+        store.require_newest("orders", older)
+
+
 def test_a_run_that_was_overtaken_saves_nothing(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     old, new = store.begin_attempt("orders"), store.begin_attempt("orders")

@@ -1,0 +1,69 @@
+"""Fencing across hosts: an attempt whose epoch is no longer the newest emits nothing more.
+
+The lock files of `fencing` protect one host. Attempts on several hosts share only the progress store, so tasks ask it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from cdc_core.rows import RowBatch
+from cdc_core.sink import Flushed, Sink, SliceInfo
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["EpochCheck", "FencedSink"]
+
+_VALID_S = 0.2
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while a process is stopped, and with BOOTTIME also while its host sleeps."""
+
+
+class EpochCheck:
+    """Whether attempt *epoch* of changefeed *name* may emit. It lives in one process of the attempt.
+
+    It reads *store* at most every 200 ms, so a newer attempt is noticed within this time of its begin. Without a store
+    there is no check.
+    """
+
+    def __init__(self, store: ProgressStore | None, *, name: str, epoch: int) -> None:
+        self._store = store
+        self._name = name
+        self._epoch = epoch
+        self._valid_until = float("-inf")
+
+    def require_newest(self) -> None:
+        """Return when the attempt may emit. Raises: FencedError; RetryableError when the store cannot be read."""
+        now = time.clock_gettime(_CLOCK)
+        if self._store is not None and now >= self._valid_until:
+            self._store.require_newest(self._name, self._epoch)
+            self._valid_until = now + _VALID_S  # not later: the process may have been stopped since
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+
+class FencedSink(Sink):
+    """Passes on calls to *sink* as long as *require_newest* raises nothing.
+
+    What it cannot prevent: a process that is stopped inside a call of *sink*, and continues after a newer attempt has
+    begun, completes that call.
+    """
+
+    def __init__(self, sink: Sink, require_newest: Callable[[], None]) -> None:
+        super().__init__(sink.context)
+        self._sink = sink
+        self._require_newest = require_newest
+
+    def begin(self, slice_: SliceInfo) -> None:
+        self._require_newest()
+        self._sink.begin(slice_)
+
+    def emit(self, rows: RowBatch) -> None:
+        self._require_newest()
+        self._sink.emit(rows)
+
+    def flush(self) -> Flushed:
+        self._require_newest()
+        return self._sink.flush()
