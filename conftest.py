@@ -26,7 +26,7 @@ _SERVERS = {"kafka": ("kafka",), "spark": ("tests/spark/", "tests/end_to_end/")}
 
 
 class ByServer(LoadFileScheduling):
-    """Shares the tests by file. All that need Kafka go to one process, all that need Spark to one: both start slowly."""
+    """Shares the tests by file. All that need Kafka go to one process, all that need Spark to one: starts are slow."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
