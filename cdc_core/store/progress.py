@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.config.identity import require_same_source, same_destination
-from cdc_core.errors import ConfigError, FencedError, RetryableError
+from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
 from cdc_core.rangefeed import Token
 from cdc_core.store.tables import (
@@ -67,13 +67,15 @@ class ProgressStore:
     tables.
 
     Raises, everywhere: RetryableError when the database cannot be reached or is busy for too long; ConfigError when it
-    was written by a newer version.
+    was written by a newer version; TerminalError when its file was removed or replaced since this process opened it.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._path = sqlite_file(url)
         self._engine: sa.Engine | None = None
         self._pid = 0
+        self._file: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         return f"ProgressStore({self._shown!r})"
@@ -360,8 +362,23 @@ class ProgressStore:
             except BaseException:
                 engine.dispose()
                 raise
-            self._engine, self._pid = engine, os.getpid()
+            self._engine, self._pid, self._file = engine, os.getpid(), self._file_now()
+        elif self._file_now() != self._file:
+            raise TerminalError(
+                f"progress store {self._shown} was removed or replaced while it was in use; restore it, or the"
+                " changefeed begins anew from its initial scan"
+            )
         return self._engine
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """Return the identity of the file that is the store now; None when there is none."""
+        if self._path is None:
+            return None
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     @property
     def _shown(self) -> str:

@@ -216,6 +216,16 @@ def test_a_fenced_run_stops_and_saves_nothing_more(engine: Engine) -> None:
     assert engine.journal.resolved == engine.journal.released == []
 
 
+def test_a_run_whose_store_is_removed_ends_with_a_sentence(engine: Engine) -> None:
+    def watch(status: Status) -> None:
+        if status.phase == "running" and engine.saved >= 500:
+            for file in engine.directory.glob("progress.sqlite*"):
+                file.unlink()
+
+    with pytest.raises(TerminalError, match=r"progress store .* was removed or replaced while it was in use"):
+        engine.run(watch=watch, **STEPS)
+
+
 def test_a_second_run_on_the_same_state_is_refused(engine: Engine) -> None:
     refused = []
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import shutil
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ import sqlalchemy as sa
 from cdc_testing.stored import DEFINITION, paused, progress
 
 from cdc_core import Timestamp
-from cdc_core.errors import ConfigError, FencedError, RetryableError
-from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
+from cdc_core.store.progress import ProgressStore, sqlite_file, store_url
 
 
 def test_a_store_survives_pickling_and_reopening(store: ProgressStore) -> None:
@@ -87,6 +89,18 @@ def test_threads_that_open_an_empty_store_at_once_agree_on_one_identity(tmp_path
         thread.join()
     assert len(found) == 4
     assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_store_that_is_removed_or_replaced_while_in_use_is_named(store: ProgressStore, replaced: bool) -> None:
+    store.register("orders", DEFINITION)
+    path = Path(sqlite_file(store.url) or "")
+    shutil.rmtree(path.parent)
+    if replaced:
+        with closing(ProgressStore(store.url)) as other:
+            other.register("orders", DEFINITION)
+    with pytest.raises(TerminalError, match=f"progress store {path} was removed or replaced while it was in use"):
+        store.load("orders")
 
 
 def test_a_fork_opens_connections_of_its_own(store: ProgressStore) -> None:
