@@ -30,6 +30,7 @@ def parsed(values: dict[str, Any]) -> WebhookOptions:
         ({"extra_headers": '{"Webhook-Id": "1"}'}, "'Webhook-Id', which the sink sets itself"),
         ({"extra_headers": '{"X": "1", "x": "2"}'}, "'x' twice"),
         ({"extra_headers": '["a"]'}, "must be a table"),
+        ({"webhook_signing_secret": "whsec_hush", "compression": "gzip"}, "verify uncompressed bodies; remove one"),
         ({"webhook_auth_header": "hush", "extra_headers": '{"Authorization": "hush"}'}, "Keep one of them"),
     ],
 )

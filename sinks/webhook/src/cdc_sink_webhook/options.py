@@ -51,7 +51,9 @@ class WebhookOptions:
         doc="Time limit of a request, from its first byte to the end of the answer. Connecting has the same limit.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
-        "none", doc="Compression of request bodies. The endpoint must accept this `Content-Encoding`."
+        "none",
+        doc="Compression of request bodies. The endpoint must accept this `Content-Encoding`. Not with"
+        " `webhook_signing_secret`, because libraries for Standard Webhooks verify uncompressed bodies.",
     )
     extra_headers: dict[str, Any] = option(
         None,
@@ -99,6 +101,11 @@ class WebhookOptions:
             raise ValueError("option 'webhook_auth_header' must be one line of visible ASCII characters")
         if self.webhook_query is not None and not re.fullmatch(r'[!"$-~]+', self.webhook_query.removeprefix("?")):
             raise ValueError("option 'webhook_query' must be percent-encoded as in a URL: name=value&name=value")
+        if self.webhook_signing_secret is not None and self.compression != "none":
+            raise ValueError(
+                "options 'webhook_signing_secret' and 'compression' exclude each other, because libraries for Standard"
+                " Webhooks verify uncompressed bodies; remove one of them"
+            )
         _check_headers(self.extra_headers or {}, authorized=self.webhook_auth_header is not None)
         SinkConfig.of(self.webhook_sink_config)
 
