@@ -54,6 +54,7 @@ MB = 1024 * 1024
 T = TypeVar("T")
 _SIZES = {"": 1, "B": 1, "K": 1024, "M": MB, "G": 1024 * MB, "T": 1024 * 1024 * MB}
 _LONG_WORD = 8
+_MOST_LISTED = 20
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -124,11 +125,13 @@ def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` when a known name is close to *name*, otherwise the known names."""
+    """Return `; did you mean 'x'?` when a known name is close to *name*, otherwise the known names if they are few."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"
+    if len(names) > _MOST_LISTED:
+        return f"; none of the {len(names)} known names is similar"
     return f"; known: {', '.join(names)}" if names else "; there are none"
 
 

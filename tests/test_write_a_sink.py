@@ -71,6 +71,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repository
 
 
+@pytest.mark.slow
 def test_the_files_of_the_page_keep_every_promise(made: Path) -> None:
     names = ["destination", "files", "options", "plugin", "reader", "resolved_sink", "sink", "test_conformance"]
     assert sorted(Path(path).stem for path in FILES) == names

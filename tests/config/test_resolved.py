@@ -85,6 +85,11 @@ def test_the_scheme_of_the_sinks_uri_may_be_written_in_upper_case() -> None:
     assert feed(sink="SHELF://Room/Top?topic_prefix=X").destination == "shelf://Room/Top"
 
 
+def test_many_known_options_are_not_listed() -> None:
+    with pytest.raises(OptionError, match=r"does not know option 'qqq'; none of the \d+ known names is similar$"):
+        feed({"qqq": True})
+
+
 def test_an_unknown_parameter_of_the_sinks_uri_is_refused() -> None:
     with pytest.raises(
         OptionError, match=r"sink 'shelf' does not know option 'topic_prefx'; did you mean 'topic_prefix'"

@@ -118,7 +118,7 @@ def test_a_compacted_topic_refuses_marks_in_one_sentence(
     with pytest.raises(TerminalSinkError) as refused:
         open_resolved_sink().emit_resolved(Timestamp(1))
     text = str(refused.value)
-    assert text.startswith("1 messages were not delivered to Kafka")
+    assert text.startswith("1 message was not delivered to Kafka")
     assert text.endswith(
         "a topic with cleanup.policy=compact takes no message without a key, such as a resolved mark: change that"
         " setting, or remove the option resolved"

@@ -51,7 +51,7 @@ def first_token(
         parts = first_parts(tables, survey(connection, [leaf.oid for table in tables for leaf in table.leaves]))
         total = sum(part.blocks for part in parts)
         scan = Scan(parts=parts, total=total) if parts else None
-        log.info("initial scan: %d blocks of %d tables and partitions to read", total, len(parts))
+        log.info("initial scan: tables and partitions to read: %d, blocks: %d", len(parts), total)
     row: Any = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     return PostgresToken(
         lsn=lsn,

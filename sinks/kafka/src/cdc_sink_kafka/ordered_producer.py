@@ -201,7 +201,8 @@ class OrderedProducer:
             self._fail(explained)
         self._guarded("flush", _LAST_REPORTS_S)  # the other messages fail too: wait for their reports
         cause = self._reports.cause()
-        what = f"{max(1, self._reports.total)} messages were not delivered to Kafka"
+        count = max(1, self._reports.total)
+        what = f"{count} {'message was' if count == 1 else 'messages were'} not delivered to Kafka"
         others = self._reports.summary()
         if others:
             what += f" ({others})"
