@@ -6,9 +6,8 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PACKAGES := cdc_core $(wildcard */*/src)
 
-# Processes share the tests by file. They are more than the cores, because many tests wait. When one dies, for example
-# because a test hangs, the run stops.
-PYTEST := $(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Processes share the tests by file. When one dies, for example because a test hangs, the run stops.
+PYTEST := $(PYTHON) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 SERVERS := $(READY) maven azurite spark-archive
 
 .PHONY: demo demo-kafka test test-slow test-all sabotage nemesis bench lint docs java maven azurite spark-archive clean
@@ -19,16 +18,16 @@ demo: $(READY) java
 demo-kafka: $(READY) maven
 	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka
 
-# Everything except the tests marked `slow`.
+# Everything except the tests marked `slow`. Many of them wait, so two cores have work for three processes.
 test: $(SERVERS)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n 3 -m "not slow"
 
 # The tests marked `slow` only.
 test-slow: $(SERVERS)
-	$(PYTEST) -m slow
+	$(PYTEST) -n 2 -m slow
 
 test-all: $(SERVERS)
-	$(PYTEST)
+	$(PYTEST) -n 2
 
 # Breaks each promise of the conformance kit once. Exactly the test of that promise must fail.
 sabotage: $(READY)

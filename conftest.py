@@ -33,8 +33,9 @@ class ByServer(LoadFileScheduling):
         return next((server for server, parts in _SERVERS.items() if any(part in file for part in parts)), file)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
-    return ByServer(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """With slow tests one process would have too much to do with Spark: then share by file alone."""
+    return ByServer(config, log) if config.option.markexpr == "not slow" else None
 
 
 def pytest_unconfigure() -> None:
