@@ -24,7 +24,9 @@ from cdc_core.store.tables import (
     prepare,
     sqlite_file,
     store_url,
+    update,
 )
+from cdc_core.store.unrecorded import keep_delivered, turn_away
 from cdc_core.store.values import (
     ChangefeedRecord,
     DeadLetter,
@@ -113,7 +115,7 @@ class ProgressStore:
         *after* is the newest epoch that the caller knows. Raises: FencedError when there is a newer one, so that of two
         runs the older one ends instead of taking over again.
         """
-        raise_epoch = _update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
+        raise_epoch = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
         with self._transaction() as connection:
             raised = connection.execute(raise_epoch).one_or_none()
             if raised is not None and after is not None and raised.epoch > after + 1:
@@ -169,7 +171,7 @@ class ProgressStore:
             "saved_at": now,
         }
         with self._fenced(name, epoch, **values) as connection:
-            _keep_delivered(connection, name, delivered)
+            keep_delivered(connection, name, delivered)
             if dead_letters:
                 connection.execute(
                     sa.insert(DEAD_LETTERS), [dead_letter_values(name, letter, now) for letter in dead_letters]
@@ -231,7 +233,7 @@ class ProgressStore:
         """Resume the changefeed; return whether it was paused."""
         with self._transaction() as connection:
             paused = CHANGEFEEDS.c.paused.is_not(None)
-            return bool(connection.execute(_update(name).where(paused).values(paused=None)).rowcount)
+            return bool(connection.execute(update(name).where(paused).values(paused=None)).rowcount)
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
         """Return the dead letters that were not replayed, in the order in which they were refused."""
@@ -263,7 +265,7 @@ class ProgressStore:
         """
         mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.id == sa.bindparam("number")
         with self._fenced(name, epoch) as connection:
-            _keep_delivered(connection, name, delivered)
+            keep_delivered(connection, name, delivered)
             if numbers:
                 sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
                 connection.execute(sent, [{"number": number} for number in numbers])
@@ -319,8 +321,8 @@ class ProgressStore:
                 if known.token is not None:
                     require_same_source(name, before, definition)
                 if not same_destination(before, definition):
-                    _turn_away(connection, name, counters=known.counters)
-                connection.execute(_update(name).values(definition=dump(definition)))
+                    turn_away(connection, name, counters=known.counters)
+                connection.execute(update(name).values(definition=dump(definition)))
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         return changefeed_record(row)
 
@@ -337,7 +339,7 @@ class ProgressStore:
     def _fenced(self, name: str, epoch: int, **values: Any) -> Iterator[sa.Connection]:
         """Write *values* in a transaction that the block continues, unless a newer attempt has taken over."""
         with self._transaction() as connection:
-            mine = _update(name).where(CHANGEFEEDS.c.epoch == epoch)
+            mine = update(name).where(CHANGEFEEDS.c.epoch == epoch)
             if not connection.execute(mine.values(epoch=epoch, **values)).rowcount:
                 raise _overtaken(name, epoch)
             yield connection
@@ -391,38 +393,3 @@ def _overtaken(name: str, epoch: int) -> FencedError:
         f"changefeed '{name}': a newer attempt took over, or it was removed; this attempt (epoch {epoch}) stops,"
         " emits and saves nothing more"
     )
-
-
-def _update(name: str) -> sa.Update:
-    return sa.update(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
-
-
-def _keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered] | None) -> None:
-    """Save what is to be recorded, or mark the history as incomplete when *delivered* is None."""
-    if delivered:
-        connection.execute(sa.insert(UNRECORDED), [{"name": name, "entry": dump(entry)} for entry in delivered])
-    elif delivered is None:
-        _note_gap(connection, name)
-
-
-def _note_gap(connection: sa.Connection, name: str) -> None:
-    """Mark the history as incomplete: rows after the last mark were delivered without a record.
-
-    `unrecorded` is the list of such marks: the record of the mark that follows one of them must not name it.
-    """
-    mine = CHANGEFEEDS.c.name == name
-    row = connection.execute(sa.select(CHANGEFEEDS.c.recorded, CHANGEFEEDS.c.unrecorded).where(mine)).one()
-    given = sa.select(UNRECORDED.c.mark).distinct().where(UNRECORDED.c.name == name, UNRECORDED.c.mark.is_not(None))
-    marks = [row.recorded or str(Timestamp()), *connection.execute(given).scalars()]
-    gap = str(max(map(Timestamp.parse, marks)))
-    gaps = (row.unrecorded or "").split()
-    if gap not in gaps:
-        connection.execute(_update(name).values(unrecorded=" ".join([*gaps, gap])))
-
-
-def _turn_away(connection: sa.Connection, name: str, *, counters: str | None) -> None:
-    """Delete what was delivered to the previous sink: no record at another sink may mention it."""
-    if counters is not None and json.loads(counters):  # some step is saved
-        _note_gap(connection, name)
-    connection.execute(_update(name).values(emitted=None))
-    connection.execute(sa.delete(UNRECORDED).where(UNRECORDED.c.name == name))

@@ -20,6 +20,7 @@ __all__ = [
     "prepare",
     "sqlite_file",
     "store_url",
+    "update",
 ]
 
 SCHEMA_VERSION = 3
@@ -166,3 +167,8 @@ def _use_wal(cursor: Any) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     reading = connection.get_execution_options().get("cdc_reading", False)
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def update(name: str) -> sa.Update:
+    """Return an update of the row of changefeed *name*."""
+    return sa.update(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)

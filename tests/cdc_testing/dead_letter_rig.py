@@ -40,7 +40,7 @@ class Rig:
     def refuse(self, *rows: int, how: str = "encode") -> None:
         self.script.order("bad-rows", json.dumps({"how": how, "rows": rows}))
 
-    def mend(self) -> None:
+    def correct(self) -> None:
         (self.directory / "bad-rows").unlink()
 
     def feed(self, *, dead_letter: str | None = None, **options: Any) -> ResolvedChangefeed:

@@ -95,12 +95,12 @@ def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path
             status, told = replay(feed)
             assert (status, told.splitlines()[0]) == (1, "changefeed 'test': 0 rows replayed, 2 dead letters remaining")
 
-    with feed_of(tmp_path, database, parquet_special_values="string", **options) as mended:
-        assert replay(mended) == (0, "changefeed 'test': 2 rows replayed, 0 dead letters remaining\n")
-        of_key = [row["n"] for row in delivered(mended) if row["id"] == BAD]
+    with feed_of(tmp_path, database, parquet_special_values="string", **options) as corrected:
+        assert replay(corrected) == (0, "changefeed 'test': 2 rows replayed, 0 dead letters remaining\n")
+        of_key = [row["n"] for row in delivered(corrected) if row["id"] == BAD]
         assert of_key == [BAD, BAD + 100_000]
-        mended.once(kept_spark)
-        assert sorted(set(numbers(delivered(mended)))) == sorted([*range(1, ROWS + 1), 100_001, BAD + 100_000])
+        corrected.once(kept_spark)
+        assert sorted(set(numbers(delivered(corrected)))) == sorted([*range(1, ROWS + 1), 100_001, BAD + 100_000])
 
 
 def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_become_dead_letters(

@@ -117,7 +117,7 @@ def test_a_crash_between_dead_letters_and_progress_leaves_each_row_there_once(
     rig.complete()
     assert rig.waiting() == [(17, "encode"), (18, "encode")]
     assert rig.letters() == letters, "a repeated plan gives the same letters under the same names"
-    rig.mend()
+    rig.correct()
     result, missing = rig.replay()
     assert (len(result.sent), len(result.kept), missing) == (2, 0, 0)
     assert [rig.delivered().count(n) for n in (16, 17, 18)] == [2, 1, 1]

@@ -89,7 +89,7 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
 
 
 @pytest.mark.slow
-def test_a_cause_that_was_not_mended_pauses_it_again(engine: Engine) -> None:
+def test_a_cause_that_was_not_corrected_pauses_it_again(engine: Engine) -> None:
     def act(status: Status) -> None:
         if len(person.pauses) < 2:
             engine.script.order("flush", f"TerminalSinkError refused {len(person.pauses)} times")

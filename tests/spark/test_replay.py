@@ -29,7 +29,7 @@ def test_later_rows_of_a_blocked_key_wait_in_later_steps_too(how: str, rig: Rig)
         assert {n for n in rig.delivered() if n % 10 == 7} == set(range(7, 107, 10))
     others = [n for n in rig.delivered() if n % 10 != 7]
     assert set(others) == {n for n in range(1, TOTAL + 1) if n % 10 != 7}
-    rig.mend()
+    rig.correct()
     result, missing = rig.replay(dead_letter_order="block_key")
     assert (len(result.sent), len(result.kept), missing) == (len(behind) + 1, 0, 0)
     assert [n for n in rig.delivered() if n % 10 == 7][-len(behind) - 1 :] == list(range(107, TOTAL + 1, 10))
@@ -40,7 +40,7 @@ def test_a_key_is_free_again_once_all_its_rows_were_sent(rig: Rig) -> None:
     rig.refuse(7)
     engine = rig.start(dead_letter_order="block_key")
     engine.step()
-    rig.mend()
+    rig.correct()
     result, _ = rig.replay(dead_letter_order="block_key")
     assert [row.row.column("updated")[0]["wall"].as_py() for row in result.sent] == list(range(7, 101, 10))
     rig.complete(dead_letter_order="block_key")
@@ -77,7 +77,7 @@ def test_a_replay_is_a_run_of_its_own_above_what_is_resolved(rig: Rig) -> None:
     rig.refuse(7)
     engine = rig.complete()
     epoch = max(Journal(rig.directory).epochs)
-    rig.mend()
+    rig.correct()
     rig.replay()
     [*_, last] = Journal(rig.directory).of("rows")
     assert last == ["rows", epoch + 1, 0, 0, [[7, 7]]]
@@ -87,7 +87,7 @@ def test_a_replay_is_a_run_of_its_own_above_what_is_resolved(rig: Rig) -> None:
 def test_rows_are_sent_again_only_once(rig: Rig) -> None:
     rig.refuse(7)
     rig.complete()
-    rig.mend()
+    rig.correct()
     rig.replay()
     result, missing = rig.replay()
     assert (result.sent, result.kept, missing) == ((), (), 0)
@@ -99,7 +99,7 @@ def test_a_crash_before_the_store_knows_of_a_replay_sends_the_rows_once_more(
 ) -> None:
     rig.refuse(7)
     engine = rig.complete()
-    rig.mend()
+    rig.correct()
 
     def crash(*_: Any, **__: Any) -> None:
         raise OSError("crash")
@@ -157,7 +157,7 @@ def test_rows_whose_letters_are_gone_are_counted_and_go_on_waiting(rig: Rig) -> 
     for path in rig.places.rglob("*.ndjson"):
         if '"n": 7}' in path.read_text():
             path.unlink()
-    rig.mend()
+    rig.correct()
     result, missing = rig.replay()
     assert missing == 2 - len(result.sent)
     assert len(rig.waiting()) == missing >= 1
@@ -168,7 +168,7 @@ def test_a_foreign_message_among_the_dead_letters_is_named(rig: Rig) -> None:
     rig.complete()
     [path] = rig.places.rglob("*.ndjson")
     path.write_text(path.read_text() + '{"after": {"changefeed": "t"}, "key": []}\n')
-    rig.mend()
+    rig.correct()
     with pytest.raises(
         ConfigError, match=r"topic 't_dead_letters' at file://.* holds messages that are not its dead letters"
     ):

@@ -1,4 +1,4 @@
-"""What was delivered and put aside: records, marks and dead letters in the store."""
+"""Records of what was delivered, resolved marks, and dead letters in the store."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ __all__ = ["CsvEncoder"]
 
 
 class CsvEncoder(Encoder):
-    """Lines of comma-separated SQL texts of the columns. A deleted row cannot be written. Every envelope is the same.
+    """Lines of comma-separated SQL texts of the columns. A deleted row cannot be written. Envelopes do not differ.
 
     A message is a line without its end. Its key is a line of the primary key's values.
     """

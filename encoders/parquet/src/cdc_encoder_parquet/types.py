@@ -10,7 +10,7 @@ from cdc_encoder_parquet.options import ParquetOptions
 __all__ = ["decimal_type", "is_list", "is_text", "parquet_type"]
 
 _MOST_DIGITS = 38
-"""The precision that Polars, DuckDB and Spark support. They fail at longer decimals or read doubles: write texts."""
+"""The maximum precision of decimals in Polars, DuckDB and Spark. Longer ones are written as text."""
 _WITH_SPECIAL_VALUES = frozenset({Kind.DECIMAL, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 
