@@ -21,6 +21,7 @@ TEMPLATES = {"sink": "template", "encoder": "template_encoder", "rangefeed": "te
 CARRIERS = ("cdc_conformance",)
 """Packages that carry the templates; there the modules of a template have the suffix .py.txt."""
 LICENSE = "Apache-2.0"
+DOCS = ROOT / "docs"
 
 
 def main() -> int:
@@ -48,8 +49,12 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
     }
     if package.name in CARRIERS:
         expected |= set(templates_in(package.name))
+    if package.name == "cdc_core":
+        pages = [*DOCS.glob("*.md"), *DOCS.glob("examples/*.py")]
+        expected |= {f"cdc_core/docs/{page.relative_to(DOCS)}" for page in pages}
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        yield from check_pages(archive)
         metadata = {Path(name).name for name in archive.namelist() if ".dist-info/" in name}
         yield from check_license(archive)
     if held - expected:
@@ -77,6 +82,22 @@ def check_license(wheel: zipfile.ZipFile) -> Iterator[str]:
         yield "lacks the text of the licence"
     elif wheel.read(text) != (ROOT / "LICENSE").read_bytes():
         yield "has a LICENSE that differs from the one of the repository"
+
+
+def check_pages(wheel: zipfile.ZipFile) -> Iterator[str]:
+    """Yield each page of the documentation that a text in *wheel* names and its reader does not have.
+
+    A page is named by its path, and then *wheel* must hold it, or as `cdc docs PAGE`, which prints what cdc-core holds.
+    """
+    held = {name.partition("/docs/")[2].partition("/")[0].removesuffix(".md") for name in wheel.namelist()}
+    for name in wheel.namelist():
+        if not name.endswith((".py", ".md", ".txt", ".toml", "METADATA")):
+            continue
+        text = wheel.read(name).decode()
+        missing = set(re.findall(r"(?<!\w)docs/([\w-]+\b)(?!\.py)", text)) - held
+        missing |= {page for page in re.findall(r"`cdc docs ([a-z-]+)`", text) if not (DOCS / f"{page}.md").is_file()}
+        if missing:
+            yield f"{name} names pages that the wheel does not contain: {', '.join(sorted(missing))}"
 
 
 def templates_in(package: str) -> Iterator[str]:

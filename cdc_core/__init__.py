@@ -10,6 +10,7 @@ from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder, EncoderContext
 from cdc_core.envelope import METADATA_MEMBER, DeleteForm, Envelope, RowPlace
 from cdc_core.errors import (
+    START_OVER,
     BadRowError,
     CdcError,
     ConfigError,
@@ -32,7 +33,17 @@ from cdc_core.frontier import Frontier
 from cdc_core.hookspecs import hookimpl
 from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
 from cdc_core.messages import MessageBatch, TopicNames
-from cdc_core.options import MB, ByteSize, Duration, did_you_mean, format_duration, option, parse_options, secret_values
+from cdc_core.options import (
+    MB,
+    ByteSize,
+    Duration,
+    counted,
+    did_you_mean,
+    format_duration,
+    option,
+    parse_options,
+    secret_values,
+)
 from cdc_core.rangefeed import Rangefeed, RangefeedContext, ScanProgress, Token
 from cdc_core.readback.reader import ChangeReader
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
@@ -44,6 +55,7 @@ from cdc_core.sink_context import SinkContext
 from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.source_history import SourceHistory
+from cdc_core.source_objects import SourceObjects
 from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_core.span import Span
 from cdc_core.step_planner import Slice, StepLimit, StepPlanner
@@ -54,6 +66,7 @@ from cdc_core.timestamp import Timestamp
 __all__ = [
     "MB",
     "METADATA_MEMBER",
+    "START_OVER",
     "BadRowError",
     "ByteSize",
     "CdcError",
@@ -107,6 +120,7 @@ __all__ = [
     "SliceInfo",
     "SliceReader",
     "SourceHistory",
+    "SourceObjects",
     "SourceTransaction",
     "SourceWriter",
     "SourceWriterContext",
@@ -125,6 +139,7 @@ __all__ = [
     "Timestamp",
     "Token",
     "TopicNames",
+    "counted",
     "did_you_mean",
     "format_duration",
     "hookimpl",

@@ -35,6 +35,7 @@ import re
 from typing import Any
 
 __all__ = [
+    "START_OVER",
     "BadRowError",
     "CdcError",
     "ConfigError",
@@ -57,6 +58,13 @@ __all__ = [
     "from_wire",
     "to_wire",
 ]
+
+
+START_OVER = (
+    "To start over, run a changefeed under another name, with an initial scan, and remove this one with"
+    " `cdc drop FILE NAME`"
+)
+"""The remedy in messages about rows that this changefeed can no longer deliver. A sentence without its full stop."""
 
 
 class CdcError(Exception):

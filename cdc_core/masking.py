@@ -11,6 +11,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
 __all__ = [
+    "MASK",
+    "NO_SECRETS",
     "MaskingFilter",
     "has_unencoded_password",
     "is_secret_name",
@@ -30,7 +32,7 @@ _SECRET_NAME = re.compile(
 )
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")
 """Hosts with ports, as they may follow `://`."""
-_NO_SECRETS = frozenset({"implicit", "specified"})
+NO_SECRETS = frozenset({"implicit", "specified"})
 """Values of CockroachDB's parameter AUTH: they say where the secrets are, and are not secret."""
 _SHORT = 4
 """A shorter secret is replaced only as a whole word, or the password 'a' would make texts unreadable."""
@@ -74,19 +76,29 @@ def uri_secrets(uri: str) -> frozenset[str]:
     query = after.partition("?")[2]
     for parameter in query.split("&"):
         name, _, raw = parameter.partition("=")
-        if is_secret_name(unquote(name)) and raw not in _NO_SECRETS:
+        if is_secret_name(unquote(name)) and raw not in NO_SECRETS:
             found.add(raw)
             found.update(value for _, value in parse_qsl(parameter))
     return frozenset(found - {""})
 
 
+_LEAST_SECRET = 1000
+
+
 def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts under secret-looking names, in nested tables too."""
+    """Yield the texts and numbers, as texts, under secret-looking names, in nested tables too.
+
+    A small number is left out: it is no secret, and masking it everywhere would spoil other texts.
+    """
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from secret_texts(value)
-        elif isinstance(value, str) and value not in _NO_SECRETS | {""} and is_secret_name(name):
+        elif not is_secret_name(name) or isinstance(value, bool):
+            continue
+        elif isinstance(value, str) and value not in NO_SECRETS | {""}:
             yield value
+        elif isinstance(value, int | float) and abs(value) >= _LEAST_SECRET:
+            yield str(value)
 
 
 def has_unencoded_password(uri: str) -> bool:
@@ -146,5 +158,5 @@ def _split_password(uri: str) -> tuple[str, str, str]:
 
 def _masked_parameter(parameter: str) -> str:
     name, equals, value = parameter.partition("=")
-    secret = value not in _NO_SECRETS | {""} and is_secret_name(unquote(name))
+    secret = value not in NO_SECRETS | {""} and is_secret_name(unquote(name))
     return name + equals + (MASK if secret else value)

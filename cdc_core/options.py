@@ -33,6 +33,7 @@ __all__ = [
     "ByteSize",
     "Duration",
     "OptionDoc",
+    "counted",
     "describe",
     "did_you_mean",
     "format_bytes",
@@ -70,9 +71,10 @@ def option(
     """Declare one option as the default of a dataclass field. Without *default* the option must be given.
 
     *doc* is one or two sentences for the generated tables. A *secret* is masked everywhere, and so are the secrets in a
-    *uri*; neither is in the options' `repr`. A `Duration | None` may also be a *flag*: true is zero seconds, false is
-    None. For a sink, *place* says that another value makes its URI mean another place, such as another endpoint or
-    account, where nothing was delivered yet. Such a value is recorded, so it must not be secret.
+    *uri*; neither is in the options' `repr`. Of an option that is both, all is masked, but the progress store keeps the
+    URI if its secrets are references. A `Duration | None` may also be a *flag*: true is zero seconds, false is None.
+    For a sink, *place* says that another value makes its URI mean another place, such as another endpoint or account,
+    where nothing was delivered yet. Such a value is recorded, so it must not be secret.
     """
     metadata = {"doc": doc, "secret": secret, "uri": uri, "flag": flag, "place": place}
     return dataclasses.field(default=default, metadata=metadata, repr=not (secret or uri))
@@ -189,6 +191,11 @@ def describe(cls: type) -> list[OptionDoc]:
             )
         )
     return rows
+
+
+def counted(number: int, noun: str) -> str:
+    """Return *number* and *noun* for people, such as `1 row` and `2,000 rows`. *noun* takes an s in the plural."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_duration(seconds: float) -> str:

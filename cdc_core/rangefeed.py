@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_core.schema import TableSchema
+from cdc_core.source_objects import SourceObjects
 
 __all__ = ["Rangefeed", "RangefeedContext", "ScanProgress", "Token"]
 
@@ -103,6 +104,13 @@ class Rangefeed(ABC):
         Called when only the initial scan was wanted and it is durable at the sink, or by whoever cancels the
         changefeed; perhaps before `start` in this process. By default nothing was created.
         """
+
+    def created(self) -> Sequence[SourceObjects] | None:
+        """Return what this and every other changefeed has created on the source. By default that is not known: None.
+
+        For `cdc drop`, of an instance that may watch no tables. Changes nothing.
+        """
+        return None
 
     def close(self) -> None:  # noqa: B027 (has a default)
         """Release connections. May be called twice, or never."""

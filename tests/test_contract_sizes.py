@@ -27,6 +27,7 @@ CONTRACTS = (
     "step_planner",
     "slice_reader",
     "source_history",
+    "source_objects",
     "encoder",
     "file_body",
     "envelope",

@@ -1,11 +1,13 @@
 """The error tree: what crosses a process border, and what callers may rely on."""
 
 import inspect
+from pathlib import Path
 
 import pytest
 
 from cdc_core import errors
 from cdc_core.errors import (
+    START_OVER,
     CdcError,
     ConfigError,
     EncodeError,
@@ -19,6 +21,7 @@ from cdc_core.errors import (
     to_wire,
 )
 
+ROOT = Path(__file__).resolve().parent.parent
 CLASSES = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, CdcError)]
 
 
@@ -72,3 +75,11 @@ def test_every_error_is_drawn_in_the_tree_and_exported() -> None:
     for cls in CLASSES:
         assert cls.__name__ in (errors.__doc__ or "")
         assert cls.__name__ in errors.__all__
+
+
+def test_whoever_is_sent_to_another_name_is_told_how_to_remove_the_old_changefeed() -> None:
+    assert "`cdc drop FILE NAME`" in START_OVER
+    sources = [path for folder in ("cdc_core", "plugins", "sinks") for path in (ROOT / folder).rglob("*.py")]
+    texts = {path: path.read_text() for path in sources if "tests" not in path.parts and "build" not in path.parts}
+    own = {path.relative_to(ROOT).as_posix() for path, text in texts.items() if "under another name" in text}
+    assert own == {"cdc_core/errors.py"}, "use START_OVER"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, plugin_violations
+from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, loaded_by, plugin_violations
 
 HEAVY = ("pyspark", "py4j", "polars", "fsspec", "psycopg", "adbc_driver_postgresql", "pytest", "pandas")
 
@@ -132,10 +130,3 @@ def tree(root: Path, files: dict[str, str]) -> None:
     for place, text in {"sinks/x/src/cdc_sink_x/__init__.py": "", **files}.items():
         (root / place).parent.mkdir(parents=True, exist_ok=True)
         (root / place).write_text(text)
-
-
-def loaded_by(statement: str) -> set[str]:
-    """Return the top-level modules that a new interpreter has after *statement*."""
-    code = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
-    return set(done.stdout.split())

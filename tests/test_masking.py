@@ -73,6 +73,10 @@ def test_where_a_secret_comes_from_is_none() -> None:
     assert list(secret_texts({"auth": "implicit", "token": "implicitly"})) == ["implicitly"]
 
 
+def test_a_number_may_be_a_secret_and_a_boolean_is_none() -> None:
+    assert list(secret_texts({"ssl.keystore.password": 123456, "token": True, "n": 3})) == ["123456"]
+
+
 def test_a_password_that_is_not_encoded_is_recognized() -> None:
     assert has_unencoded_password("postgresql://u:pa/ss@h/d")
     assert not has_unencoded_password("postgresql://u:pa%2Fss@h/d")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cdc_core import Timestamp
 from cdc_core.cli.main import main
-from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.cli.show import report_lines
+from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, SavedStatus, store_url
+from cdc_core.store.reports import Report
 from cdc_core.telemetry.status import Status, status_line
 
 ROOT = Path(__file__).parents[1]
@@ -25,11 +27,11 @@ RUNNING = Status(
     bytes=36_175_872,
     files=12,
     high_water=Timestamp(int(MOMENT.timestamp()) * 10**9),
-    behind_s=0.4,
+    log_name="orders.spark.log",
     shares={"source": 0.12, "encode": 0.3, "sink": 0.58},
 )
 IDLE = replace(RUNNING, rows_per_s=0.0, shares={}, waiting_on="changes")
-STUCK = replace(IDLE, behind_s=64.0, waiting_on="sink 'webhook'", waiting_on_s=63.0)
+STUCK = replace(IDLE, waiting_on="sink 'webhook'", waiting_on_s=63.0)
 REPEATING = replace(
     STUCK,
     waiting_for="request to https://example.com:443 failed 5 times: answer 401: wrong token",
@@ -52,9 +54,15 @@ PAUSED = Status(
 )
 
 
-def test_the_status_lines_of_the_page_are_real() -> None:
+def test_the_status_lines_of_the_page_are_real(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = [line for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
-    assert shown == [status_line(status) for status in (RUNNING, IDLE, STUCK, REPEATING, HELD, DOWN, PAUSED)]
+
+    def line(status: Status) -> str:
+        late_s = 64.0 if status in (STUCK, REPEATING, DOWN) else 0.4
+        monkeypatch.setattr("cdc_core.telemetry.status.time.time", lambda: MOMENT.timestamp() + late_s)
+        return status_line(status)
+
+    assert shown == [line(status) for status in (RUNNING, IDLE, STUCK, REPEATING, HELD, DOWN, PAUSED)]
 
 
 def test_the_page_shows_what_cdc_resume_prints(
@@ -70,6 +78,37 @@ def test_the_page_shows_what_cdc_resume_prints(
     monkeypatch.chdir(tmp_path)
     assert main(command.split()) == 0
     assert capsys.readouterr().out == printed
+
+
+def test_the_page_shows_what_cdc_show_prints() -> None:
+    known = ChangefeedRecord(
+        name="orders",
+        feed_id="4f8e21a9c073",
+        epoch=1,
+        definition={
+            "source": "postgresql://cdc@db:5432/shop",
+            "tables": ["public.orders"],
+            "sink": "file:///data/out",
+            "format": "json",
+        },
+        high_water=Timestamp(int(MOMENT.timestamp()) * 10**9),
+        saved_at=MOMENT,
+    )
+    totals = {"steps": 9, "rows": 1_234_567, "messages": 1_234_567, "bytes": 36_175_872, "files": 12}
+    gauges = {"source.retained_bytes": 2 << 20, "source.snapshot_age_s": 0, "source.unconfirmed_bytes": 512 << 10}
+    status = {"phase": "running", "rows_per_s": 45_000, "waiting_on": "changes", "host": "host-1", "pid": 4711}
+    report = Report(
+        known=known,
+        progress=Progress(token={}, counters={**totals, **gauges}),
+        status=SavedStatus(values=status, written_at=MOMENT),
+        dead_letters=2,
+        now=MOMENT + timedelta(seconds=0.4),
+    )
+    [printed] = re.findall(r"\$ cdc show shop.toml\n(.*?)```", PAGE, re.DOTALL)
+    assert "".join(f"{line}\n" for line in report_lines(report)) == printed
+    table = PAGE.partition("With `--json`")[2].partition("\n## ")[0]
+    documented = [name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in cell.split(", ")]
+    assert documented == [f"`{name}`" for name in report.to_json()]
 
 
 def test_the_messages_of_the_troubleshooting_table_are_in_the_code() -> None:

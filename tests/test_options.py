@@ -13,6 +13,7 @@ from cdc_core.options import (
     MB,
     ByteSize,
     Duration,
+    counted,
     describe,
     format_bytes,
     format_duration,
@@ -217,3 +218,8 @@ def test_formatted_durations_read_back(milliseconds: int) -> None:
 @given(st.integers(0, 10**13))
 def test_formatted_sizes_read_back(size: int) -> None:
     assert parse(file_size=format_bytes(size)).file_size == size
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12345, "12,345 rows")])
+def test_a_number_and_its_noun_agree(number: int, text: str) -> None:
+    assert counted(number, "row") == text

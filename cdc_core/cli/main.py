@@ -8,12 +8,15 @@ from collections.abc import Sequence
 
 import click
 
+from cdc_core.cli.docs import docs
+from cdc_core.cli.drop import drop
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.plugins import demo, options, plugins
 from cdc_core.cli.replay import replay_dead_letters
 from cdc_core.cli.resume import resume
 from cdc_core.cli.run import check, run
 from cdc_core.cli.session import CliSession
+from cdc_core.cli.show import show
 from cdc_core.errors import CdcError
 
 __all__ = ["main"]
@@ -42,7 +45,7 @@ def cdc() -> None:
     """
 
 
-for command in (run, check, resume, replay_dead_letters, plugins, options, demo):
+for command in (run, check, show, resume, replay_dead_letters, drop, plugins, options, docs, demo):
     cdc.add_command(command)
 
 

@@ -7,13 +7,14 @@ from functools import partial
 
 import click
 
-from cdc_core.cli.resume import require_known
-from cdc_core.cli.run import find_changefeed, make_state_directory, resolved, state_of
+from cdc_core.cli.run import located, make_state_directory, resolved
 from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import require_known, store_option
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import DeadLetterReader, Replay, WaitingRow
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.options import counted
 from cdc_core.store.progress import DeadLetter, ProgressStore
 
 __all__ = ["replay_dead_letters"]
@@ -38,10 +39,17 @@ _MOST_SHOWN = 20
     metavar="DIR|URL",
     help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
+@store_option
 @debug_option
 @click.pass_obj
 def replay_dead_letters(
-    session: CliSession, file: str, name: str | None, only_list: bool, given_up: tuple[int, ...], state: str | None
+    session: CliSession,
+    file: str,
+    name: str | None,
+    only_list: bool,
+    given_up: tuple[int, ...],
+    state: str | None,
+    store: str | None,
 ) -> int:
     """Send the dead letters of the changefeed NAME in FILE to its sink again.
 
@@ -50,15 +58,14 @@ def replay_dead_letters(
     """
     if only_list and given_up:
         raise ConfigError("--list changes nothing, and --give-up discards rows; use only one of them")
-    changefeed, beside = find_changefeed(file, name)
+    changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
     session.start_logging()
     feed = resolved(session, changefeed)
-    state_dir, url = state_of(beside, state)
     session.add_secrets(secret_forms(uri_secrets(url)))
-    store = ProgressStore(url)
+    progress = ProgressStore(url)
     try:
-        require_known(store, feed.name)
-        waiting = store.dead_letters(feed.name)
+        require_known(progress, feed.name)
+        waiting = progress.dead_letters(feed.name)
         if only_list or not (waiting or given_up):
             for line in _listed(waiting) if waiting else [f"changefeed '{feed.name}' has no dead letters"]:
                 click.echo(session.masked(line))
@@ -66,9 +73,9 @@ def replay_dead_letters(
         from cdc_core.engine.replay import replay
 
         make_state_directory(state_dir)
-        result, missing = replay(feed, store=store, state_dir=state_dir, find=partial(_find, feed), give_up=given_up)
+        result, missing = replay(feed, store=progress, state_dir=state_dir, find=partial(_find, feed), give_up=given_up)
     finally:
-        store.close()
+        progress.close()
     for line in _told(feed, result, missing, len(set(given_up))):
         click.echo(session.masked(line))
     return 1 if result.kept or missing else 0
@@ -78,7 +85,7 @@ def _find(feed: ResolvedChangefeed, letters: Sequence[DeadLetter]) -> Sequence[W
     """Return the rows of *letters*. Only this needs the dead letters' sink: rows are discarded without it."""
     if feed.dead_letter is None:
         raise ConfigError(
-            f"changefeed '{feed.name}' has {len(letters)} dead letters, but no option 'dead_letter'; set"
+            f"changefeed '{feed.name}' has {counted(len(letters), 'dead letter')}, but no option 'dead_letter'; set"
             " it to where they are, and set on_error = 'dead_letter'"
         )
     return DeadLetterReader(feed).find(letters)
@@ -86,13 +93,15 @@ def _find(feed: ResolvedChangefeed, letters: Sequence[DeadLetter]) -> Sequence[W
 
 def _told(feed: ResolvedChangefeed, result: Replay, missing: int, given_up: int) -> Iterator[str]:
     up = f", {given_up} discarded" if given_up else ""
-    yield f"changefeed '{feed.name}': {len(result.sent)} rows replayed, {len(result.kept)} dead letters remaining{up}"
+    sent, kept = counted(len(result.sent), "row"), counted(len(result.kept), "dead letter")
+    yield f"changefeed '{feed.name}': {sent} replayed, {kept} remaining{up}"
     for bad in result.kept[:_MOST_SHOWN]:
         yield f"  {bad} (stage {bad.stage}): {bad.shown_reason}"
     if len(result.kept) > _MOST_SHOWN:
         yield f"  and {len(result.kept) - _MOST_SHOWN} more"
     if missing:
-        yield f"{missing} rows are missing from the dead letters' sink; --list shows them, --give-up discards them"
+        rows = f"{counted(missing, 'row')} {'is' if missing == 1 else 'are'}"
+        yield f"{rows} missing from the dead letters' sink; --list shows them, --give-up discards them"
 
 
 def _listed(waiting: Sequence[DeadLetter]) -> Iterator[str]:

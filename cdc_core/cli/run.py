@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import join
+from typing import Any
 
 import click
 
 from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import require_one_name, store_option, stored_changefeed, warn_of_other_plugins
+from cdc_core.cli.supervised import supervise
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.pipelines import pipeline, pipeline_names
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.config.toml_file import find_name, read_changefeed
+from cdc_core.config.toml_file import changefeed_names, find_name, read_changefeed
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
+from cdc_core.options import counted
 from cdc_core.plugins.host import PluginHost
 from cdc_core.schema import TableSchema
-from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.progress import store_url
 
-__all__ = ["check", "find_changefeed", "make_state_directory", "name_in", "resolved", "run", "state_of"]
+__all__ = ["check", "find_changefeed", "located", "make_state_directory", "name_in", "resolved", "run", "state_of"]
 
 STATE_DIRECTORY = ".cdc"
 
@@ -35,58 +39,70 @@ STATE_DIRECTORY = ".cdc"
     metavar="DIR|URL",
     help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
+@store_option
 @debug_option
 @click.pass_obj
-def run(session: CliSession, file: str, name: str | None, once: bool, state: str | None) -> int:
-    """Run the changefeed NAME in the TOML file FILE until Ctrl-C.
+def run(session: CliSession, file: str, name: str | None, once: bool, state: str | None, store: str | None) -> int:
+    """Run the changefeed NAME in the TOML file FILE until Ctrl-C; without NAME, all changefeeds of the file.
 
-    NAME may be omitted when the file has only one. FILE may also be the name of a pipeline that an installed package
-    publishes.
+    FILE may also be the name of a pipeline that an installed package publishes. With --store, it is the name of a
+    changefeed that was run before: it needs its plugins and what its definition refers to, such as ${PASSWORD}, and no
+    file.
 
     The first run delivers the rows that the tables hold, then every change. A later run continues where the last one
     stopped, even if it crashed. Ctrl-C waits for the running step; a second Ctrl-C abandons it, and the next run
-    repeats it.
+    repeats it. Changefeeds that run side by side share one Spark session. When one of them fails, the others continue.
     """
-    changefeed, beside = find_changefeed(file, name)
+    found = [located(session, file, each, state=state, store=store) for each in names_in(file, name, store)]
+    _, state_dir, url, _ = found[0]
     session.start_logging()
-    feed = resolved(session, changefeed)
-    state_dir, url = state_of(beside, state)
+    feeds = []
+    for changefeed, _, _, definition in found:
+        feeds.append(resolved(session, changefeed))
+        warn_of_other_plugins(feeds[-1], definition)
     session.add_secrets(secret_forms(uri_secrets(url)))
     try:
-        from cdc_core.spark.runner import run as run_feed
+        from cdc_core.spark.runner import Runner
     except ImportError as error:
         if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
             raise ConfigError("running a changefeed needs Spark: pip install 'cdc-core[spark]'") from error
         raise
-    store = ProgressStore(url)
-    store.open()
     make_state_directory(state_dir)
-    try:
-        with session.status_view() as status:
-            return run_feed(
-                feed,
-                store=store,
-                state_dir=state_dir,
-                once=once,
-                status=status,
-                resume_command=session.masked(_resume_command(file, name, state)),
-            )
-    finally:
-        store.close()
+    with (
+        Runner(
+            state_dir,
+            store=url,
+            name=feeds[0].name if len(feeds) == 1 else Path(file).stem,
+            spark=feeds[0].spark,
+            changefeeds=len(feeds),
+        ) as runner,
+        session.status_view() as view,
+    ):
+        supervisors = []
+        for feed in feeds:
+            command = _resume_command(file, name if len(feeds) == 1 else feed.name, state=state, store=store)
+            supervisors.append(runner.add(feed, once=once, resume_command=session.masked(command)))
+        return supervise(supervisors, view, debug=session.debug)
 
 
 @click.command(short_help="Check that a changefeed can run; change nothing.")
 @click.argument("file", metavar="FILE")
 @click.argument("name", required=False)
+@store_option
 @debug_option
 @click.pass_obj
-def check(session: CliSession, file: str, name: str | None) -> int:
+def check(session: CliSession, file: str, name: str | None, store: str | None) -> int:
     """Check the changefeed NAME in FILE: plugins, options, the source and the sink. Changes nothing.
 
-    Prints one line for each part. The exit status is 2 when a check fails.
+    Without NAME, check all changefeeds of the file. Prints one line for each part. The exit status is 2 when a check
+    fails.
     """
-    changefeed, _ = find_changefeed(file, name)
-    feed = resolved(session, changefeed)
+    found = [located(session, file, each, store=store) for each in names_in(file, name, store)]
+    return max([_check(session, resolved(session, changefeed)) for changefeed, *_ in found])
+
+
+def _check(session: CliSession, feed: ResolvedChangefeed) -> int:
+    """Check a changefeed, print what was found and return the exit status."""
     click.echo(f"changefeed '{feed.name}'")
     schemas: list[TableSchema] = []
     parts: list[tuple[str, str, Callable[[], str | None]]] = [
@@ -108,6 +124,26 @@ def check(session: CliSession, file: str, name: str | None) -> int:
         else:
             click.echo(f"  {part:{width}} {what} … ok{session.masked(told or '')}")
     return status
+
+
+def located(
+    session: CliSession, file: str, name: str | None, *, state: str | None = None, store: str | None = None
+) -> tuple[Changefeed, Path, str, Mapping[str, Any]]:
+    """Return the changefeed asked for, the directory for a run's own files, the URL of the progress store, and the
+    definition that was read from there: none without *store*. Raises: ConfigError.
+    """
+    if store is None:
+        changefeed, beside = find_changefeed(file, name)
+        return changefeed, *state_of(beside, state), {}
+    require_one_name(name, state)
+    state_dir, url = state_of(Path(), store)
+    changefeed, definition = stored_changefeed(session, url, file)
+    return changefeed, state_dir, url, definition
+
+
+def names_in(file: str, name: str | None, store: str | None) -> Sequence[str | None]:
+    """Return the names to look for: *name*, or without one all in the file. Raises: ConfigError."""
+    return changefeed_names(Path(file)) if name is None and store is None and _is_file(file) else [name]
 
 
 def find_changefeed(file: str, name: str | None) -> tuple[Changefeed, Path]:
@@ -159,10 +195,10 @@ def make_state_directory(directory: Path) -> None:
         raise ConfigError(f"'{directory}' cannot be used as the state directory: {error.strerror}") from error
 
 
-def _resume_command(file: str, name: str | None, state: str | None) -> str:
+def _resume_command(file: str, name: str | None, **options: str | None) -> str:
     """Return the command that resumes the changefeed of such a run."""
-    words = ["cdc", "resume", file, *([] if name is None else [name]), *([] if state is None else ["--state", state])]
-    return join(words)
+    given = [word for option, value in options.items() if value is not None for word in (f"--{option}", value)]
+    return join(["cdc", "resume", file, *([] if name is None else [name]), *given])
 
 
 def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
@@ -178,6 +214,6 @@ def _check_source(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
     """Check the source, add its tables to *schemas* for the later checks, and return them as text."""
     schemas.extend(check_source(feed))
     return "".join(
-        f"\n           {schema.name}: {len(schema.columns)} columns, key {', '.join(schema.primary_key)}"
+        f"\n           {schema.name}: {counted(len(schema.columns), 'column')}, key {', '.join(schema.primary_key)}"
         for schema in schemas
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -27,13 +27,14 @@ __all__ = ["StatusBlock", "status_block"]
 
 
 class StatusBlock:
-    """One live block at the bottom of a terminal; everything that is logged scrolls above it."""
+    """One live block for each changefeed at the bottom of a terminal; everything that is logged scrolls above them."""
 
     def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, refresh_per_second=4, transient=False)
+        self._statuses: dict[str, Status] = {}
+        self._live = Live(get_renderable=self._blocks, console=console, refresh_per_second=4, transient=False)
 
     def __call__(self, status: Status) -> None:
-        self._live.update(status_block(status))
+        self._statuses[status.changefeed] = status
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -43,6 +44,9 @@ class StatusBlock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._live.stop()
+
+    def _blocks(self) -> Group:
+        return Group(*map(status_block, list(self._statuses.values())))
 
 
 def status_block(status: Status) -> Table:

@@ -22,6 +22,8 @@ class Changefeed:
 
     `options` holds the options of the changefeed itself, the encoder, the sink and the source together; who owns which
     is known once the plugins are (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration.
+    `written` is set when the changefeed was read: the same values by name, with references such as `${PASSWORD}` in
+    place of what they refer to.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Changefeed:
     format: str = "json"
     options: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -10,18 +10,19 @@ from cdc_core.uris import place_of, server_of
 
 __all__ = ["require_same_source", "same_destination"]
 
+_REMEDY = "give the new changefeed another name, and remove the old one with `cdc drop FILE NAME` unless you need it"
+
 
 def require_same_source(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Return when *wanted* may continue where *known* stopped. Raises: ConfigError, which names the difference."""
     if server_of(known["source"]) != server_of(wanted["source"]):
         raise ConfigError(
-            f"changefeed '{name}' was started on the source {known['source']}, not {wanted['source']}; "
-            "give the new changefeed another name"
+            f"changefeed '{name}' was started on the source {known['source']}, not {wanted['source']}; {_REMEDY}"
         )
     if set(known["tables"]) != set(wanted["tables"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "
-            f"not {', '.join(sorted(wanted['tables']))}; give the new changefeed another name"
+            f"not {', '.join(sorted(wanted['tables']))}; {_REMEDY}"
         )
 
 

@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["interpolate"]
+__all__ = ["by_reference", "cut_references", "escaped", "fill_references", "interpolate", "with_absolute_files"]
 
 _REFERENCE = re.compile(r"\$(?P<escape>\$(?=\{))|\$\{(?P<inner>[^}]*)(?P<end>\}?)")
 
+_FILE = re.compile(r"(?P<escape>\$\$(?=\{))|\$\{file:(?P<path>[^}]*)\}")
+_FIRST_CUT, _LAST_CUT = "\ue000", "\uf8ff"
 
-def interpolate(value: Any, *, place: str, directory: Path, environ: Mapping[str, str]) -> Any:
+
+def interpolate(value: Any, *, place: str, environ: Mapping[str, str]) -> Any:
     """Return *value* with the references in its texts replaced, also inside tables and lists.
 
-    `${VAR}` is a variable of *environ*; `${file:PATH}` is the content of a file without trailing line ends, where PATH
-    is relative to *directory*; `$${` is the text `${`. *place* names the value in messages.
+    `${VAR}` is a variable of *environ*; `${file:PATH}` is the content of a file without trailing line ends; `$${` is
+    the text `${`. *place* names the value in messages. Apply `with_absolute_files` first.
 
     Raises: ConfigError, which names the missing variable or file.
     """
     if isinstance(value, Mapping):
-        return {
-            key: interpolate(inner, place=f"{place}.{key}", directory=directory, environ=environ)
-            for key, inner in value.items()
-        }
+        return {key: interpolate(inner, place=f"{place}.{key}", environ=environ) for key, inner in value.items()}
     if isinstance(value, list):
-        return [interpolate(inner, place=place, directory=directory, environ=environ) for inner in value]
+        return [interpolate(inner, place=place, environ=environ) for inner in value]
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda found: _replaced(found, place, directory, environ), value)
+        return _REFERENCE.sub(lambda found: _replaced(found, place, environ), value)
     return value
 
 
-def _replaced(found: re.Match[str], place: str, directory: Path, environ: Mapping[str, str]) -> str:
+def _replaced(found: re.Match[str], place: str, environ: Mapping[str, str]) -> str:
     if found["escape"]:
         return "$"
     inner = found["inner"]
     if not found["end"]:
         raise ConfigError(f"{place} has '${{' without '}}'; write '$${{' for the two characters themselves")
     if inner.startswith("file:"):
-        return _content(directory / Path(inner.removeprefix("file:")).expanduser(), place)
+        return _content(Path(inner.removeprefix("file:")).expanduser(), place)
     if not inner:
         raise ConfigError(f"{place} has '${{}}' without a name; write ${{VARIABLE}} or ${{file:PATH}}")
     if inner not in environ:
@@ -56,3 +56,55 @@ def _content(path: Path, place: str) -> str:
         raise ConfigError(f"{place} needs the file '{path}', which cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{place} needs the file '{path}', which is not UTF-8 text") from error
+
+
+def with_absolute_files(value: Any, directory: Path) -> Any:
+    """Return *value* with each relative `${file:PATH}` in its texts made absolute, so that it means one file anywhere.
+
+    A path that begins with `~` stays: it means the home directory of whoever runs the changefeed.
+    """
+
+    def absolute(found: re.Match[str]) -> str:
+        if found["escape"] or found["path"].startswith("~"):
+            return found[0]
+        return f"${{file:{directory / found['path']}}}"
+
+    return _mapped(value, lambda text: _FILE.sub(absolute, text))
+
+
+def escaped(value: Any) -> Any:
+    """Return *value* so that `interpolate` returns the texts in it as they are now."""
+    return _mapped(value, lambda text: text.replace("${", "$${"))
+
+
+def cut_references(text: str) -> tuple[str, list[str]]:
+    """Return *text* with one character in place of each reference, for `by_reference`; and the references, in order."""
+    references: list[str] = []
+
+    def cut(found: re.Match[str]) -> str:
+        if found["escape"] or not found["end"]:
+            return found[0]
+        references.append(found[0])
+        return chr(ord(_FIRST_CUT) + len(references) - 1)
+
+    return _REFERENCE.sub(cut, text), references
+
+
+def fill_references(text: str, references: list[str]) -> str:
+    """Return *text*, a result of `cut_references`, with its references again."""
+    for number, reference in enumerate(references):
+        text = text.replace(chr(ord(_FIRST_CUT) + number), reference)
+    return text
+
+
+def by_reference(text: str, *, between: str = "") -> bool:
+    """Return whether *text*, a part of a result of `cut_references`, is references alone and characters *between*."""
+    return all(_FIRST_CUT <= character <= _LAST_CUT or character in between for character in text)
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _mapped(inner, change) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from cdc_core.config.changefeed import Changefeed, ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_table
+from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.masking import secret_texts, uri_secrets
@@ -29,7 +30,8 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
     Raises: OptionError, UnknownPluginError, PluginConflictError, PluginLoadError; ConfigError for parts that cannot
     work together.
     """
-    return _resolved(changefeed, host)
+    resolved = _resolved(changefeed, host)
+    return dataclasses.replace(resolved, stored=stored_definition(changefeed, resolved, host))
 
 
 def _resolved(

@@ -60,6 +60,8 @@ class ResolvedChangefeed:
     table_names: tuple[TableName, ...] = ()
     parallelism: int = 1
     """How many slices can be read at the same time."""
+    stored: Mapping[str, Any] = field(default_factory=dict)
+    """What the progress store keeps beside the identity (see `cdc_core.config.definition`). Holds no secret."""
 
     def for_attempt(
         self,
@@ -177,13 +179,17 @@ class ResolvedChangefeed:
         return masked_uri(self.destination, secret_path=self.sink.registration.secret_path)
 
     def definition(self) -> dict[str, Any]:
-        """Return what the progress store remembers this changefeed by. Holds no secret. Raises: as `sink_place`."""
+        """Return what the progress store keeps of this changefeed. Holds no secret. Raises: as `sink_place`.
+
+        First what it is recognized by (see `cdc_core.config.identity`), then all that running it needs.
+        """
         return {
             "source": masked_uri(self.source),
             "tables": list(self.tables),
             "sink": self.shown_destination,
             "format": self.encoder.name,
             "place": self.sink_place(),
+            **self.stored,
         }
 
     def sink_place(self) -> dict[str, str]:
@@ -203,6 +209,7 @@ class ResolvedChangefeed:
             "dead_letter": None if self.dead_letter is None else self.dead_letter.to_json(),
             "table_names": [[name.database, name.schema, name.table] for name in self.table_names],
             "parallelism": self.parallelism,
+            "stored": dict(self.stored),
         }
 
     @classmethod

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core.config.changefeed import Changefeed
-from cdc_core.config.interpolation import interpolate
+from cdc_core.config.definition import changefeed_of
+from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 
-__all__ = ["find_name", "read_changefeed"]
+__all__ = ["changefeed_names", "find_name", "read_changefeed"]
 
 _KEYS = ("source", "tables", "sink", "format", "options", "spark")
 _REQUIRED = ("source", "tables", "sink")
@@ -35,6 +36,11 @@ def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str
 def find_name(path: Path, name: str | None = None) -> str:
     """Return the name of the changefeed that `read_changefeed` would return. Raises: ConfigError."""
     return _chosen(path, name, _read(path))
+
+
+def changefeed_names(path: Path) -> list[str]:
+    """Return the names of all changefeeds in the file, in its order. Raises: ConfigError."""
+    return list(_read(path))
 
 
 def _chosen(path: Path, name: str | None, tables: Mapping[str, Any]) -> str:
@@ -89,23 +95,8 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
             raise ConfigError(f"{place}: '{key}' must be {'a string' if kind is str else 'a table'}")
     if not isinstance(table["tables"], list) or not all(isinstance(entry, str) for entry in table["tables"]):
         raise ConfigError(f"{place}: 'tables' must be a list of table names, such as ['public.orders']")
-    values = {
-        key: interpolate(value, place=f"{place}, {key}", directory=path.absolute().parent, environ=environ)
-        for key, value in table.items()
-    }
-    spark = _spark(place, values.get("spark", {}))
-    try:
-        return Changefeed(
-            name=name,
-            source=values["source"],
-            tables=tuple(values["tables"]),
-            sink=values["sink"],
-            format=values.get("format", "json"),
-            options=_plain(values.get("options", {})),
-            spark=spark,
-        )
-    except ConfigError as error:
-        raise type(error)(f"{path}: {error}") from None
+    written = {**table, "options": _plain(table.get("options", {})), "spark": _spark(place, table.get("spark", {}))}
+    return changefeed_of(name, with_absolute_files(written, path.absolute().parent), origin=str(path), environ=environ)
 
 
 def _key_hint(key: str) -> str:

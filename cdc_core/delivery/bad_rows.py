@@ -13,9 +13,10 @@ from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_batch
 from cdc_core.delivery.delivery import BadRows, Delivery
 from cdc_core.errors import BadRowError, TerminalError
 from cdc_core.masking import mask
+from cdc_core.options import counted
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
-from cdc_core.store.progress import DeadLetter
+from cdc_core.store.values import DeadLetter
 from cdc_core.telemetry.stages import ENCODE, SINK
 
 __all__ = ["DeadLetterRows", "SliceBadRows", "StopAtBadRow", "bad_rows_of", "too_many"]
@@ -96,7 +97,7 @@ class DeadLetterRows(SliceBadRows):
         self._letters.append(letter)
         limit = self._feed.options.dead_letter_max
         if len(self._letters) > limit:
-            raise too_many(self._feed.name, f"more than {limit} rows of one slice were refused", letter)
+            raise too_many(self._feed.name, f"more than {counted(limit, 'row')} of one slice refused", letter)
         if self._block_key and bad.stage != BLOCKED:
             self._blocked.add(letter.table, letter.key)
         self._collected.append(bad)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fenced_sink import EpochCheck
@@ -17,12 +18,18 @@ from cdc_core.engine.fencing import at_work
 from cdc_core.errors import CdcError, RetryableError, to_wire
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.rangefeed import Token
-from cdc_core.store.progress import ProgressStore, sqlite_file
+
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
 
 __all__ = ["OPTION", "AttemptConfig", "MaskedError"]
 
 OPTION = "cdc.secret.run"
 """Name of the data source option that carries a AttemptConfig. Spark redacts options whose name holds 'secret'."""
+
+
+_FILTER = MaskingFilter()
+"""One for all attempts of a process: what one of them leaves open may log while another one works."""
 
 
 class MaskedError(RuntimeError):
@@ -86,10 +93,15 @@ class AttemptConfig:
         return at_work(self.tasks_lock, run_dir=self.run_dir)
 
     def open_store(self) -> ProgressStore:
+        # Imported here for SQLAlchemy: Spark starts several processes before the first row that need no store.
+        from cdc_core.store.progress import ProgressStore
+
         return ProgressStore(self.feed.state)
 
     def open_epoch_check(self) -> EpochCheck:
         """Return the check of this attempt. On a host without the driver's SQLite file it can check nothing."""
+        from cdc_core.store.progress import sqlite_file
+
         file = sqlite_file(self.feed.state)
         store = None if file is not None and not file.exists() else self.open_store()
         return EpochCheck(store, name=self.feed.name, epoch=self.feed.epoch)
@@ -130,7 +142,8 @@ class AttemptConfig:
             root.addHandler(stream)
             root.setLevel(logging.INFO)
         for handler in root.handlers:
-            handler.filters = [MaskingFilter(self.secrets)]
+            handler.filters = [_FILTER]
+        _FILTER.add(self.secrets)
 
 
 def _masked(error: CdcError, secrets: frozenset[str]) -> CdcError:

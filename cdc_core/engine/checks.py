@@ -13,7 +13,16 @@ from cdc_core.masking import masked_uri
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.uris import place_of
 
-__all__ = ["check_dead_letters", "check_encoder", "check_sink", "check_source", "prepare_sink"]
+__all__ = ["check_and_prepare", "check_dead_letters", "check_encoder", "check_sink", "check_source", "prepare_sink"]
+
+
+def check_and_prepare(feed: ResolvedChangefeed) -> None:
+    """Return when the changefeed can run. Raises: ConfigError, while nothing has been created at the source."""
+    schemas = check_source(feed)
+    check_sink(feed, schemas)
+    check_encoder(feed, schemas)
+    check_dead_letters(feed, schemas)
+    prepare_sink(feed, schemas)
 
 
 def check_source(feed: ResolvedChangefeed) -> list[TableSchema]:

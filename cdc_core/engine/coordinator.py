@@ -11,14 +11,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from cdc_core.delivery.bad_rows import too_many
 from cdc_core.engine.reports import SliceReport, complete_step
 from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.errors import ContractError, RetryableError
+from cdc_core.options import counted
 from cdc_core.source_history import SourceHistory
-from cdc_core.store.progress import DeadLetter, Progress, ProgressStore
+from cdc_core.store.values import DeadLetter, Progress
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage
+from cdc_core.timestamp import Timestamp
+
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
 
 __all__ = ["Coordinator"]
 
@@ -32,8 +38,9 @@ _METRICS_SAVED_S = 10.0
 class Coordinator:
     """Folds the reports of each step into the saved progress of one attempt.
 
-    Lives in Spark's commit process. Spark ends that process after an idle minute, so an attempt may have several
-    instances, one after another: what must outlive a step is in the store. *resolved_interval_s* is the least distance
+    Lives in a commit process of Spark. Several of these serve all changefeeds of a driver and end after an idle minute,
+    so an attempt may have several instances: what must outlive a step is in the store. *saved* tells the driver of each
+    saved step. *resolved_interval_s* is the least distance
     between two emitted resolved marks, None for none at all. *open_marks* and *open_history* are called when first
     needed.
     """
@@ -46,6 +53,7 @@ class Coordinator:
         store: ProgressStore,
         open_marks: Callable[[], ResolvedMarks],
         open_history: Callable[[], SourceHistory],
+        saved: Callable[[int, Timestamp], object],
         resolved_interval_s: float | None,
         dead_letter_max: int = 0,
     ) -> None:
@@ -54,17 +62,16 @@ class Coordinator:
         self._store = store
         self._open_marks = open_marks
         self._open_history = open_history
+        self._saved = saved
         self._resolved_interval_s = resolved_interval_s
         self._dead_letter_max = dead_letter_max
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
         self._metrics_saved_at = float("-inf")
         self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
-        progress = store.load(name)
-        if progress is None:
-            raise ContractError(f"engine: changefeed '{name}' runs without saved progress")
-        self._progress = progress
-        self._emitted = progress.emitted
+        self._step: int | None = None
+        self._progress = Progress(token={})
+        self._emitted = Timestamp()
 
     def step_done(self, reports: Sequence[SliceReport | None], *, stages: Stages | None = None) -> None:
         """Make a finished step count. *stages* are those of this call.
@@ -74,6 +81,8 @@ class Coordinator:
         store.
         """
         step = complete_step(reports)
+        if self._step is None or step[0].step != self._step + 1:
+            self._load()
         self._fold(step)
         delivered = [entry for report in step for entry in report.flushed.delivered]
         unrecorded = delivered and self._resolved_interval_s is None
@@ -85,6 +94,8 @@ class Coordinator:
             delivered=None if unrecorded else delivered,
             dead_letters=letters,
         )
+        self._step = step[0].step
+        self._saved(self._step, self._progress.frontier.high_water)
         if letters:
             self._keep_budget(letters[-1])
         with stage(SINK):
@@ -100,6 +111,13 @@ class Coordinator:
             if component is not None:
                 component.close()
         self._store.close()
+
+    def _load(self) -> None:
+        """Continue from the store: another instance, or an earlier attempt, has taken the steps before this one."""
+        progress = self._store.load(self._name)
+        if progress is None:
+            raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
+        self._progress, self._emitted = progress, progress.emitted
 
     def _fold(self, step: Sequence[SliceReport]) -> None:
         progress = self._progress
@@ -144,7 +162,7 @@ class Coordinator:
         """
         count = self._store.count_dead_letters(self._name, since=datetime.now(UTC) - _BUDGET_PERIOD)
         if count > self._dead_letter_max:
-            what = f"{count} rows were refused within an hour, dead_letter_max is {self._dead_letter_max}"
+            what = f"{counted(count, 'row')} refused within an hour, dead_letter_max is {self._dead_letter_max}"
             raise too_many(self._name, what, last)
 
     def _emit_resolved(self) -> None:
@@ -165,8 +183,10 @@ class Coordinator:
         try:
             self._history.release(self._progress.token)
             counters.update({f"source.{name}": value for name, value in self._history.metrics().items()})
-            counters.pop("releases_failed", None)
+            if counters.pop("releases_failed", 0):
+                self._metrics_saved_at = float("-inf")
         except RetryableError as error:
+            self._metrics_saved_at = float("-inf")  # another instance may take the next step
             # History kept longer than needed is harmless, and the next step's release covers this one.
             for name in ("release_failures", "releases_failed"):  # in all, and in a row
                 counters[name] = counters.get(name, 0) + 1

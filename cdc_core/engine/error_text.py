@@ -8,7 +8,7 @@ from cdc_core.errors import CdcError, RetryableRangefeedError, RetryableSinkErro
 __all__ = ["one_line", "owner_of"]
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Return *error* in one line. Not masked."""
     text = str(error).strip()
     first = text.splitlines()[0] if text else "no message"

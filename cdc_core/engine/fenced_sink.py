@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
-from cdc_core.store.progress import ProgressStore
+
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
 
 __all__ = ["EpochCheck", "FencedSink"]
 

@@ -43,6 +43,12 @@ class RunLock:
         self._file = file
         return True
 
+    def release(self) -> None:
+        """Let others take the lock; do nothing when it is not held."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
     @property
     def holder(self) -> str:
         return self._path.read_text()
@@ -53,9 +59,7 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        self.release()
 
 
 @contextmanager

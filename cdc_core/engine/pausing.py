@@ -85,12 +85,13 @@ class Pausing:
         """Return when the changefeed is not paused. Raises: TerminalError otherwise; FencedError as `wait` does."""
         pause = self._look(epoch)
         if pause is not None:
-            raise TerminalError(f"{self._sentence(pause)}; run `{self._command}` to continue")
+            raise TerminalError(f"{self._sentence(pause)}; once the cause is fixed, run `{self._command}` to continue")
 
     def _show(self, pause: Pause) -> None:
         if self._known is None:
             log.warning(
-                "%s. It delivers nothing, and its source retains the history that was not read; run `%s` to continue",
+                "%s. It delivers nothing, and its source retains the history that was not read; once the cause is"
+                " fixed, run `%s` to continue",
                 self._sentence(pause),
                 self._command,
             )

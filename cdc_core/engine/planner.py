@@ -74,6 +74,11 @@ class Planner:
         self._not_before = 0.0
         return {"step": start["step"] + 1, "token": end}
 
+    @property
+    def wait_s(self) -> float:
+        """How long it is still too early for a step."""
+        return max(0.0, self._not_before - time.monotonic())
+
     def slices(self, start: Offset, end: Offset) -> list[PlannedSlice]:
         """Return the slices of the step from *start* to *end*. Raises: ContractError."""
         after, planned_by, blocked = self._after(start), end.get("planned_by"), self._blocked()

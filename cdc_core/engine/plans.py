@@ -19,15 +19,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import distributions
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import mask, masked_uri
 from cdc_core.rangefeed import Token
 from cdc_core.step_planner import Slice, StepPlanner
-from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
+
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
 
 __all__ = ["Plan", "Plans"]
 

@@ -9,7 +9,7 @@ from cdc_core.errors import ContractError, RetryableError, from_wire
 from cdc_core.rangefeed import Token
 from cdc_core.sink import Flushed
 from cdc_core.slice_reader import SpanMark
-from cdc_core.store.progress import DeadLetter
+from cdc_core.store.values import DeadLetter
 
 __all__ = ["SliceReport", "complete_step", "joined_failures"]
 

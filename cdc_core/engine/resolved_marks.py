@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.resolved_sink import Covered, ResolvedSink
-from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
+
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
 
 __all__ = ["ResolvedMarks", "emit_last_resolved_mark", "open_resolved_marks"]
 

@@ -78,14 +78,12 @@ class StatusSampler:
         refused = counters.get("dead_letters", 0)
         if refused != self._refused:
             self._refused, self._dead_letters = refused, self._count_dead_letters()
-        high_water = progress.frontier.high_water
         return {
             "rows": int(counters.get("rows", 0)),
             "rows_per_s": self._rows_per_s(),
             "bytes": int(counters.get("bytes", 0)),
             "files": int(counters.get("files", 0)),
-            "high_water": high_water,
-            "behind_s": max(0.0, time.time() - high_water.wall / 1e9) if high_water else None,
+            "high_water": progress.frontier.high_water,
             "scan": scan,
             "dead_letters": self._dead_letters,
             "releases_failed": int(counters.get("releases_failed", 0)),

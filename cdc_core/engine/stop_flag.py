@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 __all__ = ["StopFlag"]
+
+_POLL_S = 0.05
 
 
 class StopFlag:
@@ -23,6 +26,12 @@ class StopFlag:
     @property
     def requested(self) -> bool:
         return self._request.exists()
+
+    def wait(self, seconds: float) -> None:
+        """Return after *seconds*, or soon after the request."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and not self.requested:
+            time.sleep(min(left, _POLL_S))
 
     def acknowledge(self) -> None:
         self._answer.touch()

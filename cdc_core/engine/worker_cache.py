@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
+_UNUSED_S = 600.0
+"""A component that was not used for so long is closed: its changefeed has ended, or works in other processes."""
+
 C = TypeVar("C", bound=Closable)
 Key = tuple[str, int]
 
@@ -30,16 +34,19 @@ class WorkerCache(Generic[C]):
     that is killed leaves nothing half-used behind.
     """
 
-    def __init__(self, size: int = 4) -> None:
+    def __init__(self, size: int = 32) -> None:
         self._size = size
         self._open: OrderedDict[Key, C] = OrderedDict()
+        self._used: dict[Key, float] = {}
 
     @contextmanager
     def use(self, key: Key, opener: Callable[[], C]) -> Iterator[C]:
         """Yield the component of *key*, opened if necessary; keep it open if the block ends without an exception."""
         component = self._open.pop(key, None)
-        for stale in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
-            self._close(self._open.pop(stale))
+        unused = time.monotonic() - _UNUSED_S
+        for other in list(self._open):
+            if (other[0] == key[0] and other[1] < key[1]) or self._used[other] < unused:
+                self._close(self._open.pop(other))
         if component is None:
             component = opener()
             # Pyspark collects garbage after every task: exclude what is loaded for good. First collect what is garbage
@@ -51,7 +58,7 @@ class WorkerCache(Generic[C]):
         except BaseException:
             self._close(component)
             raise
-        self._open[key] = component
+        self._open[key], self._used[key] = component, time.monotonic()
         while len(self._open) > self._size:
             self._close(self._open.popitem(last=False)[1])
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pluggy
 
 from cdc_core import hookspecs
-from cdc_core.envelope import ENVELOPE_OPTIONS
+from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
 from cdc_core.plugins.entry_points import Published
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 
@@ -23,7 +24,6 @@ KINDS: dict[str, type[Registration]] = {
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]*")
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-_OUTPUTS = frozenset({"messages", "files"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,40 +104,73 @@ def _call(
 
 
 def _wrong(registration: object, cls: type[Registration]) -> str:
-    """Say what is wrong with a registration; empty when it is valid."""
+    """Say which field of a registration is wrong, and what it must be; empty when all are right."""
     if not isinstance(registration, cls):
         return f"{_shown(registration)}, not {cls.__name__}"
-    name = f"{cls.__name__} '{registration.name}'"
-    if not isinstance(registration.name, str) or not _NAME.fullmatch(registration.name):
-        return f"{name}, whose name has other characters than lower-case letters, digits and . _ + -"
-    required = {field.name for field in fields(cls) if field.default is MISSING}
-    for which in ("options", *cls.CLASSES):
-        value = getattr(registration, which)
-        if not isinstance(value, str) or not (_TARGET.fullmatch(value) or (which not in required and not value)):
-            return f"{name} with {which}={value!r}, which is not 'module:Class'"
-    if isinstance(registration, RangefeedRegistration | SinkRegistration):
-        schemes: Any = registration.schemes
-        if not isinstance(schemes, tuple) or not schemes or not all(_is_scheme(scheme) for scheme in schemes):
-            return f"{name} with schemes={schemes!r}, which is not a tuple of URI schemes"
-    if isinstance(registration, SinkRegistration):
-        if registration.output not in _OUTPUTS:
-            return f"{name} with output={registration.output!r}, which is neither 'messages' nor 'files'"
-        if not registration.forced <= frozenset(ENVELOPE_OPTIONS):
-            return f"{name} with forced={sorted(registration.forced)!r}, which are not all envelope options"
-    if isinstance(registration, EncoderRegistration) and not (
-        registration.outputs and registration.outputs <= _OUTPUTS
-    ):
-        return f"{name} with outputs={sorted(registration.outputs)!r}, which must be 'messages', 'files' or both"
+    types = get_type_hints(cls)
+    for field in fields(cls):
+        value, type_ = getattr(registration, field.name), types[field.name]
+        fits, expected = _VALUES.get(field.name, (_always, ""))
+        if field.name in ("options", *cls.CLASSES):
+            fits, expected = _is_target, "'module:Class'"
+        if not _has_type(value, type_):
+            expected = type_.__name__ if isinstance(type_, type) else str(type_)
+        elif value == field.default or fits(value):
+            continue
+        return f"{cls.__name__} {registration.name!r} with {field.name}={_short(value)}; expected {expected}"
     return ""
 
 
-def _is_scheme(scheme: object) -> bool:
-    return isinstance(scheme, str) and _NAME.fullmatch(scheme) is not None
+def _has_type(value: object, type_: Any) -> bool:
+    """Return whether *value* is what the annotation *type_* of a registration's field says."""
+    inner = get_args(type_)
+    if isinstance(type_, UnionType):
+        return any(_has_type(value, each) for each in inner)
+    if inner:  # tuple[T, ...] or frozenset[T]
+        return isinstance(value, get_origin(type_)) and all(_has_type(each, inner[0]) for each in value)
+    return type(value) in ((int, float) if type_ is float else (type_,))
+
+
+def _is_name(value: str) -> bool:
+    return _NAME.fullmatch(value) is not None
+
+
+def _is_target(value: str) -> bool:
+    return _TARGET.fullmatch(value) is not None
+
+
+def _always(_value: object) -> bool:
+    return True
+
+
+def _words(known: tuple[str, ...]) -> tuple[Callable[[Any], bool], str]:
+    """Return the rule of a field that holds one of the *known* words, or a set of them."""
+
+    def fits(value: str | frozenset[str]) -> bool:
+        return value in known if isinstance(value, str) else bool(value) and value <= set(known)
+
+    return fits, f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+
+
+_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (_is_name, "lower-case letters, digits and . _ + -"),
+    "schemes": (lambda value: bool(value) and all(map(_is_name, value)), "one or more URI schemes in lower case"),
+    "output": _words(("messages", "files")),
+    "outputs": _words(("messages", "files")),
+    "envelopes": _words(ENVELOPES),
+    "forced": _words(ENVELOPE_OPTIONS),
+    "min_checkpoint_frequency_s": (lambda value: 0 <= value < float("inf"), "a number of seconds, 0 or more"),
+}
+"""By field, what its value must be apart from its type and its default; then the same in words."""
 
 
 def _shown(value: object) -> str:
+    return f"{type(value).__name__} {_short(value)}"
+
+
+def _short(value: object) -> str:
     text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _reason(error: BaseException) -> str:

@@ -30,7 +30,7 @@ from cdc_core.decoder import Decoder
 from cdc_core.encoder import EncoderContext
 from cdc_core.errors import ConfigError, HistoryLostError
 from cdc_core.masking import masked_uri
-from cdc_core.options import option_names, parse_options
+from cdc_core.options import counted, option_names, parse_options
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.rows import RowBatch
@@ -146,7 +146,7 @@ class ChangeReader:
         except ValueError as error:
             raise HistoryLostError(f"file {file.path} cannot be decoded as {shape.format}: {error}") from error
         if len(rows) != file.rows:
-            raise HistoryLostError(f"file {file.path} has {len(rows)} rows instead of {file.rows}")
+            raise HistoryLostError(f"file {file.path} has {counted(len(rows), 'row')} instead of {file.rows:,}")
         if file.lower > after and file.upper <= upto:
             return rows
         return RowBatch(schema=rows.schema, batch=rows.batch.filter(_within(rows.column("updated"), after, upto)))

@@ -3,31 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc_core.engine.attempt_config import OPTION, AttemptConfig
-from cdc_core.errors import CdcError, RetryableError, from_wire
+from cdc_core.engine.query_host import QueryHostError
+from cdc_core.errors import from_wire
+from cdc_core.spark.session import is_local
+from cdc_core.spark.source import RangefeedSource
 
-__all__ = ["failure_of", "start_query", "warm_up"]
+__all__ = ["RunningQuery", "open_rows", "start_query", "warm_up"]
+
+_registering = Lock()
 
 
 def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
-    """Start the changefeed of *config* from its start token. Spark's checkpoint lives in the run's directory."""
-    rows = session.readStream.format("cdc_rangefeed").option(OPTION, config.to_option()).load()
+    """Start the changefeed of *config* from its start token. Spark's checkpoint lives in the run's directory.
+
+    Its tasks are in a pool of the changefeed's: pools share the slots of a cluster fairly.
+    """
+    assert session._jvm is not None
+    # Both belong to this thread. Spark looks for data sources in the active session alone.
+    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)
+    rows = open_rows(session, config.to_option())
     writer = rows.writeStream.format("cdc_sink").option(OPTION, config.to_option()).outputMode("append")
     trigger = {"availableNow": True} if config.warm_up else {"processingTime": "0 seconds"}
     checkpoint = config.run_dir / ("warm-up" if config.warm_up else "checkpoint")
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
 
 
-def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
-    """Run one step without rows, so that processes, imports and generated code are ready before the first row.
+def open_rows(session: SparkSession, option: str) -> DataFrame:
+    """Return the streaming rows of the attempt with the *option*, from a registration of their own.
 
-    Return earlier when *stopped* becomes true. Raises: the CdcError of one of our processes, otherwise Spark's error.
+    When a query starts, Spark writes into the registration's map of environment variables, a plain HashMap, which all
+    tasks carry. Two queries that start at once would damage a shared one for good, and no task could be read again.
     """
+    with _registering:
+        session.dataSource.register(RangefeedSource)
+        return session.readStream.format("cdc_rangefeed").option(OPTION, option).load()
+
+
+def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
+    """Return when tasks are known to be able to load what they need. Nothing has been created at the source yet.
+
+    On one host this process loads it, as the tasks have the same installation. On a cluster a step without rows runs;
+    this returns earlier when *stopped* becomes true. Raises: the CdcError of one of our processes, otherwise Spark's
+    error, or that of a plugin.
+    """
+    if is_local(config.feed.spark):
+        config.load()
+        return
     query = start_query(session, config)
     try:
         while not query.awaitTermination(1):
@@ -38,9 +67,21 @@ def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[
         raise from_wire(str(error)) or error from None
 
 
-def failure_of(query: StreamingQuery) -> CdcError | PySparkException:
-    """Return why *query* ended: the CdcError of one of our processes, otherwise Spark's error."""
-    error = query.exception()
-    if error is None:  # it was not stopped by this process: the Spark context is shutting down
-        return RetryableError("Spark ended the streaming query without an error")
-    return from_wire(str(error)) or error
+class RunningQuery:
+    """A streaming query, as a supervisor knows it: see `cdc_core.engine.query_host.Query`."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+
+    @property
+    def is_active(self) -> bool:
+        return self._query.isActive
+
+    def failure(self) -> Exception:
+        error = self._query.exception()
+        if error is None:  # it was not stopped by this process: the Spark context is shutting down
+            return QueryHostError("Spark ended the streaming query without an error")
+        return from_wire(str(error)) or QueryHostError(f"{type(error).__name__}: {error}")
+
+    def stop(self) -> None:
+        self._query.stop()

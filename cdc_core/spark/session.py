@@ -7,18 +7,19 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-import pyspark
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cdc_core.errors import ConfigError
-from cdc_core.spark.log_file import keep_newest, output_to
-from cdc_core.spark.source import RangefeedSource
+from cdc_core.errors import ConfigError, TerminalError
+from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
+from cdc_core.spark.jvm import forget_jvm, start_jvm
+from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.writer import ChangefeedSink
 
 __all__ = ["DEFAULT_MASTER", "close_session", "end_jvm", "is_alive", "is_local", "open_session", "require_java"]
@@ -51,30 +52,33 @@ _SETTINGS = {
     "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "cdc_core.spark.daemon",
+    "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
 }
 
 
-def _local_settings(scratch: Path) -> dict[str, str]:
+def _local_settings(scratch: Path, archive: ClassArchive | None) -> dict[str, str]:
     """Return the settings of a run on one host, whose temporary files are in *scratch*."""
+    java_options = [_JAVA_OPTIONS, f'"-Djava.io.tmpdir={scratch}"', "" if archive is None else archive.java_options()]
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
-        "spark.driver.extraJavaOptions": f'{_JAVA_OPTIONS} "-Djava.io.tmpdir={scratch}"',
+        "spark.driver.extraJavaOptions": " ".join(java_options).rstrip(),
     }
 
 
 def require_java() -> None:
     """Raises: ConfigError when there is no Java that Spark can run on."""
-    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else shutil.which("java")
+    java = find_java()
     remedy = f"install Java {_JAVA_AT_LEAST} or newer (Debian: apt-get install default-jre-headless)"
     if java is None:
         raise ConfigError(f"Spark needs Java, and there is none on the PATH; {remedy}")
     try:
-        shown = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True).stderr
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
         raise ConfigError(f"Spark needs Java, and '{java}' does not run; {remedy}") from None
     found = re.search(r'version "(\d+)', shown)
@@ -83,28 +87,67 @@ def require_java() -> None:
         raise ConfigError(f"Spark needs Java {_JAVA_AT_LEAST} or newer, and '{java}' is {first}; {remedy}")
 
 
-def open_session(name: str, spark: Mapping[str, str], *, log_path: Path) -> SparkSession:
-    """Return the session of changefeed *name*, with its *spark* settings over ours.
+def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changefeeds: int = 1) -> SparkSession:
+    """Return the session of application *name*, with the settings *spark* over ours.
 
+    Without a master among them there is a task slot for each core and each of *changefeeds*.
     The output of the JVM and the Python workers goes to *log_path*, and their temporary files into a directory beside
-    it, which is emptied first.
+    it, which is emptied first. Called from any thread, by one at a time. When it raises, no JVM is left.
+
+    Raises: TerminalError when Spark cannot start.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = {key: value for key, value in spark.items() if key != "master"}
-    master = spark.get("master", DEFAULT_MASTER)
-    builder = SparkSession.builder.appName(f"cdc {name}").master(master)
-    local = _local_settings(_emptied(log_path.with_suffix(".tmp"))) if is_local(spark) else {}
-    for key, value in {**_SETTINGS, **local, **settings}.items():
-        builder = builder.config(key, value)
-    home = log_path.parent / "spark-home" if is_local(spark) and "SPARK_HOME" not in os.environ else None
+    settings = {"spark.app.name": f"cdc {name}", **_SETTINGS, **_slots(spark, changefeeds)}
+    settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers()
+    home = None
+    if is_local(spark):
+        archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
+        settings |= _local_settings(_emptied(log_path.with_suffix(".tmp")), archive)
+        if archive is not None:
+            home = archive.home
+        elif "SPARK_HOME" not in os.environ:
+            home = log_path.parent / "spark-home"
+            link_spark(home)
+    settings |= {key: value for key, value in spark.items() if key != "master"}
     keep_newest(log_path)
-    with output_to(log_path), _spark_home(home):
-        session = builder.getOrCreate()
-    # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
-    session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
-    session.dataSource.register(RangefeedSource)
-    session.dataSource.register(ChangefeedSink)
+    open_log(log_path).close()  # messages name it, also when the JVM of an earlier session prints elsewhere
+    try:
+        if SparkContext._gateway is None:
+            start_jvm(settings, home=home, log_path=log_path)
+        session = _builder(settings).getOrCreate()
+        # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
+        session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
+        session.dataSource.register(ChangefeedSink)
+    except (Py4JJavaError, PySparkException) as error:
+        reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)  # the JVM tells it
+        forget_jvm(grace_s=0.0)
+        raise TerminalError(f"Spark cannot start: {reason}; see {log_path}") from None
+    except BaseException:
+        forget_jvm(grace_s=0.0)
+        raise
     return session
+
+
+def _idle_workers() -> str:
+    """Return how many idle Python workers of a kind Spark keeps: those that the slices of one changefeed need."""
+    return str(max(4, 2 * len(os.sched_getaffinity(0))))
+
+
+def _slots(spark: Mapping[str, str], changefeeds: int) -> dict[str, str]:
+    """Return the master, and how many slices one of *changefeeds* reads at a time where that is not its slots."""
+    if "master" in spark:
+        return {"spark.master": spark["master"]}
+    if changefeeds == 1:
+        return {"spark.master": DEFAULT_MASTER}
+    cores = len(os.sched_getaffinity(0))
+    return {"spark.master": f"local[{cores * changefeeds},4]", "spark.default.parallelism": str(cores)}
+
+
+def _builder(settings: Mapping[str, str]) -> SparkSession.Builder:
+    builder = SparkSession.Builder()
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
 
 
 def _emptied(scratch: Path) -> Path:
@@ -113,30 +156,6 @@ def _emptied(scratch: Path) -> Path:
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
     return scratch
-
-
-@contextmanager
-def _spark_home(directory: Path | None) -> Iterator[None]:
-    """Give a JVM that starts inside the block *directory* as a Spark home without Spark's own copy of pyspark.
-
-    Workers would import pyspark from that copy, a zip file without compiled modules: half a second of processor time
-    for each of a dozen processes. Without it they use the installed package.
-    """
-    if directory is None:
-        yield
-        return
-    directory.mkdir(parents=True, exist_ok=True)
-    installed = Path(pyspark.__file__).parent
-    for name in ("bin", "jars"):
-        link = directory / name
-        if not link.is_symlink() or link.readlink() != installed / name:
-            link.unlink(missing_ok=True)
-            link.symlink_to(installed / name)
-    os.environ["SPARK_HOME"] = str(directory)
-    try:
-        yield
-    finally:
-        del os.environ["SPARK_HOME"]  # a later run in this process has a state directory of its own
 
 
 def is_local(spark: Mapping[str, str]) -> bool:
@@ -153,41 +172,28 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop *session* so that `open_session` can start another one; in a new JVM when this one does not answer."""
+    """Stop *session* so that `open_session` can start another one; in a new JVM when this one does not answer.
+
+    After the first run of an installation this takes some seconds longer, for the archive of Spark's classes.
+    """
     if session.sparkContext._jsc is None:  # closed already
         return
     if is_alive(session):
         with suppress(Py4JError, OSError):
+            archive, gateway = ClassArchive.due(session.sparkContext), SparkContext._gateway
             session.stop()
-            return
-    _forget_jvm(session, grace_s=0.0)
+            if archive is None or gateway is None:
+                return
+            archive.write(gateway)
+            if gateway.proc is not None and gateway.proc.poll() is None:
+                return
+    forget_jvm(grace_s=0.0)
 
 
 def end_jvm(session: SparkSession) -> None:
     """Stop *session* and release the memory that Spark holds. `open_session` can start another one."""
     close_session(session)
-    _forget_jvm(session, grace_s=_JVM_END_S)
-
-
-def _forget_jvm(session: SparkSession, *, grace_s: float) -> None:
-    """End the JVM, or clean up after a dead one. Pyspark has no public way to start a new one."""
-    gateway, server = SparkContext._gateway, getattr(session.sparkContext, "_accumulatorServer", None)
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = SparkSession._activeSession = None
-    if server is not None:
-        server.shutdown()
-    if gateway is not None:
-        with suppress(Py4JError, OSError):
-            gateway.shutdown()
-        process: subprocess.Popen[bytes] | None = gateway.proc
-        if process is not None:
-            if process.stdin is not None:
-                process.stdin.close()  # a healthy JVM ends now, and cleans up
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(grace_s)
-            process.kill()
-            process.wait()
+    forget_jvm(grace_s=_JVM_END_S)
 
 
 def _say_nothing(request: object, client_address: object) -> None:

@@ -29,6 +29,9 @@ __all__ = ["RangefeedSource"]
 
 _readers: WorkerCache[SliceReader] = WorkerCache()
 
+_LONGEST_WAIT_S = 0.5
+"""How long the planner may keep Spark waiting for an answer."""
+
 
 class SlicePartition(InputPartition):
     """One slice of a step on its way to an executor."""
@@ -71,7 +74,11 @@ class RangefeedReader(DataSourceStreamReader):
                 self._stop.acknowledge()
                 return start
             with at_stages(PLANNER, run_dir=self._config.run_dir, first=SOURCE):
-                return self._open_planner().next_step(start)
+                planner = self._open_planner()
+                end = planner.next_step(start)
+            if end == start:  # each question costs Spark more than the answer costs us
+                self._stop.wait(min(planner.wait_s, _LONGEST_WAIT_S))
+            return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         with self._config.guarded():

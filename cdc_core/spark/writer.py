@@ -22,6 +22,7 @@ from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
 from cdc_core.engine.reports import SliceReport, joined_failures
 from cdc_core.engine.resolved_marks import open_resolved_marks
+from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.sink import Sink
 from cdc_core.telemetry.activity import COORDINATOR, SLICE, at_stages
@@ -32,7 +33,7 @@ __all__ = ["ChangefeedSink"]
 _sinks: WorkerCache[Sink] = WorkerCache()
 _dead_letter_sinks: WorkerCache[Sink] = WorkerCache()
 _epoch_checks: WorkerCache[EpochCheck] = WorkerCache()
-_coordinators: WorkerCache[Coordinator] = WorkerCache(size=1)
+_coordinators: WorkerCache[Coordinator] = WorkerCache()
 
 
 @dataclass
@@ -140,6 +141,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
             store=store,
             open_marks=lambda: open_resolved_marks(feed, store),
             open_history=feed.open_history,
+            saved=SavedFlag(self._config.run_dir).show,
             resolved_interval_s=feed.options.resolved,
             dead_letter_max=feed.options.dead_letter_max,
         )

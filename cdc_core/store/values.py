@@ -19,6 +19,7 @@ __all__ = [
     "Pause",
     "PendingRecord",
     "Progress",
+    "SavedStatus",
     "changefeed_record",
     "dead_letter",
     "dead_letter_values",
@@ -57,6 +58,14 @@ class Pause:
 
     reason: str
     since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedStatus:
+    """The status that a run of a changefeed saved last, and when. Holds no secret."""
+
+    values: Mapping[str, Any]
+    written_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

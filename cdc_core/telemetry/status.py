@@ -10,6 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self
 
+from cdc_core.options import counted
 from cdc_core.rangefeed import ScanProgress
 from cdc_core.timestamp import Timestamp
 
@@ -17,6 +18,7 @@ __all__ = [
     "Status",
     "StatusLog",
     "StatusView",
+    "behind_text",
     "dead_letters_text",
     "delivered_text",
     "high_water_text",
@@ -24,6 +26,7 @@ __all__ = [
     "is_idle",
     "shares_text",
     "shown_moment",
+    "size_text",
     "status_line",
     "waiting_text",
 ]
@@ -39,14 +42,15 @@ _RELEASES_REPORTED = 2
 class Status:
     """A running changefeed at one moment. Holds no secret.
 
-    `rows`, `bytes` and `files` are totals over all runs. `behind_s` is the distance of the high-water mark from now.
-    `dead_letters` counts the rows that are among the dead letters. `shares` is the part of their time that the slices
-    of the last seconds spent at each stage (see `cdc_core.telemetry.stages`). `releases_failed` counts the latest
-    consecutive steps after which the source did not release its history.
+    `rows`, `bytes` and `files` are totals over all runs. `dead_letters` counts the rows that are among the dead
+    letters. `shares` is the part of their time that the slices of the last seconds spent at each stage (see
+    `cdc_core.telemetry.stages`). `releases_failed` counts the latest consecutive steps after which the source did not
+    release its history.
 
     `waiting_on` is what the changefeed waits for ("changes", "sink 'webhook'"), and `waiting_on_s` is for how long if a
     task is stuck. `waiting_for` is the error that a retry may cure, and `next_attempt_s` is the time until the retry.
-    For a paused changefeed `waiting_for` is the error that needs a person, who then runs `resume_command`.
+    For a paused changefeed `waiting_for` is the error that needs a person, who then runs `resume_command`. `error` is
+    what ended a run that failed. `log_name` is the file in the state directory that Spark and its workers print to.
     """
 
     changefeed: str
@@ -56,7 +60,6 @@ class Status:
     bytes: int = 0
     files: int = 0
     high_water: Timestamp = Timestamp()
-    behind_s: float | None = None
     scan: ScanProgress | None = None
     dead_letters: int = 0
     releases_failed: int = 0
@@ -67,10 +70,17 @@ class Status:
     next_attempt_s: float | None = None
     paused_since: datetime | None = None
     resume_command: str | None = None
+    error: str | None = None
+    log_name: str = ""
+
+    @property
+    def behind_s(self) -> float | None:
+        """How far the high-water mark is behind the clock of this host now, None while there is none."""
+        return max(0.0, time.time() - self.high_water.wall / 1e9) if self.high_water else None
 
 
 class StatusView(Protocol):
-    """Shows statuses while it is entered. Called a few times a second, from one thread."""
+    """Shows the statuses of changefeeds while it is entered. Called for each a few times a second, from one thread."""
 
     def __call__(self, status: Status) -> None: ...
 
@@ -82,7 +92,7 @@ class StatusView(Protocol):
 
 
 class StatusLog:
-    """Logs one line every *interval_s*, and when the phase changes. The last status is logged at the end.
+    """Logs one line for each changefeed every *interval_s*, and when its phase changes. The last status is logged too.
 
     The line of a paused changefeed comes far less often: nothing in it changes.
     """
@@ -90,16 +100,17 @@ class StatusLog:
     def __init__(self, *, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval_s = interval_s
         self._clock = clock
-        self._due = float("-inf")
-        self._last: Status | None = None
-        self._logged: Status | None = None
+        self._due: dict[str, float] = {}
+        self._last: dict[str, Status] = {}
+        self._logged: dict[str, Status] = {}
 
     def __call__(self, status: Status) -> None:
-        now = self._clock()
-        if self._last is None or status.phase != self._last.phase or now >= self._due:
+        now, last = self._clock(), self._last.get(status.changefeed)
+        if last is None or status.phase != last.phase or now >= self._due[status.changefeed]:
             self._log(status)
-            self._due = now + self._interval_s * (_PAUSED_TIMES if status.paused_since is not None else 1)
-        self._last = status
+            paused = status.paused_since is not None
+            self._due[status.changefeed] = now + self._interval_s * (_PAUSED_TIMES if paused else 1)
+        self._last[status.changefeed] = status
 
     def __enter__(self) -> Self:
         return self
@@ -107,11 +118,12 @@ class StatusLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._last is not None and self._last != self._logged:
-            self._log(self._last)
+        for name, status in self._last.items():
+            if status != self._logged[name]:
+                self._log(status)
 
     def _log(self, status: Status) -> None:
-        self._logged = status
+        self._logged[status.changefeed] = status
         log.info("%s", status_line(status))
 
 
@@ -121,7 +133,7 @@ def status_line(status: Status) -> str:
     if status.scan is not None:
         parts.append(f"initial scan {status.scan.done:,} of {status.scan.total:,} {status.scan.unit}")
     if status.rows:
-        parts.append(f"{status.rows:,} rows ({status.rows_per_s:,.0f} rows/s)")
+        parts.append(f"{counted(status.rows, 'row')} ({status.rows_per_s:,.0f} rows/s)")
         parts.append(delivered_text(status))
     if status.high_water:
         parts.append(f"high-water mark {high_water_text(status)}")
@@ -137,17 +149,17 @@ def status_line(status: Status) -> str:
 
 
 def delivered_text(status: Status) -> str:
-    size = f"{status.bytes / 1024 / 1024:,.1f} MB"
-    return f"{size} in {status.files:,} files" if status.files else size
+    size = size_text(status.bytes)
+    return f"{size} in {counted(status.files, 'file')}" if status.files else size
 
 
 def high_water_text(status: Status) -> str:
     moment = shown_moment(status.high_water.to_datetime())
-    return moment if status.behind_s is None else f"{moment} ({_behind(status.behind_s)} behind)"
+    return moment if status.behind_s is None else f"{moment} ({behind_text(status.behind_s)} behind)"
 
 
 def dead_letters_text(status: Status) -> str:
-    return f"{status.dead_letters:,} {'row' if status.dead_letters == 1 else 'rows'} in the dead letters"
+    return f"{counted(status.dead_letters, 'row')} in the dead letters"
 
 
 def history_text(status: Status) -> str:
@@ -155,8 +167,7 @@ def history_text(status: Status) -> str:
     if status.releases_failed < _RELEASES_REPORTED:
         return ""
     return (
-        f"not released at the last {status.releases_failed:,} steps, so it grows; see {status.changefeed}.spark.log for"
-        " the reason"
+        f"not released at the last {status.releases_failed:,} steps, so it grows; see {status.log_name} for the reason"
     )
 
 
@@ -175,7 +186,7 @@ def waiting_text(status: Status) -> str:
         return ""
     if status.paused_since is not None:
         since = shown_moment(status.paused_since)
-        return f"since {since}: {status.waiting_for}; run `{status.resume_command}` to continue"
+        return f"since {since}: {status.waiting_for}; once that is fixed, run `{status.resume_command}` to continue"
     if status.waiting_for is None:
         long = "" if status.waiting_on_s is None else f" for {_how_long(status.waiting_on_s)}"
         return f"waiting for {status.waiting_on}{long}"
@@ -185,11 +196,15 @@ def waiting_text(status: Status) -> str:
     return f"{reason}; next attempt in {status.next_attempt_s:.0f} s"
 
 
+def size_text(size: float) -> str:
+    return f"{size / 1024 / 1024:,.1f} MB"
+
+
 def shown_moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _behind(seconds: float) -> str:
+def behind_text(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
@@ -198,4 +213,4 @@ def _behind(seconds: float) -> str:
 
 
 def _how_long(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else _behind(seconds)
+    return f"{seconds:.0f} s" if seconds < 120 else behind_text(seconds)

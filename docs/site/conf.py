@@ -40,7 +40,10 @@ maximum_signature_line_length = 100
 # Every reference to our names must resolve, except type variables and the host, a parameter for tests. Names of other
 # packages do not resolve, because the site is built without a network.
 nitpicky = True
-nitpick_ignore = [("py:class", "cdc_core.plugins.host.PluginHost")]
+nitpick_ignore = [
+    ("py:class", "cdc_core.plugins.host.PluginHost"),
+    ("py:class", "cdc_core.config.resolved.ResolvedChangefeed"),
+]
 nitpick_ignore_regex = [("py:.*", r"(?!cdc_core).*"), ("py:class", r"cdc_core\..*\.[A-Z]")]
 
 html_theme = "furo"

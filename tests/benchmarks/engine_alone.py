@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from benchmarks.feed import NAME
 from benchmarks.rows import SCHEMA, row_batch
+from cdc_testing.engine import run_feed
 
 from cdc_core import (
     Destination,
@@ -43,7 +44,6 @@ from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
-from cdc_core.telemetry.status import Status
 
 __all__ = ["BATCH_ROWS", "DiscardingSink", "NoOptions", "ReadyOptions", "ReadyRangefeed"]
 
@@ -164,19 +164,13 @@ def _feed(steps: int, slices: int, batches: int) -> ResolvedChangefeed:
     )
 
 
-def _ignored(status: Status) -> None:
-    """Show nothing."""
-
-
 def main() -> int:
-    from cdc_core.spark import runner
-
     logging.basicConfig(level=logging.INFO)
     state_dir = Path(sys.argv[1])
     steps, slices, batches = map(int, sys.argv[2:])
     store = ProgressStore(store_url(state_dir))
     store.open()
-    return runner.run(_feed(steps, slices, batches), store=store, state_dir=state_dir, once=True, status=_ignored)
+    return run_feed(_feed(steps, slices, batches), store=store, state_dir=state_dir, once=True)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ __all__ = ["Usage", "watched"]
 _ROLES = (
     ("python_streaming_source_runner", "planner"),
     ("python_streaming_sink_runner", "coordinator"),
-    ("pyspark.daemon pyspark.worker", "worker"),
-    ("pyspark.daemon", "spark helper"),
+    ("spark.daemon pyspark.worker", "worker"),
+    ("spark.daemon", "spark helper"),
 )
 
 

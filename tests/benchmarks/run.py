@@ -35,8 +35,10 @@ _BENCHMARKS = {
     "log": "a backlog to JSON files, beside Debezium",
     "scan": "the initial scan to JSON files, beside Debezium",
     "kafka": "a backlog to JSON in Kafka, beside Debezium and Kafka Connect",
+    "start": "from the start of cdc run to the first row in a file",
     "latency": "from commit to durable file",
     "kafka_latency": "from commit to a consumer of Kafka",
+    "feeds": "what 1, 5 and 20 changefeeds of one process take, idle and busy",
     "memory": "peak memory of every process over a long backlog and a huge transaction",
 }
 

@@ -12,7 +12,7 @@ from cdc_core.options import option
 from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["SilentDestination", "encoder", "host", "plugin", "rangefeed", "sink", "source_of"]
+__all__ = ["HookOptions", "SilentDestination", "encoder", "host", "plugin", "rangefeed", "sink", "source_of"]
 
 HERE = "cdc_testing.components"
 
@@ -30,6 +30,17 @@ class EncoderOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
+    topic_prefix: str = option("", doc="Put before topics.")
+    pin: str | None = option(None, doc="Opens the sink.", secret=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookOptions:
+    header: str | None = option(None, doc="A header.", secret=True)
+    registry: str | None = option(None, doc="A registry.", uri=True)
+    secret_registry: str | None = option(None, doc="Another one.", secret=True, uri=True)
+    token_url: str | None = option(None, doc="What issues tokens.")
+    client: dict[str, Any] | None = option(None, doc="Settings of the client.")
     topic_prefix: str = option("", doc="Put before topics.")
     pin: str | None = option(None, doc="Opens the sink.", secret=True)
 

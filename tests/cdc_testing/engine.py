@@ -20,11 +20,15 @@ from cdc_testing.scripted import COUNTER, JOURNAL, PLAIN, read_journal
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.supervisor import Supervisor
 from cdc_core.options import Duration
 from cdc_core.store.progress import ProgressStore, store_url
-from cdc_core.telemetry.status import Status
+from cdc_core.telemetry.status import Status, StatusLog
 
-__all__ = ["Journal", "counter_feed", "eventually", "main"]
+__all__ = ["Journal", "abandon_runs", "counter_feed", "eventually", "main", "run_feed", "stop_runs"]
+
+
+_running: list[Supervisor] = []
 
 
 def counter_feed(control: Path, *, options: Mapping[str, Any] | None = None, **changes: Any) -> ResolvedChangefeed:
@@ -108,11 +112,53 @@ def eventually(condition: Callable[[], Any], *, what: str, within_s: float = 120
     return value
 
 
+def run_feed(
+    feed: ResolvedChangefeed,
+    *,
+    store: ProgressStore,
+    state_dir: Path,
+    once: bool = False,
+    status: Callable[[Status], None] = lambda _: None,
+    resume_command: str | None = None,
+) -> int:
+    """Run *feed* as `cdc run` would and return the exit status. *status* gets every status, and may end the run.
+
+    Raises: what ended the run.
+    """
+    from cdc_core.cli.supervised import supervise
+    from cdc_core.spark.host import SparkHost
+
+    supervisor = Supervisor(
+        feed,
+        store=store,
+        state_dir=state_dir,
+        host=SparkHost(feed.name, feed.spark, state_dir=state_dir),
+        once=once,
+        resume_command=resume_command,
+        watch=status,
+    )
+    _running.append(supervisor)
+    try:
+        return supervise([supervisor], StatusLog(interval_s=float("inf")))
+    finally:
+        _running.remove(supervisor)
+
+
+def stop_runs() -> None:
+    """Stop what `run_feed` runs in this process."""
+    for supervisor in list(_running):
+        supervisor.stop()
+
+
+def abandon_runs() -> None:
+    """Stop what `run_feed` runs in this process, in the middle of a step."""
+    for supervisor in list(_running):
+        supervisor.abandon()
+
+
 def main(directory: Path, store: Path | None = None) -> int:
     """Run `job.json`; keep `phase`, and what Spark shows of the query in `shown`, up to date."""
     from pyspark.sql import SparkSession
-
-    from cdc_core.spark.runner import run
 
     feed = ResolvedChangefeed.from_json(json.loads((directory / "job.json").read_text()))
 
@@ -126,7 +172,7 @@ def main(directory: Path, store: Path | None = None) -> int:
         (directory / "phase").write_text(status.phase)
 
     progress = ProgressStore(store_url(store or directory))
-    return run(feed, store=progress, state_dir=directory, once=False, status=show)
+    return run_feed(feed, store=progress, state_dir=directory, status=show)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from cdc_testing.scripted import Script
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine import coordinator
+from cdc_core.engine import coordinator, run
 from cdc_core.engine.aggregator import read_slice as honest_read
 from cdc_core.engine.aggregator import write_slice as honest_write
 from cdc_core.engine.attempt_config import MaskedError
@@ -32,7 +32,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.span import Span
-from cdc_core.spark import runner, source, writer
+from cdc_core.spark import source, writer
 from cdc_core.step_planner import Slice, StepPlanner
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
@@ -247,7 +247,7 @@ def _note(batch: pa.RecordBatch) -> tuple[str, dict[str, Any]]:
 
 def _starts_at_the_planned_end(patch: Patch) -> None:
     honest_init, honest_next = Planner.__init__, Planner.next_step
-    honest_start = runner.start_token
+    honest_start = run.start_token
 
     def init(self: Planner, config: Any, planner: StepPlanner) -> None:
         honest_init(self, config, planner)
@@ -267,7 +267,7 @@ def _starts_at_the_planned_end(patch: Patch) -> None:
 
     patch(Planner, "__init__", init)
     patch(Planner, "next_step", next_step)
-    patch(runner, "start_token", start)
+    patch(run, "start_token", start)
 
 
 def _planned(state_dir: Path) -> Path:
@@ -285,7 +285,7 @@ def _whole_table_for_one_range(patch: Patch) -> None:
 
 
 def _forgets_how_far_it_was(patch: Patch) -> None:
-    honest = runner.start_token
+    honest = run.start_token
 
     def start(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
         token = honest(feed, store, rangefeed)
@@ -295,7 +295,7 @@ def _forgets_how_far_it_was(patch: Patch) -> None:
         store.save(feed.name, feed.epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
         return token
 
-    patch(runner, "start_token", start)
+    patch(run, "start_token", start)
 
 
 BUGS = {

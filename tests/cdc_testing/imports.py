@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-__all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "plugin_violations"]
+__all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "loaded_by", "plugin_violations"]
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "messages"),
-    ("options", "envelope"),
+    ("options", "envelope", "source_objects"),
     ("file_body", "registrations", "rangefeed", "source_writer"),
     ("step_planner", "source_history", "encoder", "hookspecs"),
     ("slice_reader", "sink_context", "decoder", "stored_history"),
@@ -138,3 +139,10 @@ def _module_of(imported: str, modules: Mapping[str, Path]) -> str | None:
 def _plugin_packages(root: Path) -> list[Path]:
     sources = (path for kind in ("encoders", "sinks", "plugins") for path in root.glob(f"{kind}/*/src/*"))
     return sorted(path for path in sources if (path / "__init__.py").exists())
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the top-level modules that a new interpreter has after *statement*."""
+    code = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
+    return set(done.stdout.split())

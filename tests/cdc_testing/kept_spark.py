@@ -31,13 +31,12 @@ class KeptSpark:
     @contextmanager
     def lent(self) -> Iterator[None]:
         """Let runs inside the block have the kept session, without a warm-up."""
-        from cdc_core.spark import runner
+        from cdc_core.spark import host
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runner, "open_session", self._open)
-            patch.setattr(runner, "close_session", self._close_dead)
-            patch.setattr(runner, "end_jvm", self._close_dead)
-            patch.setattr(runner, "warm_up", lambda *_, **__: None)
+            patch.setattr(host, "open_session", self._open)
+            patch.setattr(host, "end_jvm", self._close_dead)
+            patch.setattr(host, "warm_up", lambda *_, **__: None)
             yield
 
     def session(self) -> SparkSession:
@@ -58,17 +57,17 @@ class KeptSpark:
         SparkContext._gateway.proc.kill()
 
     def close(self) -> None:
-        """End the session; the next run starts one."""
-        from cdc_core.spark.session import close_session
+        """End the session and its JVM; the next run starts others."""
+        from cdc_core.spark.session import end_jvm
 
         if self._session is not None:
-            close_session(self._session)
+            end_jvm(self._session)
         self._session = None
         if self._directory is not None:
             self._directory.cleanup()
         self._directory = None
 
-    def _open(self, name: str, spark: Mapping[str, str], *, log_path: Path | None = None) -> SparkSession:
+    def _open(self, name: str, spark: Mapping[str, str], **_: object) -> SparkSession:
         from cdc_core.spark.session import is_alive, open_session
 
         assert not spark.keys() - {"spark.log.level"}, (

@@ -78,7 +78,7 @@ def run_script(
 ) -> Outcome:
     """Play *script* on *database* with a changefeed into the sink at URI *sink*, and return what came of it.
 
-    Must be called in the main thread. Nothing of the changefeed is left at the source.
+    Nothing of the changefeed is left at the source.
     """
     directory.mkdir(parents=True)
     outcome = Outcome(script=script, log_path=directory / "events.log")
@@ -88,8 +88,8 @@ def run_script(
         with nemesis_spark(spark, bug=bug):
             player = _Player(script, database, outcome, bug=bug, sink=sink, directory=directory, prefix=topic_prefix)
             try:
-                with closing(player):
-                    player.feed.serve(player.play)
+                with closing(player), player.feed.serve():
+                    player.play()
             except TroubleError as error:
                 outcome.failures.append(str(error))
             except Exception as error:  # whatever it is, it has a seed, and others are still to be played

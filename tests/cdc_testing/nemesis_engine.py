@@ -58,27 +58,26 @@ def control_of(state_dir: Path) -> Path:
 @contextmanager
 def nemesis_spark(spark: KeptSpark, *, bug: str) -> Iterator[None]:
     """Let runs inside the block use *spark* with what this module puts into the engine; *bug* is this process's too."""
-    from cdc_core.spark import runner
+    from cdc_core.spark import host, query
 
     sessions: list[SparkSession] = []
     with ExitStack() as stack:
         stack.enter_context(spark.lent())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        lent = runner.open_session
+        lent = host.open_session
 
-        def open_session(name: str, settings: Mapping[str, str], *, log_path: Path) -> SparkSession:
-            session = lent(name, settings, log_path=log_path)
-            session.dataSource.register(NemesisSource)
+        def open_session(name: str, settings: Mapping[str, str], **rest: Any) -> SparkSession:
+            session = lent(name, settings, **rest)
             session.dataSource.register(NemesisSink)
             sessions[:] = [session]
             return session
 
         def as_before() -> None:
             for session in filter(is_alive, sessions):
-                session.dataSource.register(RangefeedSource)
                 session.dataSource.register(ChangefeedSink)
 
-        patch.setattr(runner, "open_session", open_session)
+        patch.setattr(host, "open_session", open_session)
+        patch.setattr(query, "RangefeedSource", NemesisSource)
         stack.callback(as_before)
         stack.enter_context(installed(bug))
         yield

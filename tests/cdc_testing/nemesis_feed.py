@@ -1,13 +1,11 @@
-"""A changefeed that runs in this process while another thread acts on it: starts it, stops it, abandons it."""
+"""A changefeed that runs in this process while a script acts on it: starts it, stops it, abandons it."""
 
 from __future__ import annotations
 
-import queue
-import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,12 @@ from cdc_testing.nemesis_engine import BUG, control_of
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.supervisor import Supervisor
 from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
+from cdc_core.spark.host import SparkHost
 from cdc_core.step_planner import StepPlanner
 from cdc_core.store.progress import ProgressStore, store_url
-from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["NemesisFeed", "TroubleError"]
@@ -35,7 +34,7 @@ class TroubleError(AssertionError):
 
 
 class NemesisFeed:
-    """One changefeed. `serve` belongs to the main thread, where runs need to be, all others to the acting thread."""
+    """One changefeed, used by one thread."""
 
     def __init__(self, directory: Path, changefeed: Changefeed, host: PluginHost, *, bug: str = "") -> None:
         self.state_dir = directory / "state"
@@ -44,13 +43,7 @@ class NemesisFeed:
         (self.control / BUG).write_text(bug)
         self._changefeed = changefeed
         self._host = host
-        self._commands: queue.Queue[ResolvedChangefeed | None] = queue.Queue()
-        self.phase = ""
-        self._ended = threading.Event()
-        self._ended.set()
-        self._error: BaseException | None = None
-        self._told_to_stop = False
-        self._interrupted = False
+        self._supervisor: Supervisor | None = None
         self._planner: StepPlanner | None = None
         self._store = ProgressStore(store_url(self.state_dir))
 
@@ -62,63 +55,50 @@ class NemesisFeed:
             names = [schema.name for schema in rangefeed.schemas()]
         return feed.for_attempt(feed_id="", epoch=0, table_names=names)
 
-    def serve(self, act: Callable[[], None]) -> None:
-        """Do *act* in a thread, and run the changefeed here whenever that asks for it.
-
-        Raises: what *act* raises; KeyboardInterrupt when a run was stopped, but not by *act*.
-        """
-        failures: list[BaseException] = []
-
-        def acting() -> None:
-            try:
-                act()
-            except BaseException as error:
-                failures.append(error)
-            finally:
-                if not self._ended.is_set():
-                    self._signal(twice=True)
-                self._commands.put(None)
-
-        thread = threading.Thread(target=acting, name="nemesis")
-        handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come when the run has just ended by itself
-        thread.start()
+    @contextmanager
+    def serve(self) -> Iterator[None]:
+        """End what runs at the end of the block, or when it fails."""
         try:
-            while (feed := self._commands.get()) is not None:
-                self._run(feed)
+            yield
         finally:
-            thread.join()
-            signal.signal(signal.SIGTERM, handler)
+            if self._supervisor is not None:
+                self._supervisor.abandon()
+                self._supervisor.wait(_LIMIT_S)
             if self._planner is not None:
                 self._planner.close()
             self._store.close()
-        if self._interrupted:
-            raise KeyboardInterrupt
-        if failures:
-            raise failures[0]
 
     def resume(self, options: Mapping[str, Any]) -> None:
         """Start a run with *options* over the changefeed's own."""
-        self._ended.clear()
-        self.phase = ""
-        self._commands.put(self.feed(options))
+        feed = self.feed(options)
+        host = SparkHost(feed.name, feed.spark, state_dir=self.state_dir)
+        self._supervisor = Supervisor(feed, store=ProgressStore(self._store.url), state_dir=self.state_dir, host=host)
+        self._supervisor.start()
 
     def pause(self, *, abandoned: bool = False) -> None:
         """Return when the run has ended. Raises: TroubleError when it ended with an error, or does not end."""
-        self._signal(twice=abandoned)
-        if not self._ended.wait(_LIMIT_S):
+        assert self._supervisor is not None, "nothing was started"
+        if abandoned:
+            self._supervisor.abandon()
+        self._supervisor.stop()
+        if self._supervisor.wait(_LIMIT_S) is None:
             raise TroubleError(f"the run did not stop in {_LIMIT_S:.0f} s")
         self._raise_error()
 
     @property
     def is_running(self) -> bool:
-        return not self._ended.is_set()
+        return self._supervisor is not None and self._supervisor.outcome is None
+
+    @property
+    def phase(self) -> str:
+        return "" if self._supervisor is None else self._supervisor.status.phase
 
     def until(self, what: str, condition: Callable[[], bool], *, limit_s: float = _LIMIT_S) -> None:
         """Return as soon as *condition* holds. Raises: TroubleError when the run ends first, or it takes too long."""
         deadline = time.monotonic() + limit_s
         pause = threading.Event()
         while not condition():
-            if self._ended.is_set():
+            if not self.is_running:
                 self._raise_error()
                 raise TroubleError(f"the run ended before {what}")
             if time.monotonic() > deadline:
@@ -149,27 +129,8 @@ class NemesisFeed:
             with closing(feed.open_rangefeed()) as rangefeed:
                 rangefeed.drop(None if progress is None else progress.token)
 
-    def _run(self, feed: ResolvedChangefeed) -> None:
-        from cdc_core.spark.runner import run
-
-        self._told_to_stop = False
-        try:
-            run(feed, store=self._store, state_dir=self.state_dir, once=False, status=self._show)
-            self._interrupted = not self._told_to_stop
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._ended.set()
-
-    def _show(self, status: Status) -> None:
-        self.phase = status.phase
-
-    def _signal(self, *, twice: bool) -> None:
-        self._told_to_stop = True
-        for _ in range(1 + twice):
-            signal.raise_signal(signal.SIGTERM)
-            threading.Event().wait(_POLL_S)  # two that come together are one
-
     def _raise_error(self) -> None:
-        if self._error is not None:
-            raise TroubleError(f"the changefeed ended: {type(self._error).__name__}: {self._error}") from self._error
+        outcome = None if self._supervisor is None else self._supervisor.outcome
+        if outcome is not None and outcome.error is not None:
+            error = outcome.error
+            raise TroubleError(f"the changefeed ended: {type(error).__name__}: {error}") from error

@@ -48,7 +48,7 @@ class NemesisRig:
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def play(self, script: Script, *, bug: str = "") -> Outcome:
-        """Return what came of *script* with the engine's *bug*. In the main thread."""
+        """Return what came of *script* with the engine's *bug*."""
         name = f"{next(self._numbers)}-{script.source}-{script.sink}-seed{script.seed}{bug and '-'}{bug}"
         directory = self.directory / name
         shutil.rmtree(directory, ignore_errors=True)

@@ -205,7 +205,7 @@ class Feed:
 
     def workers(self) -> list[psutil.Process]:
         """Return the Python worker processes that run tasks."""
-        return [process for process in self.tree() if "pyspark.daemon" in command(process)]
+        return [process for process in self.tree() if "spark.daemon" in command(process)]
 
     def kill_a_worker(self) -> bool:
         """SIGKILL a Python worker in the middle of a slice; return whether there was one. Spark loses its task."""
@@ -232,7 +232,7 @@ class Feed:
         """Return the worker *pid* of this run, stopped, None where it has ended."""
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
-            if "pyspark.daemon" in command(process):
+            if "spark.daemon" in command(process):
                 process.suspend()
                 return process
         return None

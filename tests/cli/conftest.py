@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 
+from cdc_core.engine import supervisor
+from cdc_core.engine.orders import Orders
+from cdc_core.engine.run import Ending
 from cdc_core.plugins.host import PluginHost
+from cdc_core.telemetry.status import Status
 
 TOML = """
 [changefeed.orders]
@@ -21,7 +24,8 @@ sink = "shelf://room"
 control = "{control}"
 """
 
-Run = Callable[..., int]
+Run = Callable[..., Any]
+"""What a scripted engine does in place of a run; it returns how the run ended, or None when it is complete."""
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +51,20 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Run], None]:
     """Return a function that puts another engine in place of the real one."""
 
     def use(run: Run) -> None:
-        module = types.ModuleType("cdc_core.spark.runner")
-        module.run = run  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "cdc_core.spark.runner", module)
+        class ScriptedRun:
+            def __init__(
+                self, feed: Any, store: Any, state_dir: Path, _host: Any, orders: Orders, *, watch: Any, **rest: Any
+            ) -> None:
+                self.status = Status(changefeed=feed.name, phase="starting")
+                self._feed = feed
+                self._rest = {"store": store, "state_dir": state_dir, "orders": orders, "status": self._show, **rest}
+
+            def run(self) -> Ending:
+                return run(self._feed, **self._rest) or "complete"
+
+            def _show(self, status: Status) -> None:
+                self.status = status
+
+        monkeypatch.setattr(supervisor, "Run", ScriptedRun)
 
     return use

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from cdc_testing.distributions import install
 
 from cdc_core import Timestamp
 from cdc_core.cli.main import main
+from cdc_core.engine.orders import Orders
 from cdc_core.errors import ConfigError, TerminalRangefeedError
 from cdc_core.telemetry.status import Status
 
@@ -143,21 +146,61 @@ def test_logs_of_a_run_are_masked(
     assert "hunter2" not in shown
 
 
-def test_an_interrupt_exits_with_130(
-    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_stops_every_run_and_a_second_one_abandons_them(
+    file: Path, engine: Callable[[Run], None], number: int
 ) -> None:
-    def run(_feed: Any, **_rest: Any) -> int:
-        signal.raise_signal(signal.SIGINT)
-        return 0
+    file.write_text(file.read_text() + file.read_text().replace("orders", "items"))
+    stopped: list[str] = []
+
+    def run(feed: Any, orders: Orders, **_rest: Any) -> str:
+        if feed.name == "orders":
+            os.kill(os.getpid(), number)
+        assert orders.stop.wait(60)
+        stopped.append(feed.name)
+        if len(stopped) == 2:
+            os.kill(os.getpid(), number)
+        assert orders.abandon.wait(60)
+        return "abandoned"
 
     engine(run)
-    # A shell without feed control lets its background jobs ignore it, and these tests may be one.
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert main(["run", str(file)]) == 130
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    assert main(["run", str(file)]) == 130
+    assert sorted(stopped) == ["items", "orders"]
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_changefeed_that_fails_leaves_the_others_alone(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(file.read_text() + file.read_text().replace("orders", "items"))
+    failed = threading.Event()
+
+    def run(feed: Any, status: Callable[[Status], None], **_rest: Any) -> None:
+        if feed.name == "items":
+            failed.set()
+            raise ConfigError("table public.counter is missing, says hunter2")
+        assert failed.wait(60)
+        status(Status(changefeed=feed.name, phase="running", rows=7))
+
+    engine(run)
+    assert main(["run", str(file)]) == 2
+    shown = capsys.readouterr().err
+    assert "ERROR changefeed 'items' failed: table public.counter is missing, says ***" in shown
+    assert "INFO changefeed 'orders': running, 7 rows" in shown
+    assert "Traceback" not in shown
+
+
+def test_changefeeds_with_other_spark_settings_do_not_share_a_process(
+    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = file.read_text().replace("orders", "items") + '[changefeed.items.spark]\nmaster = "local[1]"\n'
+    file.write_text(file.read_text() + other)
+    begun: list[str] = []
+    engine(lambda feed, **_: begun.append(feed.name))
+    assert main(["run", str(file)]) == 2
+    assert "changefeed 'items' has other Spark settings than" in capsys.readouterr().err
+    assert begun == []
 
 
 def test_without_spark_run_says_what_to_install(

@@ -7,10 +7,11 @@ import json
 import pytest
 from cdc_testing.local_engine import resolved_feed
 
-from cdc_core.config.identity import place_of, same_destination
+from cdc_core.config.identity import same_destination
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import _refuse_one_place as refuse_one_place
 from cdc_core.errors import ConfigError
+from cdc_core.uris import place_of
 
 SOURCE = "postgresql://u@h/d"
 S3 = "s3://bucket/out?AWS_ACCESS_KEY_ID=k&AWS_SECRET_ACCESS_KEY=hush"

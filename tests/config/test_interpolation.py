@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cdc_core.config.interpolation import interpolate
+from cdc_core.config.interpolation import escaped, interpolate, with_absolute_files
 from cdc_core.errors import ConfigError
 
 
 def replaced(value: Any, directory: Path = Path(), **environ: str) -> Any:
-    return interpolate(value, place="shop.toml: source", directory=directory, environ=environ)
+    return interpolate(with_absolute_files(value, directory), place="shop.toml: source", environ=environ)
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,16 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 def test_an_incomplete_reference_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         replaced(text, A="x")
+
+
+def test_relative_files_become_absolute_but_those_of_the_home_directory() -> None:
+    texts = {"a": ["${file:pw}", "x${file:/pw}"], "b": "${file:~/pw} $${file:pw}"}
+    assert with_absolute_files(texts, Path("/etc/cdc")) == {
+        "a": ["${file:/etc/cdc/pw}", "x${file:/pw}"],
+        "b": "${file:~/pw} $${file:pw}",
+    }
+
+
+@pytest.mark.parametrize("text", ["${A}", "$${A}", "$$${A}", "${", "a$b", "plain"])
+def test_escaped_text_comes_back_as_it_was(text: str) -> None:
+    assert replaced(escaped(text)) == text

@@ -161,7 +161,7 @@ def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_become
     assert len(entries) == len(set(entries))
     status, told = replay(feed)
     assert status == 1
-    assert told.startswith(f"changefeed 'test': 0 rows replayed, {len(entries)} dead letters remaining")
+    assert told.startswith(f"changefeed 'test': 0 rows replayed, {len(entries):,} dead letters remaining")
 
 
 def test_dead_letters_in_kafka_are_read_back_and_sent(tmp_path: Path, kafka_broker: Kafka, topic_prefix: str) -> None:

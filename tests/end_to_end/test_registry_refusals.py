@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -83,7 +81,12 @@ def test_a_wrong_password_is_refused(
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_an_incompatible_schema_is_refused_with_both_schemas(
-    refused: Refused, feed_of: FeedOf, schema_registry: Server, topic_prefix: str, format_: str
+    refused: Refused,
+    feed_of: FeedOf,
+    schema_registry: Server,
+    set_compatibility: Callable[[str, str], None],
+    topic_prefix: str,
+    format_: str,
 ) -> None:
     subject = f"{topic_prefix}orders-value"
     registry = Registry.of(schema_registry.url, owner="test")
@@ -92,14 +95,7 @@ def test_an_incompatible_schema_is_refused_with_both_schemas(
     else:
         other = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string", "title": "other"}
         registry.register(subject, json.dumps(other), "JSON")
-    request = urllib.request.Request(
-        f"{schema_registry.url}/config/{quote(subject, safe='')}",
-        data=b'{"compatibility": "BACKWARD"}',
-        method="PUT",
-        headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        answer.read()
+    set_compatibility(subject, "BACKWARD")
     options = {"confluent_schema_registry": schema_registry.url, "topic_prefix": topic_prefix}
     said = refused(feed_of(format_, options))
     assert f"refused the new schema of subject '{subject}' as incompatible: " in said

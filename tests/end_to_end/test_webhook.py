@@ -119,15 +119,13 @@ def test_one_refused_row_among_many(
         connection.execute("INSERT INTO items SELECT n, n FROM generate_series(1, 5000) n")
     uri = webhook_server.uri(path)
     with webhook_server.failing(refused_keys={"[4711]": 422}):
-        with Feed(tmp_path / "stopped", database, ["items"], sink=uri, options=options(webhook_server)) as stopped:
+        with Feed(tmp_path / "feed", database, ["items"], sink=uri, options=options(webhook_server)) as stopped:
             assert stopped._run_here(kept_spark, "--once") == 1
         error = stopped.log().splitlines()[-1]
         assert "the row of table public.items with key {'id': 4711}, updated " in error
         assert "422: the key [4711] is refused" in error
         dead = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
-        with Feed(
-            tmp_path / "dead_letters", database, ["items"], sink=uri, options=options(webhook_server, **dead)
-        ) as feed:
+        with Feed(tmp_path / "feed", database, ["items"], sink=uri, options=options(webhook_server, **dead)) as feed:
             feed.once(kept_spark)
     assert {row["after"]["id"] for row in items(webhook_server, path)} == set(range(1, 5001)) - {4711}
     lines = [line for file in sorted((tmp_path / "dead").rglob("*.ndjson")) for line in file.read_text().splitlines()]

@@ -11,6 +11,7 @@ from cdc_core import ContractError, Flushed, Span, SpanMark, Timestamp
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.resolved_marks import open_resolved_marks
+from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
@@ -37,6 +38,7 @@ def coordinator(store: ProgressStore, script: Script, *, resolved_interval_s: fl
         store=store,
         open_marks=lambda: open_resolved_marks(feed, store),
         open_history=feed.open_history,
+        saved=SavedFlag(script.directory).show,
         resolved_interval_s=resolved_interval_s,
     )
 
@@ -242,7 +244,18 @@ def test_what_a_coordinator_holds_does_not_grow_with_the_steps(store: ProgressSt
     assert len(list(saved(store).frontier)) == 1
 
 
+def test_steps_may_be_taken_by_instances_in_turn(store: ProgressStore, script: Script) -> None:
+    """Spark lends its commit processes to all changefeeds of a driver."""
+    turns = [coordinator(store, script) for _ in range(2)]
+    for number in range(6):
+        turns[number % 2].step_done(step(number, mark(10 * (number + 1))))
+    assert saved(store).counters["steps"] == 6
+    assert saved(store).counters["rows"] == 6 * 2 * 10
+    assert saved(store).frontier.high_water == Timestamp(60)
+    assert Journal(script.directory).resolved == [10, 20, 30, 40, 50, 60]
+
+
 def test_a_run_without_saved_progress_is_refused(script: Script) -> None:
     empty = ProgressStore(store_url(script.directory))
     with pytest.raises(ContractError, match="without saved progress"):
-        coordinator(empty, script)
+        coordinator(empty, script).step_done(step(0, mark(10)))

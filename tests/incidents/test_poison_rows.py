@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
-from cdc_testing.engine import Journal, counter_feed
+from cdc_testing.engine import Journal, counter_feed, run_feed, stop_runs
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
 
@@ -48,7 +46,7 @@ class Person:
             (self.script.directory / "bad-rows").unlink()
             assert self.store.resume("t")
         if status.phase == "running" and len(Journal(self.script.directory).numbers()) == TOTAL:
-            os.kill(os.getpid(), signal.SIGTERM)
+            stop_runs()
 
 
 @pytest.mark.parametrize("how", ["encode", "refuse"])
@@ -56,8 +54,6 @@ def test_a_row_that_nobody_takes_is_waited_for_without_loss_and_in_order(
     db: SimulatedDatabase, tmp_path: Path, kept_spark: KeptSpark, how: str
 ) -> None:
     """One poison row either stopped feeds for good, so that their history was lost, or was skipped in silence."""
-    from cdc_core.spark import runner
-
     db.create_table("t")
     script, store = Script(tmp_path), ProgressStore(store_url(tmp_path))
     script.order("bad-rows", json.dumps({"how": how, "rows": [POISON]}))
@@ -71,7 +67,7 @@ def test_a_row_that_nobody_takes_is_waited_for_without_loss_and_in_order(
     )
     person = Person(db, script, store)
     with kept_spark.lent():
-        assert runner.run(feed, store=store, state_dir=tmp_path, once=False, status=person) == 0
+        assert run_feed(feed, store=store, state_dir=tmp_path, once=False, status=person) == 0
     [reason] = person.reasons
     assert f"the row of table public.t with key {{'id': {POISON % KEYS}}}" in reason
     assert Journal(tmp_path).faults(total=TOTAL) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
-from cdc_testing.engine import Journal, counter_feed
+from cdc_testing.engine import Journal, counter_feed, run_feed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
 
@@ -22,8 +22,6 @@ def test_success_is_reported_when_all_rows_are_durable_and_not_before(
     db: SimulatedDatabase, tmp_path: Path, kept_spark: KeptSpark, only: bool
 ) -> None:
     """A90146: feeds that end by themselves reported success while their sinks still held rows."""
-    from cdc_core.spark import runner
-
     db.create_table("t")
     with db.transaction() as txn:
         for id_ in range(ROWS):
@@ -40,7 +38,7 @@ def test_success_is_reported_when_all_rows_are_durable_and_not_before(
     script.order("flush", "RetryableSinkError the destination is busy")
     script.order("before-report", "OSError the report is lost")
     with kept_spark.lent():
-        status = runner.run(
+        status = run_feed(
             feed, store=ProgressStore(store_url(tmp_path)), state_dir=tmp_path, once=True, status=lambda _: None
         )
     journal = Journal(tmp_path)

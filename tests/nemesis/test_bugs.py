@@ -8,13 +8,13 @@ import pytest
 from cdc_testing.engine_bugs import BUGS, installed
 from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
-from cdc_core.engine import coordinator, planner
-from cdc_core.spark import runner, source, writer
+from cdc_core.engine import coordinator, planner, run
+from cdc_core.spark import source, writer
 
 PLACES = (
     coordinator,
     coordinator.Coordinator,
-    runner,
+    run,
     source,
     planner.Planner,
     writer,

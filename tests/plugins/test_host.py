@@ -124,13 +124,25 @@ def test_a_hook_with_arguments_that_it_does_not_get_is_a_problem() -> None:
         ("kafka", "'cdc_register_sinks' returned str 'kafka', not a list of SinkRegistration"),
         ([{"name": "kafka"}], "returned dict {'name': 'kafka'}, not SinkRegistration"),
         ([encoder()], "returned EncoderRegistration"),
-        ([sink("no good")], "whose name has other characters"),
-        ([sink(sink="module.Class")], "sink='module.Class', which is not 'module:Class'"),
-        ([sink(options="")], "options='', which is not 'module:Class'"),
-        ([sink(schemes="kafka")], "schemes='kafka', which is not a tuple of URI schemes"),  # type: ignore[arg-type]
-        ([sink(schemes=())], "which is not a tuple of URI schemes"),
-        ([sink(output="rows")], "output='rows', which is neither"),
-        ([sink(forced=frozenset({"keys"}))], "forced=['keys'], which are not all envelope options"),
+        ([sink("no good")], "'no good' with name='no good'; expected lower-case letters, digits and . _ + -"),
+        ([sink(None)], "SinkRegistration None with name=None; expected str"),  # type: ignore[arg-type]
+        ([sink(sink="module.Class")], "sink='module.Class'; expected 'module:Class'"),
+        ([sink(reader=5)], "SinkRegistration 'shelf' with reader=5; expected str"),
+        ([sink(options="")], "options=''; expected 'module:Class'"),
+        ([sink(summary=None)], "summary=None; expected str"),
+        ([sink(schemes="kafka")], "schemes='kafka'; expected tuple[str, ...]"),  # type: ignore[arg-type]
+        ([sink(schemes=("s3", 3))], "schemes=('s3', 3); expected tuple[str, ...]"),  # type: ignore[arg-type]
+        ([sink(schemes=())], "schemes=(); expected one or more URI schemes in lower case"),
+        ([sink(schemes=("S3",))], "schemes=('S3',); expected one or more URI schemes in lower case"),
+        ([sink(output="rows")], "output='rows'; expected 'messages' or 'files'"),
+        ([sink(forced=frozenset({"keys"}))], "forced=frozenset({'keys'}); expected 'diff', 'key_in_value', "),
+        ([sink(forced={"diff"})], "forced={'diff'}; expected frozenset[str]"),
+        ([sink(envelopes=frozenset({"enriched"}))], "expected 'wrapped', 'bare', 'row' or 'key_only'"),
+        ([sink(envelopes=("bare",))], "envelopes=('bare',); expected frozenset[str] | None"),
+        ([sink(records="yes")], "records='yes'; expected bool"),
+        ([sink(secret_path=1)], "secret_path=1; expected bool"),
+        ([sink(min_checkpoint_frequency_s=True)], "min_checkpoint_frequency_s=True; expected float"),
+        ([sink(min_checkpoint_frequency_s=-1)], "frequency_s=-1; expected a number of seconds, 0 or more"),
     ],
 )
 def test_what_is_no_good_registration_is_a_problem(returned: Any, complaint: str) -> None:
@@ -144,7 +156,10 @@ def test_what_is_no_good_registration_is_a_problem(returned: Any, complaint: str
 
 def test_an_encoder_that_writes_nothing_is_a_problem() -> None:
     (problem,) = problems(source_of(plugin(encoder(outputs=frozenset())), "cdc-mute"))
-    assert "must be 'messages', 'files' or both" in problem
+    assert problem == (
+        "'cdc_register_encoders' returned EncoderRegistration 'json' with outputs=frozenset(); expected"
+        " 'messages' or 'files'"
+    )
 
 
 def test_a_hook_that_raises_is_a_problem() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cdc_testing.dead_letter_rig import Rig
-from cdc_testing.engine import Journal, counter_feed
+from cdc_testing.engine import Journal, counter_feed, run_feed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
 
@@ -42,8 +42,6 @@ class Engine:
 
         Runs share a warm session, other than with *own_spark*.
         """
-        from cdc_core.spark import runner
-
         deadline = time.monotonic() + within_s
 
         def show(status: Status) -> None:
@@ -58,7 +56,7 @@ class Engine:
             else:
                 stack.enter_context(self.spark.lent())
             changefeed = counter_feed(self.directory, **feed)
-            return runner.run(
+            return run_feed(
                 changefeed,
                 store=self.store,
                 state_dir=self.directory,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cdc_testing.dead_letter_rig import HOW, TABLE_NAME, TOTAL, Rig
-from cdc_testing.engine import counter_feed
+from cdc_testing.engine import counter_feed, run_feed
 from cdc_testing.local_engine import LocalEngine
 from cdc_testing.scripted import TABLE
 
@@ -22,7 +21,8 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.errors import BadRowError, ConfigError, RefusedRowsError, RetryableSinkError, TerminalError
 from cdc_core.plugins.host import PluginHost
-from cdc_core.spark import runner, writer
+from cdc_core.spark import writer
+from cdc_core.spark.host import SparkHost
 from cdc_core.store.progress import DeadLetter
 
 
@@ -173,7 +173,7 @@ def test_more_bad_rows_than_the_budget_end_the_changefeed_with_all_of_them_in_th
     with pytest.raises(TerminalError) as raised:
         engine.step()
     assert str(raised.value) == (
-        "changefeed 't': 3 rows were refused within an hour, dead_letter_max is 2; the last one is in table"
+        "changefeed 't': 3 rows refused within an hour, dead_letter_max is 2; the last one is in table"
         f" {TABLE_NAME} with key [3], updated 203.0000000000, stage encode: there is no text for 203; fix what refuses"
         " the rows, or raise dead_letter_max"
     )
@@ -187,7 +187,7 @@ def test_the_budget_counts_the_dead_letters_of_earlier_runs(rig: Rig) -> None:
     engine.step()
     engine.step()
     engine = rig.start(dead_letter_max=2)
-    with pytest.raises(TerminalError, match="3 rows were refused within an hour"):
+    with pytest.raises(TerminalError, match="3 rows refused within an hour"):
         engine.step()
     engine = rig.complete(dead_letter_max=2)
     assert rig.waiting()[-1] == (203, "encode")
@@ -196,7 +196,7 @@ def test_the_budget_counts_the_dead_letters_of_earlier_runs(rig: Rig) -> None:
 def test_a_slice_whose_rows_are_all_bad_ends_early_and_saves_nothing(rig: Rig) -> None:
     rig.refuse(*range(1, TOTAL + 1))
     engine = rig.start(dead_letter_max=5)
-    with pytest.raises(TerminalError, match="more than 5 rows of one slice were refused; the last one is in"):
+    with pytest.raises(TerminalError, match="more than 5 rows of one slice refused; the last one is in"):
         engine.step()
     assert rig.waiting() == []
     assert not engine.high_water
@@ -231,7 +231,7 @@ def test_dead_letters_of_the_last_step_of_a_run_are_logged_too(
     class Query:
         """Made a dead letter, and ended before anybody looked."""
 
-        isActive = False  # noqa: N815
+        is_active = False
 
         def __init__(self, config: AttemptConfig) -> None:
             progress = store.load("t")
@@ -239,17 +239,16 @@ def test_dead_letters_of_the_last_step_of_a_run_are_logged_too(
             letter = DeadLetter(table="t", key="[7]", updated=Timestamp(7), stage="encode", error="no text for 7")
             store.save("t", config.feed.epoch, progress, dead_letters=[letter])
 
+        def failure(self) -> Exception:
+            return ended
+
         def stop(self) -> None: ...
 
-    feed = rig.feed().for_attempt(feed_id="0" * 12, epoch=1, state=store.url)
-    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
-    monkeypatch.setattr(runner, "warm_up", lambda *_, **__: None)
-    monkeypatch.setattr(runner, "start_query", lambda _, config: Query(config))
-    monkeypatch.setattr(runner, "failure_of", lambda _: ended)
-    run = runner._Run(feed, store, tmp_path, lambda _: None, once=True, resume_command=None)
-    monkeypatch.setattr(run, "_open_session", lambda: session)
+    monkeypatch.setattr(SparkHost, "hold", lambda *_: 1)
+    monkeypatch.setattr(SparkHost, "warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(SparkHost, "start", lambda _, config: Query(config))
     with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="budget"):
-        run._attempts()
+        run_feed(rig.feed(), store=store, state_dir=tmp_path, once=True)
     assert [record.getMessage() for record in caplog.records] == [
         "changefeed 't': refused the row of table t with key [7], updated 7.0000000000 (stage encode): no text for 7"
     ]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cdc_testing.engine import stop_runs
 
 from cdc_core.errors import FencedError, RetryableError, TerminalError, TerminalSinkError
 from cdc_core.telemetry.status import Status
@@ -49,7 +48,7 @@ def resume(engine: Engine) -> Person:
 
 def stop(status: Status) -> None:
     if status.phase != "stopping":  # a second signal would abandon the step
-        os.kill(os.getpid(), signal.SIGTERM)
+        stop_runs()
 
 
 def reason(engine: Engine) -> str | None:
@@ -84,7 +83,8 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
     assert engine.statuses[-1].waiting_for is None
     [said] = [text for text in caplog.messages if "has been paused since" in text]
     assert "row 7 of table counter is refused: correct it. It delivers nothing" in said
-    assert "its source retains the history that was not read; run `cdc resume shop.toml t` to continue" in said
+    assert "its source retains the history that was not read; once the cause is fixed, run `cdc" in said
+    assert "run `cdc resume shop.toml t` to continue" in said
     assert "changefeed 't' is resumed" in caplog.messages
 
 
@@ -142,7 +142,7 @@ def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: En
         engine.run(**STEPS, **PAUSE)
     assert str(raised.value).startswith("changefeed 't' has been paused since ")
     assert str(raised.value).endswith(
-        ": row 7 of table counter is refused: correct it; run `cdc resume FILE t` to continue"
+        ": row 7 of table counter is refused: correct it; once the cause is fixed, run `cdc resume FILE t` to continue"
     )
     assert engine.store.resume("t")
     assert engine.run(**STEPS, **PAUSE) == 0
@@ -152,7 +152,7 @@ def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: En
 @pytest.mark.slow
 def test_a_paused_run_is_stopped_as_any_other_and_stays_paused(engine: Engine) -> None:
     engine.script.order("read", "HistoryLostError the slot is gone")
-    person = Person(lambda _: os.kill(os.getpid(), signal.SIGINT))
+    person = Person(lambda _: stop_runs())
     assert engine.run(once=False, watch=person, **STEPS, **PAUSE) == 0
     assert reason(engine) == "the slot is gone"
 

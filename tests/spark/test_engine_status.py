@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cdc_testing.engine import stop_runs
 
 from cdc_core.telemetry.status import Status, status_line
 
@@ -18,7 +17,7 @@ STEPS = {"total": 2000, "rows_per_step": 500}
 
 
 def stop() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+    stop_runs()
 
 
 @pytest.mark.slow

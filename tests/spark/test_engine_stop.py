@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cdc_testing.engine import abandon_runs, stop_runs
 
-from cdc_core.spark import runner
 from cdc_core.telemetry.status import Status
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ def test_a_stop_lets_the_running_step_end_and_be_saved(engine: Engine) -> None:
 
     def watch(status: Status) -> None:
         if status.phase == "running" and engine.script.pending("hold-emit.held"):
-            os.kill(os.getpid(), signal.SIGTERM)
+            stop_runs()
         if status.phase == "stopping":
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
@@ -44,14 +42,14 @@ def test_a_stop_lets_the_running_step_end_and_be_saved(engine: Engine) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_signal_abandons_the_running_step(engine: Engine) -> None:
+def test_a_run_that_is_abandoned_leaves_the_running_step_to_the_next_one(engine: Engine) -> None:
     engine.script.order("hold-emit")
 
     def watch(status: Status) -> None:
         if engine.script.pending("hold-emit.held"):
-            os.kill(os.getpid(), signal.SIGTERM)
+            stop_runs()
         if status.phase == "stopping":
-            os.kill(os.getpid(), signal.SIGTERM)
+            abandon_runs()
 
     assert engine.run(once=False, watch=watch, **STEPS) == 130
     assert engine.saved == 0
@@ -64,12 +62,12 @@ def test_a_second_signal_abandons_the_running_step(engine: Engine) -> None:
 def test_a_step_that_does_not_end_is_given_up_and_that_is_no_success(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(runner, "_STOP_LIMIT_S", 0.2)
+    monkeypatch.setattr("cdc_core.engine.run._STOP_LIMIT_S", 0.2)
     engine.script.order("hold-emit")
 
     def watch(status: Status) -> None:
         if status.phase == "running" and engine.script.pending("hold-emit.held"):
-            os.kill(os.getpid(), signal.SIGTERM)
+            stop_runs()
 
     assert engine.run(once=False, watch=watch, **STEPS) == 1
     assert "the running step took too long and was abandoned" in caplog.text
@@ -82,37 +80,20 @@ def test_a_stop_while_it_waits_to_retry_ends_the_run(engine: Engine) -> None:
 
     def watch(status: Status) -> None:
         if status.phase == "waiting to retry":
-            os.kill(os.getpid(), signal.SIGTERM)
+            stop_runs()
 
     assert engine.run(once=False, watch=watch) == 0
     assert engine.statuses[-1].waiting_for == "out of reach"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_stop_while_it_starts_begins_nothing(number: int, engine: Engine) -> None:
+def test_a_stop_while_it_starts_begins_nothing(engine: Engine) -> None:
     def watch(status: Status) -> None:
         if status.phase == "starting Spark":
-            os.kill(os.getpid(), number)
+            stop_runs()
 
     assert engine.run(once=False, watch=watch) == 0
     assert engine.store.load("t") is None
     assert engine.journal.events == []
-
-
-def test_a_signal_that_pyspark_catches_is_a_stop_too(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **__: Any) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # as pyspark does
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(engine.spark, "_open", interrupted)
-    assert engine.run(once=False) == 0
-    assert engine.journal.events == []
-
-
-def test_signal_handlers_are_put_back(engine: Engine) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    engine.run(total=10)
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_a_run_that_only_scans_ends_with_the_scan_and_leaves_nothing_at_the_source(engine: Engine) -> None:

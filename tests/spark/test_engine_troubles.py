@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cdc_testing.engine import stop_runs
 from cdc_testing.scripted import CounterRangefeed
 from pyspark import SparkContext
 
@@ -226,22 +227,6 @@ def test_a_run_whose_store_is_removed_ends_with_a_sentence(engine: Engine) -> No
         engine.run(watch=watch, **STEPS)
 
 
-def test_a_second_run_on_the_same_state_is_refused(engine: Engine) -> None:
-    refused = []
-
-    def watch(_: Status) -> None:
-        if not refused:
-            with pytest.raises(
-                ConfigError, match=rf"'t' is already running from .* \(process {os.getpid()}\)"
-            ) as error:
-                engine.run(total=100)
-            refused.append(error)
-
-    assert engine.run(total=100, watch=watch) == 0
-    assert refused
-    assert engine.journal.faults(total=100) == []
-
-
 def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: Engine) -> None:
     lock, old = engine.directory / "t.tasks.lock", engine.directory / "t.run" / "0"
     task = at_work(lock, run_dir=old)
@@ -279,7 +264,7 @@ def test_tasks_that_do_not_end_are_named_and_waited_for(engine: Engine, monkeypa
 def test_a_run_that_waits_for_tasks_can_be_stopped(engine: Engine) -> None:
     def watch(status: Status) -> None:
         if status.phase.startswith("waiting for tasks"):
-            os.kill(os.getpid(), signal.SIGTERM)
+            stop_runs()
 
     with at_work(engine.directory / "t.tasks.lock", run_dir=engine.directory / "t.run" / "0"):
         assert engine.run(watch=watch) == 0

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
+from cdc_testing.engine import eventually
 from cdc_testing.kept_spark import KeptSpark
 
-from cdc_core.errors import ConfigError
+from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
 
 
@@ -88,3 +93,57 @@ def test_a_session_can_be_closed_twice_and_followed_by_another(tmp_path: Path) -
     second = open_session("t", {}, log_path=tmp_path / "log")
     assert is_alive(second)
     close_session(second)
+
+
+def submit(directory: Path, script: str) -> Path:
+    """Make *directory* a Spark home whose `spark-submit` is *script*."""
+    path = directory / "bin" / "spark-submit"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return directory
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_session_that_cannot_be_made_leaves_no_jvm(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    with pytest.raises(TerminalError, match=r"Spark cannot start: .*local\[no\].*; see "):
+        open_session("t", {"master": "local[no]"}, log_path=tmp_path / "log")
+    assert set(psutil.Process().children()) <= before
+
+
+@pytest.mark.usefixtures("no_session")
+def test_an_interrupted_start_leaves_no_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM that is still starting, for example one that downloads packages, does not read its standard input."""
+    home = submit(tmp_path / "spark", f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 999")
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    pid = tmp_path / "pid"
+
+    def interrupt() -> None:
+        eventually(pid.exists, what="the JVM", within_s=60)
+        signal.raise_signal(signal.SIGINT)
+
+    before = set(psutil.Process().children())
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        open_session("t", {}, log_path=tmp_path / "log")
+    thread.join()
+    assert set(psutil.Process().children()) <= before
+
+
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_jvm_that_ends_at_once_is_an_error(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(submit(tmp_path / "spark", f"echo no memory; exit {status}")))
+    with pytest.raises(TerminalError, match=rf"ended with status {status} before it was ready; see {tmp_path}/log"):
+        open_session("t", {}, log_path=tmp_path / "log")
+    assert (tmp_path / "log").read_text() == "no memory\n"
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_session_can_be_opened_in_any_thread(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        session = pool.submit(open_session, "t", {}, log_path=tmp_path / "log").result()
+    assert is_alive(session)
+    close_session(session)

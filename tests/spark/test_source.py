@@ -4,6 +4,8 @@ import base64
 import dataclasses
 import pickle
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -22,6 +24,7 @@ from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
+from cdc_core.spark.query import warm_up
 from cdc_core.spark.source import RangefeedReader, RangefeedSource, SlicePartition, WarmUpReader
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
@@ -368,8 +371,8 @@ def test_a_stop_does_not_wait_for_the_next_step(script: Script, store: ProgressS
 
 
 def test_the_data_source_makes_its_reader_from_one_option(config: AttemptConfig) -> None:
-    warm_up = dataclasses.replace(config, warm_up=True)
-    for each, cls in ((config, RangefeedReader), (warm_up, WarmUpReader)):
+    warming = dataclasses.replace(config, warm_up=True)
+    for each, cls in ((config, RangefeedReader), (warming, WarmUpReader)):
         data_source = RangefeedSource({OPTION: each.to_option()})
         assert type(data_source.streamReader(None)) is cls  # type: ignore[arg-type]
 
@@ -383,3 +386,13 @@ def test_a_warm_up_loads_the_source_and_reads_nothing(config: AttemptConfig, scr
     partitions = reader.partitions(start, end)
     assert len(partitions) == config.feed.parallelism
     assert [kind for kind, _ in unpack(reader.read(partitions[0]))] == [BEGIN, END]
+
+
+def test_on_one_host_the_warm_up_loads_here_and_needs_no_spark(config: AttemptConfig) -> None:
+    warm_up(None, dataclasses.replace(config, warm_up=True), stopped=lambda: False)  # type: ignore[arg-type]
+
+
+def test_what_spark_starts_before_the_first_row_loads_no_store() -> None:
+    """Each of these processes would take a sixth of a second longer, one after another."""
+    program = "import cdc_core.spark.source, cdc_core.spark.writer, sys; assert 'sqlalchemy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -174,7 +174,7 @@ def test_rows_that_were_sent_again_are_forgotten_after_a_day_and_their_numbers_n
     def put_aside(*keys: str, at: datetime) -> None:
         letters = [DeadLetter(table="t", key=key, updated=Timestamp(1), stage="encode", error="") for key in keys]
         with monkeypatch.context() as patch:
-            patch.setattr("cdc_core.store.progress.now_text", lambda: moment_text(at))
+            patch.setattr("cdc_core.store.saved_progress.now_text", lambda: moment_text(at))
             store.save("orders", epoch, Progress(token={}), dead_letters=letters)
 
     store.register("orders", DEFINITION)

@@ -119,7 +119,7 @@ def for_fastavro(type_: ColumnType, value: Any) -> Any:
 def test_every_kind_is_written_as_fastavro_writes_it(name: str, data: st.DataObject) -> None:
     type_, strategy = COLUMNS[name]
     values = data.draw(st.lists(st.none() | strategy, max_size=8) | st.lists(strategy, max_size=8))
-    options = AvroOptions(avro_enum=data.draw(st.sampled_from(["string", "enum"])))
+    options = AvroOptions(avro_enum=data.draw(st.sampled_from(["string", "enum"])), avro_special_values="string")
     array = pa.array([None, *values, None], type_.arrow).slice(1, len(values))
     assert encoded(array, type_, options) == [oracle(type_, value, options) for value in plain_values(array, values)]
 
@@ -133,7 +133,7 @@ ITEMS = {name: COLUMNS[name] for name in COLUMNS if COLUMNS[name][0].kind not in
 def test_arrays_of_every_kind_are_written_as_fastavro_writes_them(name: str, data: st.DataObject) -> None:
     element, strategy = ITEMS[name]
     rows = data.draw(st.lists(st.none() | st.lists(st.none() | strategy, max_size=5), max_size=5))
-    options = AvroOptions(avro_enum=data.draw(st.sampled_from(["string", "enum"])))
+    options = AvroOptions(avro_enum=data.draw(st.sampled_from(["string", "enum"])), avro_special_values="string")
     type_ = column(Kind.ARRAY, element=element)
     items = [None if row is None else pa.array(row, element.arrow) for row in rows]
     texts = [None if row is None else f"[{', '.join(json_texts(row, element))}]" for row in items]
@@ -201,7 +201,9 @@ def test_whole_messages_are_written_as_fastavro_writes_them(data: st.DataObject)
         before=pa.array([row[2] for row in rows], schema.after_type),
     )
     envelope = Envelope(diff=True, updated=True, key_in_value=True, topic_in_value=True)
-    options = AvroOptions(confluent_schema_registry="http://nowhere.invalid", avro_schema_prefix="a.")
+    options = AvroOptions(
+        confluent_schema_registry="http://nowhere.invalid", avro_schema_prefix="a.", avro_special_values="string"
+    )
     encoder = _Alone(EncoderContext(changefeed="c", envelope=envelope, options=options))
     found = encoder.encode(batch, topic="t")
     value_schema = envelope_schema(schema, "t", envelope=envelope, options=options, resolved=True)
@@ -229,38 +231,53 @@ def whole(schema: dict[str, Any], value: Any) -> bytes:
     return out.getvalue()
 
 
-SPECIAL: list[tuple[Kind, Any, str]] = [
-    *[(kind, 2**63 - 1, "infinity") for kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)],
-    *[(kind, -(2**63), "-infinity") for kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)],
-    (Kind.DATE, 2**31 - 1, "infinity"),
-    (Kind.DATE, -(2**31), "-infinity"),
-    (Kind.TIME, 86_400_000_000, "24:00:00"),
+SPECIAL: list[tuple[ColumnType, Any, Any, str]] = [
+    *[(column(kind), 1, 2**63 - 1, "infinity") for kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)],
+    *[(column(kind), 1, -(2**63), "-infinity") for kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)],
+    (column(Kind.DATE), 1, 2**31 - 1, "infinity"),
+    (column(Kind.DATE), 1, -(2**31), "-infinity"),
+    (column(Kind.TIME), 1, 86_400_000_000, "24:00:00"),
+    *[
+        (column(Kind.DECIMAL, precision=precision, scale=2), "1.50", text, text)
+        for precision in (10, 38, 100)
+        for text in SPECIAL_DECIMALS
+    ],
 ]
+"""Types with a value, a value that Avro does not have, and its text."""
 
 
-@pytest.mark.parametrize(("kind", "value", "text"), SPECIAL)
-def test_special_values_are_refused_or_written_as_text(kind: Kind, value: int, text: str) -> None:
-    type_ = column(kind)
-    array = pa.array([None, 1, value, 1, value, None], type_.arrow)
+@pytest.mark.parametrize(("type_", "plain", "value", "text"), SPECIAL)
+def test_special_values_are_refused_or_written_as_text(type_: ColumnType, plain: Any, value: Any, text: str) -> None:
+    array = pa.array([None, plain, value, plain, value, None], type_.arrow)
     with pytest.raises(NoRepresentationError, match=f"no '{text}'; set avro_special_values = 'string'") as error:
         encoded(array, type_, AvroOptions())
     assert error.value.row == 2
     options = AvroOptions(avro_special_values="string")
-    values = [None, 1, text, 1, text, None]
+    values = [None, plain, text, plain, text, None]
     assert encoded(array, type_, options) == [oracle(type_, value, options) for value in values]
 
 
-@pytest.mark.parametrize(("kind", "value", "text"), SPECIAL)
-def test_special_items_are_refused_or_written_as_text(kind: Kind, value: int, text: str) -> None:
-    type_ = column(Kind.ARRAY, element=column(kind))
-    first, second = (json_texts(pa.array([one], column(kind).arrow), column(kind))[0] for one in (1, value))
+@pytest.mark.parametrize(("element", "plain", "value", "text"), SPECIAL)
+def test_special_items_are_refused_or_written_as_text(element: ColumnType, plain: Any, value: Any, text: str) -> None:
+    type_ = column(Kind.ARRAY, element=element)
+    first, second = (json_texts(pa.array([one], element.arrow), element)[0] for one in (plain, value))
     array = pa.array([f"[{first}]", None, "[]", f"[{first}, {second}, null, {first}]"], pa.string())
     with pytest.raises(NoRepresentationError, match=f"no '{text}'") as error:
         encoded(array, type_, AvroOptions())
     assert error.value.row == 3
     options = AvroOptions(avro_special_values="string")
-    values = [[1], None, [], [1, text, None, 1]]
+    values = [[plain], None, [], [plain, text, None, plain]]
     assert encoded(array, type_, options) == [oracle(type_, value, options) for value in values]
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name.startswith("decimal(")])
+def test_a_decimal_is_a_union_of_null_and_decimal_alone(name: str) -> None:
+    type_ = COLUMNS[name][0]
+    (decimal,) = branches(type_, AvroOptions(), enum_name="e")
+    assert decimal["logicalType"] == "decimal"
+    zero = f"{Decimal(0).scaleb(-max(type_.scale or 0, 0), Context(prec=2000)):f}"
+    array = pa.array([zero, None], pa.string())
+    assert encoded(array, type_, AvroOptions()) == [oracle(type_, value, AvroOptions()) for value in (zero, None)]
 
 
 def test_arrays_of_several_dimensions_are_refused_or_written_as_json() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from typing import Any, Literal
 
 import fastavro
@@ -78,6 +79,19 @@ def test_polars_reads_files(rows: RowBatch, codec: Codec) -> None:
     frame = pl.read_avro(io.BytesIO(written(encoder_with(codec), rows)))
     assert [row["after"] for row in frame.to_dicts()] == [row["after"] for row in expected(rows)]
     assert frame["updated"].to_list() == [row["updated"] for row in expected(rows)]
+
+
+@pytest.mark.parametrize("precision", [10, 30])
+def test_readers_see_a_numeric_as_a_nullable_decimal(make_rows: Any, row: Any, precision: int) -> None:
+    numeric = ColumnType(kind=Kind.DECIMAL, source=f"numeric({precision},2)", precision=precision, scale=2)
+    texts = ["-0.01", None, "12345678.90", "0.00"]
+    changes = [row(after={"a": n, "n": text}) for n, text in enumerate(texts)]
+    file = written(encoder_with(), make_rows({"a": INT, "n": numeric}, changes, primary_key=["a"]))
+    numbers = [None if text is None else Decimal(text) for text in texts]
+    assert [record["after"]["n"] for record in fastavro.reader(io.BytesIO(file))] == numbers
+    column = pl.read_avro(io.BytesIO(file))["after"].struct.field("n")
+    assert column.dtype == pl.Decimal(precision, 2)
+    assert column.to_list() == numbers
 
 
 def test_a_file_is_what_fastavro_would_write(rows: RowBatch) -> None:

@@ -157,6 +157,13 @@ def test_an_encode_error_names_table_column_and_key(make_rows: Any, row: Any, re
     for part in (rows, rows.slice(1)):
         with pytest.raises(EncodeError, match=r"column n of table public\.orders as Avro \(key \{'a': 3\}\): .*'1,5'"):
             encoder_with().encode(part, topic="orders")
+    changes = [row(after={"a": 1, "n": "1.5"}), row(after={"a": 2, "n": "NaN"})]
+    rows = make_rows({"a": INT, "n": NUMERIC}, changes, primary_key=["a"])
+    with pytest.raises(
+        EncodeError, match=r"column n of table public\.orders .*key \{'a': 2\}\): .* no 'NaN'"
+    ) as refused:
+        encoder_with().encode(rows, topic="orders")
+    assert refused.value.row == 1
     changes = [row(after={"a": 1, "n": "1.5"}), row(after={"a": 2, "n": "1000"})]
     rows = make_rows({"a": INT, "n": NUMERIC}, changes, primary_key=["a"])
     with pytest.raises(EncodeError, match=r"key \{'a': 2\}\): '1000' is not a decimal of the declared precision"):

@@ -51,17 +51,6 @@ def subjects(url: str) -> list[str]:
         return found
 
 
-def require(url: str, subject: str, level: str) -> None:
-    """Set the compatibility that the registry demands of new schemas of *subject*."""
-    request = urllib.request.Request(
-        f"{url}/config/{subject}",
-        data=json.dumps({"compatibility": level}).encode(),
-        headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
-        method="PUT",
-    )
-    urllib.request.urlopen(request).close()
-
-
 class Consumer:
     """What reads messages: Confluent's deserializer, with the writers' schemas or with one of its own."""
 
@@ -131,10 +120,10 @@ def test_confluents_deserializer_reads_what_is_written(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("first", ["rows", "resolved"])
 def test_a_subject_holds_rows_and_resolved_marks(
-    url: str, consumer: Consumer, topic_prefix: str, one: Any, level: str, first: str
+    url: str, consumer: Consumer, topic_prefix: str, one: Any, set_compatibility: Any, level: str, first: str
 ) -> None:
     topic = f"{topic_prefix}orders"
-    require(url, f"{topic}-value", level)
+    set_compatibility(f"{topic}-value", level)
     encoder = encoder_for(url)
     if first == "resolved":
         encoder.encode_resolved(topic, STAMP)
@@ -157,11 +146,11 @@ OLD_TYPES = {"id": INT4, "a": INT4, "r": REAL, "s": SHORT_TEXT}
 @pytest.mark.parametrize("level", ["BACKWARD", "FULL_TRANSITIVE"])
 @pytest.mark.parametrize("change", STEPS)
 def test_a_consumer_with_the_old_schema_can_read_when_a_column_is(
-    url: str, consumer: Consumer, topic_prefix: str, one: Any, level: str, change: str
+    url: str, consumer: Consumer, topic_prefix: str, one: Any, set_compatibility: Any, level: str, change: str
 ) -> None:
     topic = f"{topic_prefix}orders"
     for part in ("key", "value"):
-        require(url, f"{topic}-{part}", level)
+        set_compatibility(f"{topic}-{part}", level)
     encoder = encoder_for(url)
     plain = {"id": 1, "a": 2, "r": 0.5, "s": "x"}
     types, values, seen = STEPS[change]
@@ -192,9 +181,9 @@ def test_a_new_scale_is_read_correctly_with_the_writers_schema(
 
 @pytest.mark.parametrize(("level", "accepted"), [("BACKWARD", True), ("FORWARD", False), ("FULL", False)])
 def test_a_label_can_be_added_to_an_avro_enum_unless_old_readers_must_know_it(
-    url: str, consumer: Consumer, topic_prefix: str, one: Any, level: str, *, accepted: bool
+    url: str, consumer: Consumer, topic_prefix: str, one: Any, set_compatibility: Any, level: str, *, accepted: bool
 ) -> None:
-    require(url, f"{topic_prefix}-value", level)
+    set_compatibility(f"{topic_prefix}-value", level)
     encoder = encoder_for(url, options={"avro_enum": "enum"})
     small, large = (
         {"id": INT8, "c": ColumnType(kind=Kind.ENUM, source="colour", labels=labels)}
@@ -224,9 +213,11 @@ def test_a_check_registers_nothing(url: str, topic_prefix: str, one: Any) -> Non
     encoder.check([(rows.schema, topic)])
 
 
-def test_an_incompatible_schema_is_refused_with_both_schemas(url: str, topic_prefix: str, one: Any) -> None:
+def test_an_incompatible_schema_is_refused_with_both_schemas(
+    url: str, topic_prefix: str, one: Any, set_compatibility: Any
+) -> None:
     topic = f"{topic_prefix}orders"
-    require(url, f"{topic}-value", "BACKWARD")
+    set_compatibility(f"{topic}-value", "BACKWARD")
     encoder = encoder_for(url)
     encoder.encode(one({"id": INT8, "a": INT8}, id=1, a=2), topic=topic)
     changed = one({"id": INT8, "a": TEXT}, id=1, a="2", version=2)

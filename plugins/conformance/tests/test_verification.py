@@ -131,7 +131,7 @@ def test_a_promise_that_takes_too_long_fails(verify: Verify, shelf: str) -> None
         (
             {"capability": "stall"},
             "the capability 'stall' needs the fixture disturbance, which only a test class can have; omit --capability"
-            " stall, or write a test class (docs/conformance.md)",
+            " stall, or write a test class (`cdc docs conformance`)",
         ),
         ({"format": "jsn"}, "there is no encoder 'jsn'; did you mean 'json'?"),
         ({"-k": "nothing_of_that_name"}, "no promise of a sink matches -k nothing_of_that_name"),

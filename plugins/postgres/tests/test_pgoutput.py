@@ -113,7 +113,8 @@ def test_large_binary_and_sliced_arrays_are_read_too() -> None:
 
 
 def test_a_truncate_error_names_the_tables_and_the_remedy() -> None:
-    with pytest.raises(TerminalRangefeedError, match=r"table public\.t, public\.u was truncated.*Start a changefeed"):
+    remedy = "run a changefeed under another name, .*`cdc drop FILE NAME`"
+    with pytest.raises(TerminalRangefeedError, match=rf"table public\.t, public\.u was truncated, .*{remedy}"):
         read(truncate(T, U))
 
 

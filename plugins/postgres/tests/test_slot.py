@@ -11,6 +11,7 @@ from cdc_rangefeed_postgres import starting
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.fixtures import fresh_database
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import ConfigError, HistoryLostError, RetryableRangefeedError, TerminalRangefeedError
@@ -46,6 +47,43 @@ def test_slot_and_publication_have_the_changefeeds_name_and_drop_removes_both(da
         feed.rangefeed.drop(feed.saved)
         feed.planner.close()
         assert publications(sql) == slots(sql) == []
+
+
+def test_a_start_without_progress_does_not_begin_beside_the_slot_of_an_earlier_one(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as lost:
+        lost.start()
+        lost.catch_up()
+        with feed_of(database, "t") as anew:
+            with pytest.raises(ConfigError) as refused:
+                anew.start()
+            text = str(refused.value)
+            assert text.startswith(f"replication slot {slot_of(lost)} retains the log for an earlier changefeed 'test'")
+            for remedy in ("point --state at it", "`cdc drop --orphans URI`", "use another name"):
+                assert remedy in text
+            assert slots(sql) == publications(sql) == [slot_of(lost)]
+            lost.restart()  # the one with progress continues
+            lost.close()
+            sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(lost)])
+            with pytest.raises(ConfigError, match=rf"publication {slot_of(lost)} remains for an earlier changefeed"):
+                anew.start()
+            lost.rangefeed.drop(lost.saved)
+            anew.start()
+            assert slots(sql) == publications(sql) == [slot_of(anew)]
+
+
+def test_other_names_and_other_databases_are_no_earlier_changefeed(
+    database: str, postgres_server: EmbeddedPostgres
+) -> None:
+    with feed_of(database, "t", changefeed="a-b") as first, feed_of(database, "t", changefeed="a_b") as second:
+        first.start()
+        second.start()
+        with fresh_database(postgres_server) as other:
+            with psycopg.connect(other, autocommit=True) as connection:
+                connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+            with feed_of(other, "t", changefeed="a-b") as elsewhere:
+                elsewhere.start()
+        with feed_of(database, "t", changefeed="a_b") as third, pytest.raises(ConfigError, match="changefeed 'a_b'"):
+            third.start()
 
 
 class CrashError(Exception):
@@ -142,7 +180,7 @@ def test_an_invalidated_slot_is_lost_history() -> None:
                 sql.execute("DROP TABLE filler")
             sql.execute("CHECKPOINT")
             with pytest.raises(
-                HistoryLostError, match=r"was invalidated \(wal_removed\).* raise max_slot_wal_keep_size"
+                HistoryLostError, match=r"was invalidated \(wal_removed\).* Raise max_slot_wal_keep_size"
             ):
                 feed.restart()
 
@@ -160,7 +198,7 @@ def test_a_slot_with_this_name_in_another_database_is_refused(database: str, pos
 
 
 def test_connections_of_an_earlier_attempt_are_ended_at_the_start(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed, feed_of(database, "t") as other:
+    with feed_of(database, "t") as feed, feed_of(database, "t", changefeed="other") as other:
         other.start()
         other.step()
         feed.start()

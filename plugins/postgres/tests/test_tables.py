@@ -102,8 +102,8 @@ def test_a_column_dropped_between_planning_and_reading_is_retried(database: str,
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
-        ("DROP TABLE t", r"table public\.t was dropped\. Start a changefeed under another name"),
-        ("ALTER TABLE t RENAME TO u", r"table public\.t was renamed to public\.u\. Rename it back, or"),
+        ("DROP TABLE t", r"table public\.t was dropped\. To start over, run a changefeed under another name"),
+        ("ALTER TABLE t RENAME TO u", r"table public\.t was renamed to public\.u\. Rename it back\. To start over"),
         ("ALTER TABLE t RENAME COLUMN id TO key", r"table public\.t: the key changed from \(id\) to \(key\)"),
         (
             "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, a)",
@@ -308,7 +308,7 @@ def test_a_detached_partition_is_logged_once_and_no_longer_read(
         feed.catch_up()
         assert (9000, 1) not in feed.rows("public.p")
         assert (9001, 11) in feed.rows("public.p")
-        warning = "1 partitions of table public.p were removed; their rows are not deleted at the sink"
+        warning = "table public.p: 1 partition removed; the rows are not deleted at the sink"
         assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [warning]
 
 

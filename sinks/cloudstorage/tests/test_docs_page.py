@@ -16,7 +16,7 @@ from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import AZURE_ACCOUNT, AZURE_KEY, S3_KEY, S3_SECRET, Azurite, SeaweedFS
 
 from cdc_core.config.changefeed import Changefeed
-from cdc_core.config.interpolation import interpolate
+from cdc_core.config.interpolation import interpolate, with_absolute_files
 from cdc_core.config.resolve import resolve
 from cdc_core.plugins.host import PluginHost
 
@@ -42,7 +42,9 @@ def test_every_example_is_accepted_by_its_store(
     }
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", S3_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
-    shown: Any = interpolate({**REQUIRED, **EXAMPLES[name]}, place="example", directory=Path("/"), environ=secrets)
+    shown: Any = interpolate(
+        with_absolute_files({**REQUIRED, **EXAMPLES[name]}, Path("/")), place="example", environ=secrets
+    )
     context = resolve(Changefeed(name=name, **shown), PluginHost.load()).open_destination().context
     servers = {
         "s3": {"aws_endpoint": seaweedfs.endpoint},

@@ -16,6 +16,7 @@ from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Store
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 from cdc_sink_cloudstorage.uris import open_file_system, open_store
+from cdc_testing.engine import eventually
 from cdc_testing.object_stores import Azurite, SeaweedFS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -209,6 +210,15 @@ def test_a_lost_response_to_the_last_request_is_not_a_failure(s3_place: Place, m
     assert s3_place.files() == ["day/large"]
 
 
+def takes_objects(place: Place) -> bool:
+    """Return whether the store stores: after a start it answers before it does."""
+    try:
+        place.fs.pipe_file(f"{place.root}-probe", b"probe")
+    except OSError:
+        return False
+    return True
+
+
 @pytest.mark.slow
 def test_a_store_killed_during_an_upload_shows_nothing_and_the_next_attempt_delivers(
     s3_place: Place,
@@ -245,6 +255,7 @@ def test_a_store_killed_during_an_upload_shows_nothing_and_the_next_attempt_deli
         with pytest.raises(RetryableSinkError, match="cannot be reached"):
             write(1)
     seaweedfs.start()
+    eventually(lambda: takes_objects(s3_place), what="the store takes objects again")
     assert [path for path in s3_place.files() if path.endswith(".lines")] == []
     write(2)
     data = [path for path in s3_place.files() if path.endswith(".lines")]

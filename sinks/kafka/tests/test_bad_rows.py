@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import SmallEncoder, rows, version
 
 from cdc_core import EncoderContext, Envelope, Flushed, MessageBatch, RefusedRowsError, RowBatch, SliceInfo, Timestamp
@@ -52,27 +52,22 @@ def deliver(sink: KafkaSink, batches: Sequence[RowBatch]) -> tuple[list[tuple[in
     return bad_rows.rows, delivery.flush()
 
 
-def test_one_message_too_large_for_its_topic_is_a_bad_row_and_all_others_arrive_in_order(
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    received: Callable[..., list[Message]],
-    topic: str,
-) -> None:
-    create_topic(2, max_message_bytes="2000")
+def test_one_message_too_large_for_its_topic_is_a_bad_row_and_all_others_arrive_in_order(kafka: KafkaRig) -> None:
+    kafka.create_topic(2, max_message_bytes="2000")
     ids = [number % 10 for number in range(1000)]
     texts = [LARGE if number == 777 else "x" for number in range(1000)]
     batch = rows(ids, walls=range(1, 1001), texts=texts)
-    bad_rows, flushed = deliver(open_sink(), [batch.slice(0, 400), batch.slice(400)])
+    bad_rows, flushed = deliver(kafka.sink(), [batch.slice(0, 400), batch.slice(400)])
     ((bad, reason),) = bad_rows
     assert bad == 7
     assert reason == (
-        f"the message of the row with key {{'id': 7}} of table public.orders has 5037 bytes, more than topic '{topic}'"
-        " takes (max.message.bytes = 2000); raise max.message.bytes of the topic, or set Compression in"
-        " kafka_sink_config"
+        "the message of the row with key {'id': 7} of table public.orders has 5037 bytes, more than topic"
+        f" '{kafka.topic}' takes (max.message.bytes = 2000); raise max.message.bytes of the topic, or set Compression"
+        " in kafka_sink_config"
     )
     assert flushed.messages == 999
     first_seen: dict[int, list[int]] = {}
-    for message in received():
+    for message in kafka.received():
         key, wall = version(message)
         if wall not in first_seen.setdefault(key, []):
             first_seen[key].append(wall)
@@ -80,36 +75,30 @@ def test_one_message_too_large_for_its_topic_is_a_bad_row_and_all_others_arrive_
     assert sum(map(len, first_seen.values())) == 999
 
 
-def test_a_message_too_large_for_the_client_is_a_bad_row_and_every_other_row_arrives_once(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"kafka_sink_config": {"Flush": {"MaxBytes": 2000}}, "topic_partitions": "1"})
+def test_a_message_too_large_for_the_client_is_a_bad_row_and_every_other_row_arrives_once(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"kafka_sink_config": {"Flush": {"MaxBytes": 2000}}, "topic_partitions": "1"})
     texts = [LARGE if number in (3, 70) else "x" for number in range(100)]
     bad_rows, flushed = deliver(sink, [rows(range(100), texts=texts)])
     assert [bad for bad, _ in bad_rows] == [3, 70]
     assert flushed.messages == 98
-    assert [version(message)[0] for message in received()] == [n for n in range(100) if n not in (3, 70)]
+    assert [version(message)[0] for message in kafka.received()] == [n for n in range(100) if n not in (3, 70)]
 
 
-def test_a_message_that_the_topic_refuses_for_its_content_is_a_bad_row(
-    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
-) -> None:
-    create_topic(1, cleanup_policy="compact")
+def test_a_message_that_the_topic_refuses_for_its_content_is_a_bad_row(kafka: KafkaRig) -> None:
+    kafka.create_topic(1, cleanup_policy="compact")
     encoder = WithoutSomeKeys(EncoderContext(changefeed="feed", envelope=Envelope(), options=None))
-    bad_rows, flushed = deliver(open_sink(encoder=encoder), [rows([*range(50), -1, *range(50, 100)])])
+    bad_rows, flushed = deliver(kafka.sink(encoder=encoder), [rows([*range(50), -1, *range(50, 100)])])
     ((bad, reason),) = bad_rows
     assert bad == -1
     assert "refuses a message for its content" in reason
     assert "a topic with cleanup.policy=compact takes no message without a key" in reason
     assert flushed.messages == 100
-    assert list(dict.fromkeys(version(message)[0] for message in received())) == list(range(100))
+    assert list(dict.fromkeys(version(message)[0] for message in kafka.received())) == list(range(100))
 
 
-def test_after_a_refusal_the_same_sink_takes_the_rows_again(
-    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
-) -> None:
-    create_topic(1, max_message_bytes="2000")
-    sink = open_sink()
+def test_after_a_refusal_the_same_sink_takes_the_rows_again(kafka: KafkaRig) -> None:
+    kafka.create_topic(1, max_message_bytes="2000")
+    sink = kafka.sink()
     sink.emit(rows([1]))
     assert sink.flush().messages == 1
     sink.emit(rows([2, 3, 4], texts=["x", LARGE, "x"]))
@@ -120,4 +109,4 @@ def test_after_a_refusal_the_same_sink_takes_the_rows_again(
     sink.emit(rows([2]))
     sink.emit(rows([4]))
     assert sink.flush().messages == 2
-    assert list(dict.fromkeys(version(message)[0] for message in received())) == [1, 2, 4]
+    assert list(dict.fromkeys(version(message)[0] for message in kafka.received())) == [1, 2, 4]

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker
-from cdc_sink_kafka.destination import KafkaDestination
-from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Kafka
-from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
 
 from cdc_core import ConfigError
@@ -23,14 +21,14 @@ _LIMIT_S = 120.0
 
 @pytest.fixture
 def complaint(
-    destination_of: Callable[..., KafkaDestination], capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    kafka: KafkaRig, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> Callable[..., str]:
     """Return the error of a check. The check must be fast and reveal no secret."""
 
     def check(address: str, options: dict[str, Any], **changes: Any) -> str:
         started = time.monotonic()
         with pytest.raises(ConfigError) as refused:
-            destination_of(address, options, **changes).check()
+            kafka.at(address).destination(options, **changes).check()
         assert time.monotonic() - started < _LIMIT_S
         text = str(refused.value)
         out, err = capfd.readouterr()
@@ -47,11 +45,9 @@ def encoded(path: Any) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def test_a_check_of_a_running_broker_changes_nothing(
-    kafka_broker: Kafka, destination_of: Callable[..., KafkaDestination]
-) -> None:
-    destination_of(kafka_broker.bootstrap_servers).check()
-    missing = destination_of(kafka_broker.bootstrap_servers, {"create_kafka_topics": "off"})
+def test_a_check_of_a_running_broker_changes_nothing(kafka: KafkaRig) -> None:
+    kafka.destination().check()
+    missing = kafka.destination({"create_kafka_topics": "off"})
     with pytest.raises(ConfigError):
         missing.check()
 
@@ -79,18 +75,16 @@ def test_one_of_several_hosts_may_have_no_address(
     assert text.endswith("check the address, tls_enabled, and that the brokers run")
 
 
-def test_a_missing_topic_when_none_are_created(kafka_broker: Kafka, complaint: Callable[..., str], topic: str) -> None:
-    assert complaint(kafka_broker.bootstrap_servers, {"create_kafka_topics": "off"}) == (
-        f"topic '{topic}' does not exist, and create_kafka_topics is off; create it, or set create_kafka_topics to"
-        " explicit"
+def test_a_missing_topic_when_none_are_created(kafka: KafkaRig, complaint: Callable[..., str]) -> None:
+    assert complaint(kafka.address, {"create_kafka_topics": "off"}) == (
+        f"topic '{kafka.topic}' does not exist, and create_kafka_topics is off; create it, or set"
+        " create_kafka_topics to explicit"
     )
 
 
-def test_a_topic_that_exists_when_none_are_created(
-    kafka_broker: Kafka, destination_of: Callable[..., KafkaDestination], create_topic: Callable[..., None]
-) -> None:
-    create_topic()
-    destination_of(kafka_broker.bootstrap_servers, {"create_kafka_topics": "off"}).check()
+def test_a_topic_that_exists_when_none_are_created(kafka: KafkaRig) -> None:
+    kafka.create_topic()
+    kafka.destination({"create_kafka_topics": "off"}).check()
 
 
 @pytest.mark.parametrize(
@@ -103,22 +97,22 @@ def test_a_topic_that_exists_when_none_are_created(
     ],
 )
 def test_a_topic_that_could_not_be_created(
-    options: dict[str, Any], reason: str, kafka_broker: Kafka, complaint: Callable[..., str], topic: str
+    options: dict[str, Any], reason: str, kafka: KafkaRig, complaint: Callable[..., str]
 ) -> None:
-    text = complaint(kafka_broker.bootstrap_servers, options)
-    assert text.startswith(f"topic '{topic}' cannot be created: ")
+    text = complaint(kafka.address, options)
+    assert text.startswith(f"topic '{kafka.topic}' cannot be created: ")
     assert reason in text
 
 
-def test_a_property_that_librdkafka_does_not_have(kafka_broker: Kafka, complaint: Callable[..., str]) -> None:
-    assert complaint(kafka_broker.bootstrap_servers, {"librdkafka.socket.timeout": 5}) == (
+def test_a_property_that_librdkafka_does_not_have(kafka: KafkaRig, complaint: Callable[..., str]) -> None:
+    assert complaint(kafka.address, {"librdkafka.socket.timeout": 5}) == (
         "sink 'kafka': librdkafka refuses the properties: No such configuration property: \"socket.timeout\""
     )
 
 
-def test_two_tables_of_one_topic(kafka_broker: Kafka, complaint: Callable[..., str]) -> None:
+def test_two_tables_of_one_topic(kafka: KafkaRig, complaint: Callable[..., str]) -> None:
     tables = (table_name(schema="a"), table_name(schema="b"))
-    assert "would both go to topic" in complaint(kafka_broker.bootstrap_servers, {}, tables=tables)
+    assert "would both go to topic" in complaint(kafka.address, {}, tables=tables)
 
 
 def sasl(mechanism: str, **changes: Any) -> dict[str, Any]:
@@ -151,33 +145,26 @@ def test_a_certificate_of_an_unknown_authority(secured_broker: KafkaBroker, comp
 
 
 @pytest.mark.slow
-def test_a_broker_without_tls(kafka_broker: Kafka, complaint: Callable[..., str]) -> None:
-    text = complaint(kafka_broker.bootstrap_servers, {"tls_enabled": True})
+def test_a_broker_without_tls(kafka: KafkaRig, complaint: Callable[..., str]) -> None:
+    text = complaint(kafka.address, {"tls_enabled": True})
     assert "SSL" in text
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_rows_arrive_over_tls_with_a_password(
-    mechanism: str,
-    secured_broker: KafkaBroker,
-    certificates: Certificates,
-    destination_of: Callable[..., KafkaDestination],
-    sink_of: Callable[..., KafkaSink],
-    received: Callable[..., list[Message]],
+    mechanism: str, secured_broker: KafkaBroker, certificates: Certificates, kafka: KafkaRig
 ) -> None:
     options = sasl(mechanism, tls_enabled=True, ca_cert=encoded(certificates.ca))
-    destination_of(secured_broker.address("SASL_SSL"), options).check()
-    sink = sink_of(secured_broker.address("SASL_SSL"), options)
+    secured = kafka.at(secured_broker.address("SASL_SSL"))
+    secured.destination(options).check()
+    sink = secured.sink(options)
     sink.emit(rows(range(10)))
     sink.flush()
-    assert len(received(address=secured_broker.bootstrap_servers)) == 10
+    assert len(kafka.at(secured_broker.bootstrap_servers).received()) == 10
 
 
 def test_rows_arrive_with_a_client_certificate(
-    secured_broker: KafkaBroker,
-    certificates: Certificates,
-    destination_of: Callable[..., KafkaDestination],
-    sink_of: Callable[..., KafkaSink],
+    secured_broker: KafkaBroker, certificates: Certificates, kafka: KafkaRig
 ) -> None:
     options = {
         "tls_enabled": "true",
@@ -185,14 +172,13 @@ def test_rows_arrive_with_a_client_certificate(
         "client_cert": encoded(certificates.client_cert),
         "client_key": encoded(certificates.client_key),
     }
-    destination_of(secured_broker.address("MTLS"), options).check()
-    sink = sink_of(secured_broker.address("MTLS"), options)
+    secured = kafka.at(secured_broker.address("MTLS"))
+    secured.destination(options).check()
+    sink = secured.sink(options)
     sink.emit(rows(range(10)))
     assert sink.flush().messages == 10
 
 
-def test_any_certificate_is_accepted_when_verification_is_skipped(
-    secured_broker: KafkaBroker, destination_of: Callable[..., KafkaDestination]
-) -> None:
+def test_any_certificate_is_accepted_when_verification_is_skipped(secured_broker: KafkaBroker, kafka: KafkaRig) -> None:
     options = sasl("PLAIN", tls_enabled=True, insecure_tls_skip_verify=True)
-    destination_of(secured_broker.address("SASL_SSL"), options).check()
+    kafka.at(secured_broker.address("SASL_SSL")).destination(options).check()

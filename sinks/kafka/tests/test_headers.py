@@ -1,59 +1,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cdc_sink_kafka.destination import KafkaDestination
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.options import KafkaOptions
-from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
-from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import JSON, TEXT, rows, version
 
 from cdc_core import Column, ConfigError, EncodeError, TerminalSinkError, Timestamp
 
 
-def test_extra_headers_are_on_every_message(
-    open_sink: Callable[..., KafkaSink],
-    open_resolved_sink: Callable[..., KafkaResolvedSink],
-    received: Callable[..., list[Message]],
-) -> None:
+def test_extra_headers_are_on_every_message(kafka: KafkaRig) -> None:
     options = {"extra_headers": '{"origin": "shop", "a": "\N{SNOWMAN}"}', "topic_partitions": "1"}
-    sink = open_sink(options)
+    sink = kafka.sink(options)
     sink.emit(rows([1, 2]))
     sink.flush()
-    open_resolved_sink(options).emit_resolved(Timestamp(9))
+    kafka.resolved_sink(options).emit_resolved(Timestamp(9))
     wanted = (("origin", b"shop"), ("a", "\N{SNOWMAN}".encode()))
-    assert [message.headers for message in received()] == [wanted, wanted, wanted]
+    assert [message.headers for message in kafka.received()] == [wanted, wanted, wanted]
 
 
-def test_headers_can_hold_the_table_and_the_commit_timestamp(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"header_table": "table", "header_updated": "at", "topic_partitions": "1"})
+def test_headers_can_hold_the_table_and_the_commit_timestamp(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"header_table": "table", "header_updated": "at", "topic_partitions": "1"})
     sink.emit(rows([1, 2], walls=[70, 80]))
     sink.flush()
-    assert [message.headers for message in received()] == [
+    assert [message.headers for message in kafka.received()] == [
         (("table", b"shop.public.orders"), ("at", b"70.0000000000")),
         (("table", b"shop.public.orders"), ("at", b"80.0000000000")),
     ]
 
 
-def test_a_header_with_the_table_alone_is_on_every_message(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"header_table": "table"})
+def test_a_header_with_the_table_alone_is_on_every_message(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"header_table": "table"})
     sink.emit(rows(range(50)))
     sink.flush()
-    assert {message.headers for message in received()} == {(("table", b"shop.public.orders"),)}
+    assert {message.headers for message in kafka.received()} == {(("table", b"shop.public.orders"),)}
 
 
-def test_a_column_of_json_becomes_headers_and_leaves_the_message(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
+def test_a_column_of_json_becomes_headers_and_leaves_the_message(kafka: KafkaRig) -> None:
     texts = [
         '{"a": "x", "n": 1.50, "t": true, "z": null, "o": {"k": [1.10, "q", null]}}',
         None,
@@ -61,10 +47,10 @@ def test_a_column_of_json_becomes_headers_and_leaves_the_message(
         "{}",
         '{"b": ""}',
     ]
-    sink = open_sink({"headers_json_column_name": "meta", "topic_partitions": "1"})
+    sink = kafka.sink({"headers_json_column_name": "meta", "topic_partitions": "1"})
     sink.emit(rows(range(5), extra={"meta": (JSON, texts)}))
     sink.flush()
-    messages = received()
+    messages = kafka.received()
     assert [message.headers for message in messages] == [
         (("a", b"x"), ("n", b"1.50"), ("t", b"true"), ("z", None), ("o", b'{"k": [1.10, "q", null]}')),
         (),
@@ -75,15 +61,13 @@ def test_a_column_of_json_becomes_headers_and_leaves_the_message(
     assert [set(json.loads(message.value or b"")) for message in messages] == [{"id", "text", "wall"}] * 5
 
 
-def test_a_delete_has_the_headers_of_the_row_before_it_if_known(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"headers_json_column_name": "meta", "topic_partitions": "1"})
+def test_a_delete_has_the_headers_of_the_row_before_it_if_known(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"headers_json_column_name": "meta", "topic_partitions": "1"})
     meta = {"meta": (JSON, ['{"a": "1"}', '{"a": "2"}'])}
     sink.emit(rows([1, 2], extra=meta, deleted=[2], before=True))
     sink.emit(rows([3, 4], extra=meta, deleted=[4]))
     sink.flush()
-    messages = received()
+    messages = kafka.received()
     assert [message.headers for message in messages] == [(("a", b"1"),), (("a", b"2"),), (("a", b"1"),), ()]
     assert [message.value is None for message in messages] == [False, True, False, True]
 
@@ -113,55 +97,45 @@ def test_a_delete_has_the_headers_of_the_row_before_it_if_known(
     ],
 )
 def test_a_column_that_cannot_hold_headers_is_refused_before_and_during_a_run(
-    extra: dict[str, Any],
-    option: str,
-    sentence: str,
-    destination_of: Callable[..., KafkaDestination],
-    open_sink: Callable[..., KafkaSink],
+    extra: dict[str, Any], option: str, sentence: str, kafka: KafkaRig
 ) -> None:
     options = {"headers_json_column_name": option}
     batch = rows([1], extra=extra)
     of_one_row = "does not hold a JSON object" in sentence
     if not of_one_row:
         with pytest.raises(ConfigError) as before:
-            destination_of("", options).payload(batch.schema)
+            kafka.at("").destination(options).payload(batch.schema)
         assert str(before.value) == sentence
     with pytest.raises(EncodeError if of_one_row else TerminalSinkError) as refused:
-        open_sink(options).emit(batch)
+        kafka.sink(options).emit(batch)
     assert str(refused.value) == sentence
 
 
 @pytest.mark.parametrize(
     "text", ['{"a\\u0000b": "x"}', '{"\\ud800": "x"}', '{"a": "\\udc00"}', '{"a": [{"\\ud800": 1}]}']
 )
-def test_a_row_with_characters_that_a_header_cannot_contain_is_named(
-    text: str, open_sink: Callable[..., KafkaSink]
-) -> None:
-    sink = open_sink({"headers_json_column_name": "meta"})
+def test_a_row_with_characters_that_a_header_cannot_contain_is_named(text: str, kafka: KafkaRig) -> None:
+    sink = kafka.sink({"headers_json_column_name": "meta"})
     with pytest.raises(EncodeError, match=r"a header cannot contain.* in the row with key \{'id': 8\}") as refused:
         sink.emit(rows([7, 8], extra={"meta": (JSON, ["{}", text])}))
     assert refused.value.row == 1
 
 
-def test_the_name_of_an_extra_header_cannot_contain_the_character_0(
-    destination_of: Callable[..., KafkaDestination],
-) -> None:
+def test_the_name_of_an_extra_header_cannot_contain_the_character_0(kafka: KafkaRig) -> None:
     with pytest.raises(ConfigError, match="contains a character that a header cannot contain"):
-        destination_of("127.0.0.1:1", {"extra_headers": {"a\0b": "x"}}).check()
+        kafka.at("127.0.0.1:1").destination({"extra_headers": {"a\0b": "x"}}).check()
 
 
-def test_an_extra_header_must_be_text(destination_of: Callable[..., KafkaDestination]) -> None:
+def test_an_extra_header_must_be_text(kafka: KafkaRig) -> None:
     with pytest.raises(ConfigError, match="the header 'n' of extra_headers must be text, not 5"):
-        destination_of("127.0.0.1:1", {"extra_headers": {"n": 5}}).check()
+        kafka.at("127.0.0.1:1").destination({"extra_headers": {"n": 5}}).check()
 
 
-def test_many_rows_with_headers_keep_their_order(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"header_updated": "at", "buffer_size": "64KB", "topic_partitions": "2"})
+def test_many_rows_with_headers_keep_their_order(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"header_updated": "at", "buffer_size": "64KB", "topic_partitions": "2"})
     sink.emit(rows([number % 10 for number in range(20_000)], walls=range(1, 20_001)))
     sink.flush()
-    messages = received()
+    messages = kafka.received()
     assert len(messages) == 20_000
     last: dict[int, int] = {}
     for message in messages:

@@ -6,14 +6,13 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker, KafkaSecurity
-from cdc_sink_kafka.destination import KafkaDestination
-from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
 
 from cdc_core import ConfigError
@@ -92,14 +91,9 @@ def options(provider: IdentityProvider, secret: str = SECRET) -> dict[str, Any]:
     }
 
 
-def test_rows_arrive_with_a_token(
-    bearer_broker: KafkaBroker,
-    provider: IdentityProvider,
-    destination_of: Callable[..., KafkaDestination],
-    sink_of: Callable[..., KafkaSink],
-) -> None:
-    destination_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider)).check()
-    sink = sink_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider))
+def test_rows_arrive_with_a_token(bearer_broker: KafkaBroker, provider: IdentityProvider, kafka: KafkaRig) -> None:
+    kafka.at(bearer_broker.address("SASL_PLAINTEXT")).destination(options(provider)).check()
+    sink = kafka.at(bearer_broker.address("SASL_PLAINTEXT")).sink(options(provider))
     sink.emit(rows(range(10)))
     assert sink.flush().messages == 10
     assert {credentials for credentials, _ in provider.asked} == {f"client:{SECRET}"}
@@ -107,10 +101,10 @@ def test_rows_arrive_with_a_token(
 
 
 def test_the_check_reports_a_wrong_client_secret(
-    bearer_broker: KafkaBroker, provider: IdentityProvider, destination_of: Callable[..., KafkaDestination]
+    bearer_broker: KafkaBroker, provider: IdentityProvider, kafka: KafkaRig
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        destination_of(bearer_broker.address("SASL_PLAINTEXT"), options(provider, "wrong-secret")).check()
+        kafka.at(bearer_broker.address("SASL_PLAINTEXT")).destination(options(provider, "wrong-secret")).check()
     text = str(refused.value)
     assert "token" in text
     assert text.endswith("check the sasl options")

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, version
 
 from cdc_core import RefusedRowsError, RetryableSinkError, RowBatch
 
 
-def test_nothing_after_a_refused_message_is_written(
-    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
-) -> None:
-    create_topic(1, max_message_bytes="2000")
+def test_nothing_after_a_refused_message_is_written(kafka: KafkaRig) -> None:
+    kafka.create_topic(1, max_message_bytes="2000")
     refused = 50
     for batch in ({}, {"Flush": {"MaxMessages": 1}}, {"Flush": {"MaxMessages": 7}}):
-        sink = open_sink({"kafka_sink_config": batch})
-        before = len(received())
+        sink = kafka.sink({"kafka_sink_config": batch})
+        before = len(kafka.received())
         texts = ["y" * (5000 if number == refused else 50) for number in range(200)]
         with pytest.raises(RefusedRowsError, match="5038 bytes"):
             _emit_in_parts(sink, rows(range(200), texts=texts))
-        landed = [version(message)[0] for message in received()[before:]]
+        landed = [version(message)[0] for message in kafka.received()[before:]]
         assert landed == list(range(len(landed))), "a message is missing in between"
         assert len(landed) <= refused
 
 
 @pytest.mark.slow
 def test_no_message_expires_while_the_broker_is_paused_for_less_than_the_flush_timeout(
-    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], received: Callable[..., list[Message]], topic: str
+    own_broker: KafkaBroker, own_kafka: KafkaRig
 ) -> None:
-    sink = sink_of(own_broker.bootstrap_servers, {"topic_partitions": "1", "librdkafka.socket.timeout.ms": "1000"})
+    sink = own_kafka.sink({"topic_partitions": "1", "librdkafka.socket.timeout.ms": "1000"})
     sink.emit(rows([0], walls=[1]))
     sink.flush()
     own_broker.pause()
@@ -46,15 +43,15 @@ def test_no_message_expires_while_the_broker_is_paused_for_less_than_the_flush_t
         sink.flush()
     finally:
         resume.join()
-    walls = [version(message)[1] for message in received(address=own_broker.bootstrap_servers)]
+    walls = [version(message)[1] for message in own_kafka.received()]
     assert walls == list(range(1, 51))
 
 
 def test_a_flush_that_fails_leaves_a_prefix_and_every_later_call_gives_the_reason(
-    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], received: Callable[..., list[Message]], topic: str
+    own_broker: KafkaBroker, own_kafka: KafkaRig
 ) -> None:
     options = {"topic_partitions": "1", "flush_timeout": "2s", "kafka_sink_config": {"Flush": {"MaxMessages": 3}}}
-    sink = sink_of(own_broker.bootstrap_servers, options)
+    sink = own_kafka.sink(options)
     sink.emit(rows([0], walls=[1]))
     sink.flush()
     own_broker.pause()
@@ -65,18 +62,18 @@ def test_a_flush_that_fails_leaves_a_prefix_and_every_later_call_gives_the_reaso
             call()
     sink.close()
     own_broker.resume()
-    again = sink_of(own_broker.bootstrap_servers, options)
+    again = own_kafka.sink(options)
     again.emit(rows([0] * 50, walls=range(1, 51)))
     again.flush()
-    walls = [version(message)[1] for message in received(address=own_broker.bootstrap_servers)]
+    walls = [version(message)[1] for message in own_kafka.received()]
     assert _first_seen_in_order(walls), walls
     assert set(walls) == set(range(1, 51))
 
 
 def test_the_versions_of_a_row_keep_their_order_when_the_broker_is_killed_and_restarted(
-    own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink], received: Callable[..., list[Message]], topic: str
+    own_broker: KafkaBroker, own_kafka: KafkaRig
 ) -> None:
-    sink = sink_of(own_broker.bootstrap_servers, {"topic_partitions": "3"})
+    sink = own_kafka.sink({"topic_partitions": "3"})
     wall = 0
     for attempt in range(2):
         again = threading.Thread(target=_kill_and_start, args=(own_broker,))
@@ -89,7 +86,7 @@ def test_the_versions_of_a_row_keep_their_order_when_the_broker_is_killed_and_re
         again.join()
         assert own_broker.running, f"the broker does not run after attempt {attempt}"
     seen: dict[int, list[int]] = {}
-    for message in received(address=own_broker.bootstrap_servers):
+    for message in own_kafka.received():
         key, at = version(message)
         seen.setdefault(key, []).append(at)
     assert sum(map(len, seen.values())) == wall, "rows were lost or written twice"
@@ -108,14 +105,12 @@ def _kill_and_start(broker: KafkaBroker) -> None:
     broker.start()
 
 
-def test_a_full_queue_holds_the_writer_back_and_keeps_the_order(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"buffer_size": "64KB", "topic_partitions": "2"})
+def test_a_full_queue_holds_the_writer_back_and_keeps_the_order(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"buffer_size": "64KB", "topic_partitions": "2"})
     sink.emit(rows([number % 10 for number in range(20_000)], walls=range(1, 20_001)))
     assert sink.flush().messages == 20_000
     last: dict[int, int] = {}
-    messages = received()
+    messages = kafka.received()
     assert len(messages) == 20_000
     for message in messages:
         key, wall = version(message)

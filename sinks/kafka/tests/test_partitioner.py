@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
 
 
@@ -62,16 +61,12 @@ def test_the_formula_gives_the_known_hashes_of_the_java_client(text: str, value:
     [("murmur2", java_partition, murmur2), ("fnv-1a", cockroach_partition, fnv1a)],
 )
 def test_a_key_goes_to_the_partition_of_its_hash(
-    algorithm: str,
-    formula: Callable[[bytes, int], int],
-    hashed: Callable[[bytes], int],
-    open_sink: Callable[..., KafkaSink],
-    received: Callable[..., list[Message]],
+    algorithm: str, formula: Callable[[bytes, int], int], hashed: Callable[[bytes], int], kafka: KafkaRig
 ) -> None:
-    sink = open_sink({"topic_partitions": "7", "partition_alg": algorithm})
+    sink = kafka.sink({"topic_partitions": "7", "partition_alg": algorithm})
     sink.emit(rows([10**power * 7 + number for power in range(12) for number in range(100)]))
     sink.flush()
-    found = [(message.key or b"", message.partition) for message in received()]
+    found = [(message.key or b"", message.partition) for message in kafka.received()]
     negative = [key for key, _ in found if signed(hashed(key)) < 0]
     assert len(found) == 1200
     assert 400 < len(negative) < 800

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from cdc_sink_kafka.plugin import cdc_register_sinks
 from cdc_sink_kafka.reader import KafkaReader
-from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
-from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Certificates, Kafka, KafkaBroker
+from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Certificates, KafkaBroker
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
 
-from cdc_core import ConfigError, SinkContext, SinkReader, Timestamp
+from cdc_core import ConfigError, SinkReader, Timestamp
 from cdc_core.plugins.classes import load_class
 
-Context = Callable[..., SinkContext]
 TABLES = (table_name("orders"), table_name("unchanging"))
 
 
-def test_every_partition_is_read_in_its_order(
-    kafka_broker: Kafka,
-    context: Context,
-    sink_of: Callable[..., KafkaSink],
-    resolved_sink_of: Callable[..., KafkaResolvedSink],
-    topic_prefix: str,
-) -> None:
-    address, options = kafka_broker.bootstrap_servers, {"topic_partitions": 3}
-    reader = KafkaReader(context(address, options, tables=TABLES))
+def test_every_partition_is_read_in_its_order(kafka: KafkaRig) -> None:
+    options = {"topic_partitions": 3}
+    reader = KafkaReader(kafka.context(options, tables=TABLES))
     assert list(reader.read()) == []
     assert list(reader.endpoints()) == []
-    sink = sink_of(address, options, tables=TABLES)
+    sink = kafka.sink(options, tables=TABLES)
     sink.emit(rows([number % 20 for number in range(500)], deleted=[7], walls=range(1, 501)))
     sink.flush()
-    resolved_sink_of(address, options, tables=TABLES).emit_resolved(Timestamp(500))
+    kafka.resolved_sink(options, tables=TABLES).emit_resolved(Timestamp(500))
     messages = list(reader.read())
     assert sum(message.key is not None for message in messages) == 500
     assert all(message.value is None for message in messages if message.key == b"[7]")
@@ -46,7 +37,7 @@ def test_every_partition_is_read_in_its_order(
             versions[message.key, message.partition].append(json.loads(message.value)["wall"])
     assert len(versions) == 19, "each key is in one partition"
     assert all(found == sorted(found) for found in versions.values())
-    expected = {(topic_prefix + table.table, partition) for table in TABLES for partition in range(3)}
+    expected = {(kafka.prefix + table.table, partition) for table in TABLES for partition in range(3)}
     assert set(reader.endpoints()) == expected
     assert {(message.topic, message.partition) for message in messages if message.key is None} == expected
     assert len(list(reader.read())) == len(messages)
@@ -54,10 +45,7 @@ def test_every_partition_is_read_in_its_order(
     reader.close()
 
 
-def test_it_connects_as_the_sink_does(
-    secured_broker: KafkaBroker, certificates: Certificates, context: Context, sink_of: Callable[..., KafkaSink]
-) -> None:
-    address = secured_broker.address("SASL_SSL")
+def test_it_connects_as_the_sink_does(secured_broker: KafkaBroker, certificates: Certificates, kafka: KafkaRig) -> None:
     options: dict[str, Any] = {
         "tls_enabled": "true",
         "ca_cert": certificates.ca.read_text(),
@@ -66,17 +54,18 @@ def test_it_connects_as_the_sink_does(
         "sasl_user": KAFKA_USER,
         "sasl_password": KAFKA_PASSWORD,
     }
-    sink = sink_of(address, options)
+    secured = kafka.at(secured_broker.address("SASL_SSL"))
+    sink = secured.sink(options)
     sink.emit(rows([1]))
     sink.flush()
-    reader = KafkaReader(context(address, options))
+    reader = KafkaReader(secured.context(options))
     assert [message.key for message in reader.read()] == [b"[1]"]
     reader.close()
 
 
-def test_a_uri_that_names_no_broker_is_refused(context: Context) -> None:
+def test_a_uri_that_names_no_broker_is_refused(kafka: KafkaRig) -> None:
     with pytest.raises(ConfigError, match="names no broker"):
-        list(KafkaReader(context("")).read())
+        list(KafkaReader(kafka.at("").context()).read())
 
 
 def test_the_sink_registers_its_reader() -> None:

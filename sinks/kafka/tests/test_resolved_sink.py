@@ -1,65 +1,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from cdc_sink_kafka.partitions import Partitions
 from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
-from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_fixtures import Kafka
-from cdc_testing.kafka_reading import Message, add_partitions
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
 
-from cdc_core import SinkContext, TerminalSinkError, Timestamp
+from cdc_core import TerminalSinkError, Timestamp
 
 
-def test_a_mark_follows_the_rows_in_every_partition_of_every_table(
-    open_sink: Callable[..., KafkaSink],
-    open_resolved_sink: Callable[..., KafkaResolvedSink],
-    received: Callable[..., list[Message]],
-    topic_prefix: str,
-) -> None:
+def test_a_mark_follows_the_rows_in_every_partition_of_every_table(kafka: KafkaRig) -> None:
     tables = (table_name(), table_name("unchanging"))
     options = {"topic_partitions": "3"}
-    sink = open_sink(options, tables=tables)
+    sink = kafka.sink(options, tables=tables)
     sink.emit(rows(range(100)))
     sink.flush()
-    open_resolved_sink(options, tables=tables).emit_resolved(Timestamp(100))
+    kafka.resolved_sink(options, tables=tables).emit_resolved(Timestamp(100))
     for table in tables:
-        messages = received(f"{topic_prefix}{table.table}")
+        messages = kafka.received(f"{kafka.prefix}{table.table}")
         for partition in range(3):
             *before, last = [message for message in messages if message.partition == partition]
             assert (last.key, last.value) == (None, f'{{"resolved":"{Timestamp(100)}"}}'.encode())
             assert all(message.key is not None for message in before)
 
 
-def test_one_topic_for_all_tables_gets_each_mark_once(
-    open_resolved_sink: Callable[..., KafkaResolvedSink], received: Callable[..., list[Message]], topic: str
-) -> None:
+def test_one_topic_for_all_tables_gets_each_mark_once(kafka: KafkaRig) -> None:
     tables = (table_name("a"), table_name("b"))
-    open_resolved_sink({"topic_name": topic, "topic_partitions": "1"}, tables=tables).emit_resolved(Timestamp(5))
-    assert [message.key for message in received()] == [None]
+    kafka.resolved_sink({"topic_name": kafka.topic, "topic_partitions": "1"}, tables=tables).emit_resolved(Timestamp(5))
+    assert [message.key for message in kafka.received()] == [None]
 
 
 @pytest.mark.parametrize("acks", ["ONE", "NONE"])
-def test_weaker_acknowledgement_is_possible(
-    acks: str, open_resolved_sink: Callable[..., KafkaResolvedSink], received: Callable[..., list[Message]]
-) -> None:
-    open_resolved_sink({"kafka_sink_config": {"RequiredAcks": acks}}).emit_resolved(Timestamp(9))
+def test_weaker_acknowledgement_is_possible(acks: str, kafka: KafkaRig) -> None:
+    kafka.resolved_sink({"kafka_sink_config": {"RequiredAcks": acks}}).emit_resolved(Timestamp(9))
     deadline = time.monotonic() + 300
-    while len(messages := received()) < 3 and acks == "NONE":  # no acknowledgement says when they arrive
+    while len(messages := kafka.received()) < 3 and acks == "NONE":  # no acknowledgement says when they arrive
         assert time.monotonic() < deadline
     assert [message.partition for message in messages] == [0, 1, 2]
 
 
 @pytest.mark.slow
-def test_many_topics_are_looked_up_with_one_request(
-    open_resolved_sink: Callable[..., KafkaResolvedSink],
-    received: Callable[..., list[Message]],
-    topic_prefix: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_topics_are_looked_up_with_one_request(kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str | None] = []
     ask = Partitions._ask
 
@@ -68,26 +51,21 @@ def test_many_topics_are_looked_up_with_one_request(
         return ask(partitions, topic)
 
     tables = tuple(table_name(f"t{number}") for number in range(20))
-    sink = open_resolved_sink({"topic_partitions": "2"}, tables=tables)
+    sink = kafka.resolved_sink({"topic_partitions": "2"}, tables=tables)
     monkeypatch.setattr(Partitions, "_ask", counted)
     sink.emit_resolved(Timestamp(1))
     assert asked == [None]
-    assert all(len(received(f"{topic_prefix}t{number}")) == 2 for number in range(20))
+    assert all(len(kafka.received(f"{kafka.prefix}t{number}")) == 2 for number in range(20))
 
 
-def test_a_partition_added_during_a_run_gets_the_next_mark(
-    kafka_broker: Kafka,
-    open_resolved_sink: Callable[..., KafkaResolvedSink],
-    received: Callable[..., list[Message]],
-    topic: str,
-) -> None:
-    sink = open_resolved_sink({"topic_partitions": "2"})
+def test_a_partition_added_during_a_run_gets_the_next_mark(kafka: KafkaRig) -> None:
+    sink = kafka.resolved_sink({"topic_partitions": "2"})
     sink.emit_resolved(Timestamp(1))
     for total in range(3, 8):
-        add_partitions(kafka_broker.bootstrap_servers, topic, total)
+        kafka.add_partitions(total)
         sink.emit_resolved(Timestamp(total))
     marks: dict[int, list[bytes]] = {}
-    for message in received():
+    for message in kafka.received():
         marks.setdefault(message.partition, []).append(message.value or b"")
     newest = str(Timestamp(7)).encode()
     assert sorted(marks) == list(range(7))
@@ -95,28 +73,21 @@ def test_a_partition_added_during_a_run_gets_the_next_mark(
     assert [len(marks[partition]) for partition in range(7)] == [6, 6, 5, 4, 3, 2, 1]
 
 
-def test_a_partition_added_to_one_of_many_topics_gets_marks_within_seconds(
-    kafka_broker: Kafka,
-    open_resolved_sink: Callable[..., KafkaResolvedSink],
-    received: Callable[..., list[Message]],
-    topic: str,
-) -> None:
+def test_a_partition_added_to_one_of_many_topics_gets_marks_within_seconds(kafka: KafkaRig) -> None:
     tables = tuple(table_name(name) for name in ("orders", *(f"t{number}" for number in range(20))))
-    sink = open_resolved_sink({"topic_partitions": "1"}, tables=tables)
+    sink = kafka.resolved_sink({"topic_partitions": "1"}, tables=tables)
     sink.emit_resolved(Timestamp(1))
-    add_partitions(kafka_broker.bootstrap_servers, topic, 2)
+    kafka.add_partitions(2)
     deadline = time.monotonic() + 300
-    while not any(message.partition == 1 for message in received()):
+    while not any(message.partition == 1 for message in kafka.received()):
         assert time.monotonic() < deadline
         sink.emit_resolved(Timestamp(2))
 
 
-def test_a_compacted_topic_refuses_marks_in_one_sentence(
-    open_resolved_sink: Callable[..., KafkaResolvedSink], create_topic: Callable[..., None]
-) -> None:
-    create_topic(1, cleanup_policy="compact")
+def test_a_compacted_topic_refuses_marks_in_one_sentence(kafka: KafkaRig) -> None:
+    kafka.create_topic(1, cleanup_policy="compact")
     with pytest.raises(TerminalSinkError) as refused:
-        open_resolved_sink().emit_resolved(Timestamp(1))
+        kafka.resolved_sink().emit_resolved(Timestamp(1))
     text = str(refused.value)
     assert text.startswith("1 message was not delivered to Kafka")
     assert text.endswith(
@@ -125,8 +96,8 @@ def test_a_compacted_topic_refuses_marks_in_one_sentence(
     )
 
 
-def test_a_closed_sink_takes_no_marks(context: Callable[..., SinkContext]) -> None:
-    sink = KafkaResolvedSink(context("nohost.invalid:9092"))
+def test_a_closed_sink_takes_no_marks(kafka: KafkaRig) -> None:
+    sink = KafkaResolvedSink(kafka.at("nohost.invalid:9092").context())
     sink.close()
     sink.close()
     with pytest.raises(TerminalSinkError, match="the Kafka sink is closed"):

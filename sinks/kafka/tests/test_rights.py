@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from cdc_sink_kafka.demo.servers import KafkaBroker
-from cdc_sink_kafka.destination import KafkaDestination
-from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
-from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
 from confluent_kafka.admin import (
     AclBinding,
@@ -54,55 +51,48 @@ def deny(strict_broker: KafkaBroker) -> Iterator[Callable[..., None]]:
 
 
 def test_a_topic_without_the_right_to_write_stops_the_changefeed(
-    strict_broker: KafkaBroker, deny: Callable[..., None], sink_of: Callable[..., KafkaSink], topic: str
+    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    sink = sink_of(strict_broker.bootstrap_servers)
-    deny(topic, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    sink = kafka.at(strict_broker.bootstrap_servers).sink()
+    deny(kafka.topic, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
     sink.emit(rows(range(100)))
     with pytest.raises(TerminalSinkError) as refused:
         sink.flush()
     assert re.fullmatch(
-        rf"\d+ messages? (?:was|were) not delivered to Kafka .*, the first to topic '{topic}': Broker: Topic"
+        rf"\d+ messages? (?:was|were) not delivered to Kafka .*, the first to topic '{kafka.topic}': Broker: Topic"
         r" authorization failed; grant the user the rights Describe and Write on the topic",
         str(refused.value),
     )
 
 
 def test_the_check_reports_a_topic_without_the_right_to_describe(
-    strict_broker: KafkaBroker, deny: Callable[..., None], destination_of: Callable[..., KafkaDestination], topic: str
+    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    destination = destination_of(strict_broker.bootstrap_servers)
+    destination = kafka.at(strict_broker.bootstrap_servers).destination()
     destination.prepare()
-    deny(topic, AclOperation.DESCRIBE)
-    with pytest.raises(ConfigError, match=f"topic '{topic}' cannot be looked up: .*[Aa]uthorization failed"):
+    deny(kafka.topic, AclOperation.DESCRIBE)
+    with pytest.raises(ConfigError, match=f"topic '{kafka.topic}' cannot be looked up: .*[Aa]uthorization failed"):
         destination.check()
 
 
 def test_a_topic_without_the_right_to_describe_stops_the_resolved_marks(
-    strict_broker: KafkaBroker,
-    deny: Callable[..., None],
-    resolved_sink_of: Callable[..., KafkaResolvedSink],
-    topic: str,
+    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    sink = resolved_sink_of(strict_broker.bootstrap_servers)
-    deny(topic, AclOperation.DESCRIBE)
+    sink = kafka.at(strict_broker.bootstrap_servers).resolved_sink()
+    deny(kafka.topic, AclOperation.DESCRIBE)
     with pytest.raises(TerminalSinkError) as refused:
         sink.emit_resolved(Timestamp(5))
     assert str(refused.value) == (
-        f"topic '{topic}' cannot be looked up: Broker: Topic authorization failed; grant the user the rights Describe"
-        " and Write on the topic"
+        f"topic '{kafka.topic}' cannot be looked up: Broker: Topic authorization failed; grant the user the rights"
+        " Describe and Write on the topic"
     )
 
 
 def test_rows_arrive_without_the_right_to_read_the_settings_of_topics(
-    strict_broker: KafkaBroker,
-    deny: Callable[..., None],
-    sink_of: Callable[..., KafkaSink],
-    received: Callable[..., list[Message]],
-    topic: str,
+    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    sink = sink_of(strict_broker.bootstrap_servers)
-    deny(topic, AclOperation.DESCRIBE_CONFIGS, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
+    sink = kafka.at(strict_broker.bootstrap_servers).sink()
+    deny(kafka.topic, AclOperation.DESCRIBE_CONFIGS, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
     sink.emit(rows(range(100)))
     sink.flush()
-    assert len(received(address=strict_broker.bootstrap_servers)) == 100
+    assert len(kafka.at(strict_broker.bootstrap_servers).received()) == 100

@@ -3,26 +3,20 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
 
 import pytest
-from cdc_sink_kafka.destination import KafkaDestination
 from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_fixtures import Kafka
-from cdc_testing.kafka_reading import Message, delete_topic
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name, version
-from confluent_kafka.admin import AdminClient
 
-from cdc_core import Flushed, RetryableSinkError, SinkContext, TerminalSinkError
+from cdc_core import Flushed, TerminalSinkError
 
 
-def test_each_row_is_a_message_and_flush_counts_them(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink()
+def test_each_row_is_a_message_and_flush_counts_them(kafka: KafkaRig) -> None:
+    sink = kafka.sink()
     sink.emit(rows(range(25_000)))
     flushed = sink.flush()
-    messages = received()
+    messages = kafka.received()
     assert flushed.messages == len(messages) == 25_000
     assert flushed.bytes == sum(len(message.key or b"") + len(message.value or b"") for message in messages)
     assert sorted(version(message)[0] for message in messages) == list(range(25_000))
@@ -30,15 +24,13 @@ def test_each_row_is_a_message_and_flush_counts_them(
     assert sink.flush() == Flushed()
 
 
-def test_the_versions_of_a_row_are_in_order_in_one_partition(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"topic_partitions": "3"})
+def test_the_versions_of_a_row_are_in_order_in_one_partition(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"topic_partitions": "3"})
     for start in range(0, 30_000, 5_000):
         sink.emit(rows([number % 100 for number in range(5_000)], walls=range(start + 1, start + 5_001)))
     sink.flush()
     seen: dict[int, list[tuple[int, int]]] = {}
-    for message in received():
+    for message in kafka.received():
         key, wall = version(message)
         seen.setdefault(key, []).append((message.partition, wall))
     assert len(seen) == 100
@@ -48,76 +40,51 @@ def test_the_versions_of_a_row_are_in_order_in_one_partition(
         assert [wall for _, wall in versions] == sorted(wall for _, wall in versions)
 
 
-def test_a_deleted_row_can_be_a_tombstone(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"topic_partitions": "1"})
+def test_a_deleted_row_can_be_a_tombstone(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"topic_partitions": "1"})
     sink.emit(rows([1, 2, 3], deleted=[2]))
     sink.flush()
-    assert [(message.key, message.value is None) for message in received()] == [
+    assert [(message.key, message.value is None) for message in kafka.received()] == [
         (b"[1]", False),
         (b"[2]", True),
         (b"[3]", False),
     ]
 
 
-def test_a_flush_does_not_wait_for_batches_to_fill(open_sink: Callable[..., KafkaSink]) -> None:
-    sink = open_sink(
+def test_a_flush_does_not_wait_for_batches_to_fill(kafka: KafkaRig) -> None:
+    sink = kafka.sink(
         {"kafka_sink_config": {"Flush": {"Messages": 100_000, "Frequency": "600s"}}, "flush_timeout": "300s"}
     )
     sink.emit(rows(range(10)))
     assert sink.flush().messages == 10
 
 
-def test_the_broker_creates_topics_if_the_options_leave_it_to_the_broker(
-    kafka_broker: Kafka,
-    destination_of: Callable[..., KafkaDestination],
-    open_sink: Callable[..., KafkaSink],
-    received: Callable[..., list[Message]],
-) -> None:
+def test_the_broker_creates_topics_if_the_options_leave_it_to_the_broker(kafka: KafkaRig) -> None:
     options = {"create_kafka_topics": "auto"}
-    destination_of(kafka_broker.bootstrap_servers, options).check()
-    sink = open_sink(options)
+    kafka.destination(options).check()
+    sink = kafka.sink(options)
     sink.emit(rows([1]))
     assert sink.flush().messages == 1
-    assert [message.key for message in received()] == [b"[1]"]
+    assert [message.key for message in kafka.received()] == [b"[1]"]
 
 
-def test_all_tables_go_to_one_topic_when_it_has_a_name(
-    kafka_broker: Kafka,
-    destination_of: Callable[..., KafkaDestination],
-    open_sink: Callable[..., KafkaSink],
-    received: Callable[..., list[Message]],
-    topic: str,
-) -> None:
+def test_all_tables_go_to_one_topic_when_it_has_a_name(kafka: KafkaRig) -> None:
     tables = (table_name("a"), table_name("b"))
-    options = {"topic_name": topic, "topic_partitions": "1"}
-    destination_of(kafka_broker.bootstrap_servers, options, tables=tables).check()
-    sink = open_sink(options, tables=tables)
+    options = {"topic_name": kafka.topic, "topic_partitions": "1"}
+    kafka.destination(options, tables=tables).check()
+    sink = kafka.sink(options, tables=tables)
     for table in tables:
         sink.emit(rows([1], table=table.table))
     sink.flush()
-    assert [message.key for message in received()] == [b"[1]", b"[1]"]
+    assert [message.key for message in kafka.received()] == [b"[1]", b"[1]"]
 
 
-def test_a_topic_that_is_deleted_during_a_run_does_not_silently_come_back(
-    kafka_broker: Kafka, open_sink: Callable[..., KafkaSink], topic: str
-) -> None:
-    sink = open_sink({"librdkafka.topic.metadata.propagation.max.ms": 300})
-    delete_topic(kafka_broker.bootstrap_servers, topic)
-    sink.emit(rows([1]))
-    with pytest.raises(RetryableSinkError, match=f"to topic '{topic}'"):
-        sink.flush()
-    admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap_servers, "log_level": 0})
-    assert topic not in admin.list_topics(timeout=20).topics
+def test_a_slice_without_rows_needs_no_broker(kafka: KafkaRig) -> None:
+    assert KafkaSink(kafka.at("nohost.invalid:9092").context()).flush() == Flushed()
 
 
-def test_a_slice_without_rows_needs_no_broker(context: Callable[..., SinkContext]) -> None:
-    assert KafkaSink(context("nohost.invalid:9092")).flush() == Flushed()
-
-
-def test_a_closed_sink_takes_no_rows(context: Callable[..., SinkContext]) -> None:
-    sink = KafkaSink(context("nohost.invalid:9092"))
+def test_a_closed_sink_takes_no_rows(kafka: KafkaRig) -> None:
+    sink = KafkaSink(kafka.at("nohost.invalid:9092").context())
     sink.close()
     for call in (lambda: sink.emit(rows([1])), sink.flush):
         with pytest.raises(TerminalSinkError, match="the Kafka sink is closed"):
@@ -125,33 +92,29 @@ def test_a_closed_sink_takes_no_rows(context: Callable[..., SinkContext]) -> Non
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
-def test_a_consumer_reads_every_compression(
-    compression: str, open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"kafka_sink_config": {"Compression": compression.upper()}})
+def test_a_consumer_reads_every_compression(compression: str, kafka: KafkaRig) -> None:
+    sink = kafka.sink({"kafka_sink_config": {"Compression": compression.upper()}})
     sink.emit(rows(range(500)))
     sink.flush()
-    assert len(received()) == 500
+    assert len(kafka.received()) == 500
 
 
 @pytest.mark.parametrize("acks", ["ONE", "NONE"])
-def test_weaker_acknowledgement_is_possible(
-    acks: str, open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"kafka_sink_config": {"RequiredAcks": acks}, "topic_partitions": "1"})
+def test_weaker_acknowledgement_is_possible(acks: str, kafka: KafkaRig) -> None:
+    sink = kafka.sink({"kafka_sink_config": {"RequiredAcks": acks}, "topic_partitions": "1"})
     sink.emit(rows(range(500)))
     sink.flush()
     deadline = time.monotonic() + 300
-    while len(messages := received()) < 500 and acks == "NONE":  # no acknowledgement says when they arrive
+    while len(messages := kafka.received()) < 500 and acks == "NONE":  # no acknowledgement says when they arrive
         assert time.monotonic() < deadline
     assert [message.key for message in messages] == [f"[{key}]".encode() for key in range(500)]
 
 
 def test_the_client_writes_to_logging_and_not_to_stderr(
-    open_sink: Callable[..., KafkaSink], capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    kafka: KafkaRig, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        sink = open_sink({"librdkafka": {"debug": "broker"}, "kafka_sink_config": {"ClientID": "noisy"}})
+        sink = kafka.sink({"librdkafka": {"debug": "broker"}, "kafka_sink_config": {"ClientID": "noisy"}})
         sink.emit(rows([1]))
         sink.flush()
     assert capfd.readouterr().err == ""

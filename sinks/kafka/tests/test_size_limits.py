@@ -1,89 +1,74 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.demo.servers import KafkaBroker
-from cdc_sink_kafka.sink import KafkaSink
-from cdc_testing.kafka_reading import Message
+from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, version
 
 from cdc_core import Flushed, RefusedRow, RefusedRowsError, RetryableSinkError
 
 
-def test_a_message_too_large_names_table_key_size_limit_and_remedy(
-    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], topic: str
-) -> None:
-    create_topic(1, max_message_bytes="3000")
-    sink = open_sink()
+def test_a_message_too_large_names_table_key_size_limit_and_remedy(kafka: KafkaRig) -> None:
+    kafka.create_topic(1, max_message_bytes="3000")
+    sink = kafka.sink()
     sink.emit(rows([6, 7, 8], texts=["a", "b" * 4000, "c" * 2950]))
     with pytest.raises(RefusedRowsError) as refused:
         sink.flush()
     assert str(refused.value) == (
-        f"the message of the row with key {{'id': 7}} of table public.orders has 4035 bytes, more than topic '{topic}'"
-        " takes (max.message.bytes = 3000); raise max.message.bytes of the topic, or set Compression in"
-        " kafka_sink_config"
+        "the message of the row with key {'id': 7} of table public.orders has 4035 bytes, more than topic"
+        f" '{kafka.topic}' takes (max.message.bytes = 3000); raise max.message.bytes of the topic, or set Compression"
+        " in kafka_sink_config"
     )
 
 
-def test_a_message_too_large_is_delivered_when_compression_makes_it_small(
-    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], received: Callable[..., list[Message]]
-) -> None:
-    create_topic(1, max_message_bytes="3000")
-    sink = open_sink({"kafka_sink_config": {"Compression": "GZIP", "CompressionLevel": 9}})
+def test_a_message_too_large_is_delivered_when_compression_makes_it_small(kafka: KafkaRig) -> None:
+    kafka.create_topic(1, max_message_bytes="3000")
+    sink = kafka.sink({"kafka_sink_config": {"Compression": "GZIP", "CompressionLevel": 9}})
     sink.emit(rows([1, 2], texts=["y" * 100_000, "x"]))
     sink.flush()
-    assert len(received()) == 2
+    assert len(kafka.received()) == 2
 
 
 @pytest.mark.parametrize("limit", [1000, 1700, 5000])
-def test_batches_are_never_larger_than_the_topic_takes(
-    limit: int,
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    received: Callable[..., list[Message]],
-) -> None:
-    create_topic(1, max_message_bytes=str(limit))
-    sink = open_sink({"kafka_sink_config": {"Flush": {"Bytes": 100_000, "Frequency": "50ms"}}})
+def test_batches_are_never_larger_than_the_topic_takes(limit: int, kafka: KafkaRig) -> None:
+    kafka.create_topic(1, max_message_bytes=str(limit))
+    sink = kafka.sink({"kafka_sink_config": {"Flush": {"Bytes": 100_000, "Frequency": "50ms"}}})
     sink.emit(rows(range(3000), texts=["z" * (number * 37 % 700) for number in range(3000)]))
     sink.flush()
-    assert len(received()) == 3000
+    assert len(kafka.received()) == 3000
 
 
 def test_a_batch_refused_without_a_known_limit_is_split_when_the_step_is_repeated(
-    open_sink: Callable[..., KafkaSink],
-    create_topic: Callable[..., None],
-    received: Callable[..., list[Message]],
-    topic: str,
-    monkeypatch: pytest.MonkeyPatch,
+    kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Administrator, "limits", lambda _, topics: dict.fromkeys(topics))
-    create_topic(1, max_message_bytes="2000")
+    kafka.create_topic(1, max_message_bytes="2000")
     batch = rows(range(300), texts=["x" * 1000] * 300)
 
     def attempt() -> None:
-        sink = open_sink({"kafka_sink_config": {"Flush": {"Messages": 100, "Frequency": "200ms"}}})
+        sink = kafka.sink({"kafka_sink_config": {"Flush": {"Messages": 100, "Frequency": "200ms"}}})
         sink.emit(batch)
         sink.flush()
 
     with pytest.raises(RetryableSinkError) as refused:
         attempt()
     assert str(refused.value) == (
-        f"topic '{topic}' refused a batch of several messages because of its size (its limit); the step is repeated"
-        " with one message in each batch"
+        f"topic '{kafka.topic}' refused a batch of several messages because of its size (its limit); the step is"
+        " repeated with one message in each batch"
     )
     attempt()
-    assert [version(message)[0] for message in received()] == list(range(300))
+    assert [version(message)[0] for message in kafka.received()] == list(range(300))
 
 
 def test_a_single_message_refused_without_a_known_limit_is_named_by_its_key(
-    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None], topic: str, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Administrator, "limits", lambda _, topics: dict.fromkeys(topics))
-    create_topic(1, max_message_bytes="2000")
-    sink = open_sink()
+    kafka.create_topic(1, max_message_bytes="2000")
+    sink = kafka.sink()
     sink.emit(rows([5], texts=["x" * 30_000]))
     with pytest.raises(RefusedRowsError, match=r"row with key {'id': 5} of table public.orders has 30035 bytes"):
         sink.flush()
@@ -97,9 +82,9 @@ def test_a_single_message_refused_without_a_known_limit_is_named_by_its_key(
     ],
 )
 def test_flush_lists_the_messages_that_are_too_large_for_the_client_and_delivers_the_others(
-    options: dict[str, Any], limit: str, open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
+    options: dict[str, Any], limit: str, kafka: KafkaRig
 ) -> None:
-    sink = open_sink(options)
+    sink = kafka.sink(options)
     sink.emit(rows([0]))
     sink.emit(rows([1, 2, 3], texts=["a", "b" * 66_000, "c"]))
     reason = (
@@ -108,7 +93,7 @@ def test_flush_lists_the_messages_that_are_too_large_for_the_client_and_delivers
     )
     flushed = sink.flush()
     assert flushed.refused == (RefusedRow(index=2, reason=reason),)
-    messages = received()
+    messages = kafka.received()
     assert (flushed.messages, flushed.bytes) == (3, sum(len(m.key or b"") + len(m.value or b"") for m in messages))
     assert sorted(version(message)[0] for message in messages) == [0, 1, 3]
     sink.emit(rows([4], texts=["b" * 66_000]))
@@ -118,22 +103,18 @@ def test_flush_lists_the_messages_that_are_too_large_for_the_client_and_delivers
     assert sink.flush() == Flushed()
 
 
-def test_messages_almost_as_large_as_the_buffer_are_delivered_one_by_one(
-    open_sink: Callable[..., KafkaSink], received: Callable[..., list[Message]]
-) -> None:
-    sink = open_sink({"buffer_size": "64KB", "header_table": "t", "topic_partitions": "1"})
+def test_messages_almost_as_large_as_the_buffer_are_delivered_one_by_one(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"buffer_size": "64KB", "header_table": "t", "topic_partitions": "1"})
     sink.emit(rows(range(20), texts=["b" * 65_000] * 20))
     sink.flush()
-    assert len(received()) == 20
+    assert len(kafka.received()) == 20
 
 
-def test_single_messages_that_are_refused_for_their_size_are_bad_rows(
-    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None]
-) -> None:
-    create_topic(1, max_message_bytes="3000")
+def test_single_messages_that_are_refused_for_their_size_are_bad_rows(kafka: KafkaRig) -> None:
+    kafka.create_topic(1, max_message_bytes="3000")
     raised: list[Exception] = []
     for _ in range(2):
-        sink = open_sink({"kafka_sink_config": {"RequiredAcks": "ONE"}})
+        sink = kafka.sink({"kafka_sink_config": {"RequiredAcks": "ONE"}})
         sink.emit(rows([1, 2], texts=["b" * 4000] * 2))
         with pytest.raises((RetryableSinkError, RefusedRowsError)) as refused:
             sink.flush()
@@ -143,10 +124,8 @@ def test_single_messages_that_are_refused_for_their_size_are_bad_rows(
     assert "the row with key {'id': 1} of table public.orders has 4035 bytes" in str(raised[-1])
 
 
-def test_a_message_too_large_because_of_its_headers_names_table_key_and_size(
-    open_sink: Callable[..., KafkaSink],
-) -> None:
-    sink = open_sink({"extra_headers": {"h": "x" * 2000}, "kafka_sink_config": {"Flush": {"MaxBytes": 2000}}})
+def test_a_message_too_large_because_of_its_headers_names_table_key_and_size(kafka: KafkaRig) -> None:
+    sink = kafka.sink({"extra_headers": {"h": "x" * 2000}, "kafka_sink_config": {"Flush": {"MaxBytes": 2000}}})
     sink.emit(rows([5]))
     reason = (
         "the message of the row with key {'id': 5} of table public.orders has 2042 bytes, and Flush.MaxBytes in"
@@ -155,11 +134,9 @@ def test_a_message_too_large_because_of_its_headers_names_table_key_and_size(
     assert sink.flush() == Flushed(refused=(RefusedRow(index=0, reason=reason),))
 
 
-def test_a_refusal_of_the_broker_forgets_the_rows_that_were_too_large_for_the_client(
-    open_sink: Callable[..., KafkaSink], create_topic: Callable[..., None]
-) -> None:
-    create_topic(1, max_message_bytes="2000")
-    sink = open_sink({"kafka_sink_config": {"Flush": {"MaxBytes": 6000}}})
+def test_a_refusal_of_the_broker_forgets_the_rows_that_were_too_large_for_the_client(kafka: KafkaRig) -> None:
+    kafka.create_topic(1, max_message_bytes="2000")
+    sink = kafka.sink({"kafka_sink_config": {"Flush": {"MaxBytes": 6000}}})
     sink.emit(rows([1, 2], texts=["b" * 7000, "b" * 5000]))
     with pytest.raises(RefusedRowsError) as refused:
         sink.flush()
@@ -167,9 +144,9 @@ def test_a_refusal_of_the_broker_forgets_the_rows_that_were_too_large_for_the_cl
     assert sink.flush() == Flushed()
 
 
-def test_keys_and_headers_fill_the_buffer_too(own_broker: KafkaBroker, sink_of: Callable[..., KafkaSink]) -> None:
+def test_keys_and_headers_fill_the_buffer_too(own_broker: KafkaBroker, own_kafka: KafkaRig) -> None:
     options = {"buffer_size": "1MB", "extra_headers": {"h": "x" * 1000}, "flush_timeout": "2s"}
-    sink = sink_of(own_broker.bootstrap_servers, options)
+    sink = own_kafka.sink(options)
     sink.emit(rows([1]))
     sink.flush()
     batch = rows(range(500))

@@ -1,12 +1,13 @@
 """Decimals of a declared precision: the unscaled number in two's complement, big-endian.
 
 As in fastavro, a number takes as few bytes as its magnitude and a sign bit need, so -128 takes two bytes. NaN and
-infinities are strings, the second branch of the union.
+infinities are refused, or strings, the second branch of the union.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation, localcontext
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +27,20 @@ _MOST_DIGITS_OF_8, _MOST_DIGITS_OF_16, _MOST_DIGITS_OF_32 = 18, 38, 76
 _SHORT = np.dtype([("branch", "u1"), ("size", "u1"), ("value", ">i8")])
 
 
-def decimal_pieces(array: pa.Array, precision: int, scale: int) -> Piece:
+def decimal_pieces(array: pa.Array, precision: int, scale: int, *, special_values: Literal["error", "string"]) -> Piece:
     """Return the unions of the decimal texts in *array*. Raises: NoRepresentationError.
 
     Arrow has at most 76 digits. The values of a column with more digits are written one by one.
     """
+    special = pc.is_in(array, _SPECIAL)
+    first = pc.index(special, value=True).as_py()
+    if first >= 0 and special_values == "error":
+        raise NoRepresentationError(
+            first, f"Avro's type has no '{array[first]}'; set avro_special_values = 'string' to write it as text"
+        )
     if precision > _MOST_DIGITS_OF_32:
         return _one_by_one(array, precision, scale)
-    special = pc.is_in(array, _SPECIAL)
-    if pc.any(special).as_py():
+    if first >= 0:
         numbers = pc.if_else(special, pa.scalar(None, array.type), array)
         rest = _numbers(numbers, precision, scale)
         texts = [string_bytes(text, branch=_STRING) for text in _SPECIAL.to_pylist()]

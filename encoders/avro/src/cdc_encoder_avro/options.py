@@ -19,6 +19,7 @@ class AvroOptions:
         doc="URL of the schema registry, `https://user:password@host:8081?timeout=30s&ca_cert=…`. Required for"
         " messages; files contain their schema.",
         secret=True,
+        uri=True,
     )
     avro_schema_prefix: str = option(
         "", doc="Prefix of the topic in the names of subjects, and the namespace of the schemas."
@@ -32,9 +33,10 @@ class AvroOptions:
     )
     avro_special_values: Literal["error", "string"] = option(
         "error",
-        doc="What to do with values that Avro's types cannot represent: infinite dates and timestamps, and the time"
-        " 24:00:00. `error` refuses them; `string` writes strings such as `infinity`, and adds string to the union of"
-        " every date, time and timestamp column.",
+        doc="What to do with values that Avro's types cannot represent: infinite dates and timestamps, the time"
+        " 24:00:00, and NaN and infinities in a `numeric(p,s)`. `error` refuses the row; `string` writes strings such"
+        " as `infinity`, and adds string to the union of every date, time, timestamp and `numeric(p,s)` column. Some"
+        " readers, such as Polars, refuse such unions.",
     )
     avro_codec: Literal["null", "deflate", "zstandard", "snappy"] = option(
         "null", doc="Compression of the blocks of files. Do not combine it with the sink's own compression."

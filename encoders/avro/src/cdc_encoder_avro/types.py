@@ -35,10 +35,11 @@ def branches(type_: ColumnType, options: AvroOptions, *, enum_name: str) -> list
     kind = type_.kind
     if kind in _PLAIN:
         return [_PLAIN[kind]]
+    special = ["string"] if options.avro_special_values == "string" else []
     digits = decimal_digits(type_)
     if digits is not None:
         precision, scale = digits
-        return [{"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}, "string"]
+        return [{"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}, *special]
     if is_enum(type_, options):
         return [{"type": "enum", "name": enum_name, "symbols": list(type_.labels)}]
     if is_typed_array(type_, options):
@@ -47,8 +48,7 @@ def branches(type_: ColumnType, options: AvroOptions, *, enum_name: str) -> list
     if kind not in _LOGICAL:
         return ["string"]
     base, logical = _LOGICAL[kind]
-    special = kind in _WITH_SPECIAL_VALUES and options.avro_special_values == "string"
-    return [{"type": base, "logicalType": logical}, *(["string"] if special else [])]
+    return [{"type": base, "logicalType": logical}, *(special if kind in _WITH_SPECIAL_VALUES else [])]
 
 
 def decimal_digits(type_: ColumnType) -> tuple[int, int] | None:

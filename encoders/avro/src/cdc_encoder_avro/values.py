@@ -45,7 +45,7 @@ def value_pieces(array: pa.Array, type_: ColumnType, options: AvroOptions) -> li
         return [_datetimes(array, SPECIAL[kind], options)]
     digits = decimal_digits(type_)
     if digits is not None:
-        return [decimal_pieces(array, *digits)]
+        return [decimal_pieces(array, *digits, special_values=options.avro_special_values)]
     if is_enum(type_, options):
         return [_enum(array, type_.labels)]
     if is_typed_array(type_, options):

@@ -23,4 +23,5 @@ class JsonOptions:
         " encoder registers a JSON Schema of each topic's keys and values, and writes messages in the registry's wire"
         " format. Needs the extra `registry`.",
         secret=True,
+        uri=True,
     )

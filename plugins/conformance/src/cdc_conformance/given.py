@@ -112,7 +112,7 @@ class Given:
         for name in sorted(self.capabilities & (fixtures or {}).keys()):
             raise ConfigError(
                 f"the capability '{name}' needs the fixture {(fixtures or {})[name]}, which only a test class can have;"
-                f" omit {flag}capability {name}, or write a test class (docs/conformance.md)"
+                f" omit {flag}capability {name}, or write a test class (`cdc docs conformance`)"
             )
 
     def plain_secrets(self) -> frozenset[str]:

@@ -97,7 +97,7 @@ def new_plugin(kind: str, name: str, directory: Path | None) -> int:
     click.echo(f"created {names.distribution} in {target}. Next, in a virtual environment:\n")
     for command in (f"cd {shlex.quote(str(target))}", *names.next_steps):
         click.echo(f"  {command}")
-    click.echo(f"\nThe rest is in docs/write-{_article(kind).replace(' ', '-')}.md of cdc-core.")
+    click.echo(f"\n`cdc docs write-{_article(kind).replace(' ', '-')}` explains the rest.")
     return 0
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core import Op, TerminalRangefeedError
+from cdc_core import START_OVER, Op, TerminalRangefeedError
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
 from cdc_rangefeed_postgres.fields import Fields, Ints, Mask, Messages, walk
 from cdc_rangefeed_postgres.types import TableVersion
@@ -87,7 +87,7 @@ def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, di
     if diff and ((kinds != _INSERT) & (markers != _OLD)).any():
         raise TerminalRangefeedError(
             f"table {version.schema.name}: the log does not have the old rows, which option 'diff' needs. Run"
-            f" ALTER TABLE {version.schema.name} REPLICA IDENTITY FULL, then start a changefeed under another name"
+            f" ALTER TABLE {version.schema.name} REPLICA IDENTITY FULL. {START_OVER}"
         )
     readers, count = column_readers(version), len(version.columns)
     positions = starts + _TUPLE_AT

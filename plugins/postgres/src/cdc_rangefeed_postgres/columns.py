@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cdc_core import ColumnType, Kind, TableName, TerminalRangefeedError
+from cdc_core import START_OVER, ColumnType, Kind, TableName, TerminalRangefeedError
 from cdc_rangefeed_postgres.binary import decode_binary
 from cdc_rangefeed_postgres.datetime_limits import OutOfRangeError
 from cdc_rangefeed_postgres.fields import Fields
@@ -44,8 +44,8 @@ class ColumnReader:
             return read()
         except OutOfRangeError as err:
             raise TerminalRangefeedError(
-                f"table {self.table}, column {self.column.name!r}: changefeeds do not support {err}. Change the value,"
-                " then start a changefeed under another name"
+                f"table {self.table}, column {self.column.name!r}: changefeeds do not support {err}. Change the value."
+                f" {START_OVER}"
             ) from err
         except pa.ArrowInvalid as err:
             raise TerminalRangefeedError(

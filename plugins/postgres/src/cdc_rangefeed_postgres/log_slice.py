@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_core import RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
+from cdc_core import START_OVER, RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -121,6 +121,5 @@ def _explain(server: Server, slice_: LogSlice) -> None:
         connection.close()
     if row is None:
         raise TerminalRangefeedError(
-            f"publication {slice_.slot.name} was dropped, so the log can no longer be read. Start a changefeed under "
-            "another name, with an initial scan"
+            f"publication {slice_.slot.name} was dropped, so the log can no longer be read. {START_OVER}"
         )

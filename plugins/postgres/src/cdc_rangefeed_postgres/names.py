@@ -7,10 +7,19 @@ from collections.abc import Iterable
 
 from cdc_core import ConfigError
 
-__all__ = ["application_name", "feed_applications", "object_name", "parse_tables", "quoted", "quoted_table"]
+__all__ = [
+    "application_name",
+    "feed_applications",
+    "object_name",
+    "object_pattern",
+    "parse_tables",
+    "quoted",
+    "quoted_table",
+]
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
 _IDENTIFIER_BYTES = 63
+_FEED_ID_CHARACTERS = 12
 
 
 def parse_tables(texts: Iterable[str]) -> list[tuple[str, str]]:
@@ -64,9 +73,20 @@ def quoted_table(schema: str, table: str) -> str:
 
 def object_name(changefeed: str, feed_id: str) -> str:
     """Return the name of a changefeed's slot and publication: in lower case, at most 63 bytes."""
-    tail = f"_{feed_id}"
+    return f"{_object_prefix(changefeed, len(feed_id))}{feed_id}"
+
+
+def object_pattern(changefeed: str) -> str:
+    """Return a regular expression for the object names of all changefeeds called *changefeed*, whatever their id.
+
+    A name that only differs in capitals, in special characters or after 46 characters has the same one.
+    """
+    return f"^{_object_prefix(changefeed, _FEED_ID_CHARACTERS)}[0-9a-f]{{{_FEED_ID_CHARACTERS}}}$"
+
+
+def _object_prefix(changefeed: str, id_characters: int) -> str:
     name = re.sub(r"[^a-z0-9]+", "_", changefeed.lower()).strip("_")
-    return f"cdc_{name[: _IDENTIFIER_BYTES - 4 - len(tail)]}{tail}"
+    return f"cdc_{name[: _IDENTIFIER_BYTES - 5 - id_characters]}_"
 
 
 def application_name(changefeed: str, feed_id: str, role: str) -> str:

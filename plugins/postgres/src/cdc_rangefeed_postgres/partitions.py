@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cdc_core import counted
 from cdc_rangefeed_postgres.blocks import survey
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
@@ -43,14 +44,14 @@ def with_new_partitions(connection: Connection, catalog: Catalog, token: Postgre
             continue
         if gone := known - present:
             log.warning(
-                "%d partitions of table %s were removed; their rows are not deleted at the sink", len(gone), name
+                "table %s: %s removed; the rows are not deleted at the sink", name, counted(len(gone), "partition")
             )
         new = [leaf for leaf in table.partitions if leaf.oid not in known]
         parts += _with_rows(connection, table, new)
         states[name] = replace(state, leaves=tuple(sorted(present)))
     if parts:
         blocks = sum(part.blocks for part in parts)
-        log.info("%d partitions with rows were attached; %d blocks to scan", len(parts), blocks)
+        log.info("attached %s with rows, %s to scan", counted(len(parts), "partition"), counted(blocks, "block"))
         scan = token.scan or Scan(parts=())
         scan = replace(scan, parts=(*scan.parts, *parts), total=scan.total + blocks)
         return replace(token, tables=states, scan=scan)

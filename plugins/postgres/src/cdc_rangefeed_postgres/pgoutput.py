@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from cdc_core import ContractError, Op, RowBatch, TableName, TableSchema, TerminalRangefeedError, Timestamp
+from cdc_core import START_OVER, ContractError, Op, RowBatch, TableName, TableSchema, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
 from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.keys import fold
@@ -128,8 +128,7 @@ class LogDecoder:
             (count,) = struct.unpack_from(">I", message := log.message(index), 1)
             names = ", ".join(self._tracker.name(relid) for relid in struct.unpack_from(f">{count}I", message, 6))
             raise TerminalRangefeedError(
-                f"table {names} was truncated, and a changefeed has no row changes for that. Start a changefeed under"
-                " another name, with an initial scan"
+                f"table {names} was truncated, and a changefeed has no row changes for that. {START_OVER}"
             )
 
     def _report_incomplete(self, table: TableName, count: int) -> None:

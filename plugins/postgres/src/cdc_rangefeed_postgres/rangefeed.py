@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cdc_core import ConfigError, Rangefeed, RangefeedContext, ScanProgress, TableSchema, Token
+from cdc_core import ConfigError, Rangefeed, RangefeedContext, ScanProgress, SourceObjects, TableSchema, Token
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.checks import check_server, check_tables, check_version, require_tables
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
+from cdc_rangefeed_postgres.inventory import created_in
 from cdc_rangefeed_postgres.names import parse_tables
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.starting import first_token, resumed_token
@@ -54,6 +55,8 @@ class PostgresRangefeed(Rangefeed):
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         with self._server.translated("starting"):
             connection = self._connection.open()
+            if saved is None:
+                self._slot.require_no_namesake(connection)
             if saved is None or is_intent(saved):
                 self._token = first_token(connection, self._slot, self.context, lambda: self._load(connection), save)
             else:
@@ -68,6 +71,10 @@ class PostgresRangefeed(Rangefeed):
     def drop(self, saved: Token | None) -> None:  # noqa: ARG002
         with self._server.translated("dropping the replication slot"):
             self._slot.drop(self._connection.open())
+
+    def created(self) -> Sequence[SourceObjects]:
+        with self._server.translated("listing replication slots and publications"):
+            return created_in(self._connection.open())
 
     def close(self) -> None:
         self._connection.close()

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core import ColumnType, Kind, TerminalRangefeedError
+from cdc_core import START_OVER, ColumnType, Kind, TerminalRangefeedError
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
 from cdc_rangefeed_postgres.datetime_limits import (
@@ -69,7 +69,7 @@ def sql_texts(array: pa.Array, type_: ColumnType) -> list[str | None]:
     if type_.kind in (Kind.ARRAY, Kind.COMPOSITE):
         raise TerminalRangefeedError(
             f"rows cannot be looked up by a key of type {type_.source}. Run ALTER TABLE … REPLICA IDENTITY FULL on the"
-            " table, then start a changefeed under another name"
+            f" table. {START_OVER}"
         )
     if type_.kind is Kind.BYTES:
         return [None if value is None else "\\x" + value.hex() for value in array.to_pylist()]

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import psycopg
+from psycopg import sql
 
-from cdc_core import HistoryLostError, RangefeedContext, RetryableRangefeedError
+from cdc_core import START_OVER, ConfigError, HistoryLostError, RangefeedContext, RetryableRangefeedError, counted
 from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
-from cdc_rangefeed_postgres.names import feed_applications, object_name, quoted
+from cdc_rangefeed_postgres.names import feed_applications, object_name, object_pattern, quoted
 
 __all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "oldest_writer"]
 
@@ -31,6 +32,14 @@ _STATE = """
 SELECT s.plugin::text, s.database::text, s.active_pid, s.confirmed_flush_lsn::text, s.restart_lsn::text, s.wal_status,
        to_jsonb(s) ->> 'invalidation_reason', to_jsonb(s) ->> 'conflicting'
 FROM pg_replication_slots s WHERE s.slot_name = %s
+"""
+_NAMESAKES = """
+SELECT o.name, bool_or(o.slot) FROM (
+    SELECT slot_name::text AS name, true AS slot FROM pg_replication_slots WHERE database = current_database()
+    UNION ALL SELECT pubname::text, false FROM pg_publication) o
+LEFT JOIN pg_publication p ON p.pubname = o.name
+WHERE o.name ~ %s AND o.name <> %s AND coalesce(obj_description(p.oid, 'pg_publication'), %s) = %s
+GROUP BY o.name ORDER BY o.name
 """
 _OLD_CONNECTIONS = """
 SELECT pid FROM pg_stat_activity
@@ -59,11 +68,13 @@ class Slot:
 
     name: str
     feed_id: str
+    changefeed: str
 
     @classmethod
     def of(cls, context: RangefeedContext) -> Self:
         """Return the slot of a changefeed. Connects to nothing."""
-        return cls(name=object_name(context.changefeed, context.feed_id), feed_id=context.feed_id)
+        name = object_name(context.changefeed, context.feed_id)
+        return cls(name=name, feed_id=context.feed_id, changefeed=context.changefeed)
 
     def state(self, connection: Connection) -> SlotState | None:
         """Return the slot's state; None when the slot does not exist."""
@@ -84,11 +95,38 @@ class Slot:
         )
 
     def create_publication(self, connection: Connection, tables: Sequence[Table]) -> None:
-        """Create the publication of *tables*. Changes of a partition are published under its root's name."""
+        """Create the publication of *tables*. Changes of a partition are published under its root's name.
+
+        Its comment names the changefeed, because different names may become the same slot name.
+        """
         names = ", ".join(("" if table.kind == "p" else "ONLY ") + table.sql for table in tables)
         connection.execute(
             f"CREATE PUBLICATION {quoted(self.name)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
         )
+        connection.execute(
+            sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(self.name), sql.Literal(self._comment))
+        )
+
+    def require_no_namesake(self, connection: Connection) -> None:
+        """Return when the database has nothing of another changefeed with the same name. Raises: ConfigError.
+
+        That changefeed may be this one with its progress lost. Then a new start would deliver every row again, and the
+        old slot would retain the log for ever.
+        """
+        found = connection.execute(
+            _NAMESAKES, [object_pattern(self.changefeed), self.name, self._comment, self._comment]
+        ).fetchone()
+        if found is not None:
+            what = f"replication slot {found[0]} retains the log" if found[1] else f"publication {found[0]} remains"
+            raise ConfigError(
+                f"{what} for an earlier changefeed '{self.changefeed}' that the progress store does not know. To"
+                " continue it, restore its store, or point --state at it. To begin anew, remove what it owns with"
+                " `cdc drop --orphans URI`, or use another name"
+            )
+
+    @property
+    def _comment(self) -> str:
+        return f"changefeed {self.changefeed}"
 
     def create(self, connection: Connection, *, limit_s: float) -> int:
         """Create the slot and return its consistent point. The server first waits for all open write transactions.
@@ -111,27 +149,26 @@ class Slot:
     def require(self, connection: Connection, *, needed: int) -> None:
         """Return when the slot has all changes from *needed* on. Raises: HistoryLostError."""
         state = self.state(connection)
-        remedy = "start a changefeed under another name, with an initial scan"
         if state is None:
             raise HistoryLostError(
                 f"replication slot {self.name} no longer exists: changes after {lsn_text(needed)} are lost. "
-                f"{remedy.capitalize()}"
+                f"{START_OVER}"
             )
         row = connection.execute("SELECT current_database()::text").fetchone()
         if state.plugin != PLUGIN or row is None or state.database != row[0]:
             raise HistoryLostError(
                 f"replication slot {self.name} does not belong to this changefeed: it uses "
-                f"{state.plugin or 'no plugin'} in database {state.database or '(none)'}. {remedy.capitalize()}"
+                f"{state.plugin or 'no plugin'} in database {state.database or '(none)'}. {START_OVER}"
             )
         if state.invalid is not None:
             raise HistoryLostError(
                 f"replication slot {self.name} was invalidated ({state.invalid}): changes after {lsn_text(needed)} are "
-                f"lost. Drop the slot, raise max_slot_wal_keep_size, and {remedy}"
+                f"lost. Raise max_slot_wal_keep_size. {START_OVER}"
             )
         if state.confirmed > needed:
             raise HistoryLostError(
                 f"replication slot {self.name} was moved to {lsn_text(state.confirmed)} by another program: changes "
-                f"after {lsn_text(needed)} are lost. {remedy.capitalize()}"
+                f"after {lsn_text(needed)} are lost. {START_OVER}"
             )
 
     def peek(self, end: int, *, binary: bool) -> str:
@@ -178,7 +215,7 @@ class Slot:
                     connection.execute("SELECT pg_terminate_backend(%s)", [pid])
                 except psycopg.errors.InsufficientPrivilege:
                     log.debug("process %d belongs to another role", pid)
-            log.info("ended %d connections of an earlier attempt of %s", len(pids), self.name)
+            log.info("ended %s of an earlier attempt of %s", counted(len(pids), "connection"), self.name)
             if time.monotonic() > deadline:
                 raise RetryableRangefeedError(
                     f"replication slot {self.name} is still in use by server process {pids[0]}. End it with "

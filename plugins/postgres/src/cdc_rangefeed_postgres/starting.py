@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from cdc_core import ConfigError, RangefeedContext, Timestamp, Token
+from cdc_core import START_OVER, ConfigError, RangefeedContext, Timestamp, Token
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
@@ -68,7 +68,7 @@ def resumed_token(connection: Connection, slot: Slot, saved: PostgresToken, name
     if names != set(saved.tables):
         raise ConfigError(
             f"the changefeed started with the tables {', '.join(sorted(saved.tables))} but now lists "
-            f"{', '.join(sorted(names))}. List the same tables, or start a changefeed under another name"
+            f"{', '.join(sorted(names))}. List the same tables. {START_OVER}"
         )
     slot.require(connection, needed=saved.lsn)
     slot.end_old_connections(connection)

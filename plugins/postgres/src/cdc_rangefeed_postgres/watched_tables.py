@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_core import ConfigError, TerminalRangefeedError
+from cdc_core import START_OVER, ConfigError, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, load_tables
 from cdc_rangefeed_postgres.checks import check_key
 from cdc_rangefeed_postgres.connection import Connection
@@ -19,22 +19,20 @@ def load_watched(connection: Connection, slot: Slot, token: PostgresToken, *, di
     """
     states = token.tables
     catalog = load_tables(connection, publication=slot.name, oids=[state.oid for state in states.values()])
-    remedy = "start a changefeed under another name, with an initial scan"
     for name, state in states.items():
         table = catalog.by_oid.get(state.oid)
         if table is None:
-            raise TerminalRangefeedError(f"table {name} was dropped. {remedy.capitalize()}")
+            raise TerminalRangefeedError(f"table {name} was dropped. {START_OVER}")
         if table.name.qualified != name:
-            raise TerminalRangefeedError(f"table {name} was renamed to {table.name}. Rename it back, or {remedy}")
+            raise TerminalRangefeedError(f"table {name} was renamed to {table.name}. Rename it back. {START_OVER}")
         if not table.published:
             raise TerminalRangefeedError(
-                f"table {name} is no longer in publication {slot.name}, so changes to it may be lost. "
-                f"{remedy.capitalize()}"
+                f"table {name} is no longer in publication {slot.name}, so changes to it may be lost. {START_OVER}"
             )
         if table.key != state.key:
             raise TerminalRangefeedError(
                 f"table {name}: the key changed from ({', '.join(state.key)}) to ({', '.join(table.key)}), so old and "
-                f"new changes of a row have different keys. Change it back, or {remedy}"
+                f"new changes of a row have different keys. Change it back. {START_OVER}"
             )
         try:
             check_key(table, diff=diff)

@@ -2,7 +2,16 @@
 
 from collections.abc import Sequence
 
-from cdc_core import RangefeedContext, Slice, StepLimit, StepPlanner, TerminalRangefeedError, Timestamp, Token
+from cdc_core import (
+    START_OVER,
+    RangefeedContext,
+    Slice,
+    StepLimit,
+    StepPlanner,
+    TerminalRangefeedError,
+    Timestamp,
+    Token,
+)
 
 from cdc_rangefeed_template.journal import Journal, translated
 
@@ -40,9 +49,7 @@ class TemplatePlanner(StepPlanner):
             if rows >= limit.rows or offset - start["offset"] >= limit.bytes:
                 return {**start, "offset": offset, "clock": clock}
             if line.get("drop") in self.context.tables:
-                raise TerminalRangefeedError(
-                    f"table '{line['drop']}' was dropped. Start a changefeed under another name"
-                )
+                raise TerminalRangefeedError(f"table '{line['drop']}' was dropped. {START_OVER}")
             offset, clock, rows = place, line["at"], rows + len(line.get("writes", ()))
         if offset == start["offset"] and now - clock < self.context.options.idle_interval * 1e9:
             return start

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from cdc_core import (
+    START_OVER,
     ConfigError,
     HistoryLostError,
     Rangefeed,
@@ -44,9 +45,7 @@ class TemplateRangefeed(Rangefeed):
         if saved is None:
             return {"offset": size, "clock": now, "scan": ["", 0] if self.context.initial_scan else None}
         if saved["offset"] > size:
-            raise HistoryLostError(
-                f"journal '{self._journal.path}' was cut off: changes are lost. Start a changefeed under another name"
-            )
+            raise HistoryLostError(f"journal '{self._journal.path}' was cut off: changes are lost. {START_OVER}")
         return saved
 
     def scan_progress(self, token: Token) -> ScanProgress | None:

@@ -12,6 +12,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_core import ConfigError, RetryableSinkError
@@ -25,6 +26,7 @@ __all__ = ["Administrator"]
 _LIMIT_S = 10.0
 _CHECK_LIMIT_S = 5.0
 _CREATE_LIMIT_S = 30.0
+_ID_LIMIT_S = 2.0
 _ASK_S = 0.5
 _HOPELESS = {
     KafkaError._AUTHENTICATION: "check the sasl options",
@@ -36,7 +38,7 @@ _RETRYABLE = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_T
 
 
 class Administrator:
-    """A short-lived connection for administration. A context manager."""
+    """A connection for administration. A context manager."""
 
     def __init__(self, properties: Mapping[str, Any], options: KafkaOptions) -> None:
         self._properties = properties
@@ -50,7 +52,7 @@ class Administrator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        release(self._clients)
+        self.close()
 
     def check(self, producer_properties: Mapping[str, Any], topics: Sequence[str]) -> None:
         """Return when a producer with these properties can reach the brokers and the topics. Raises: ConfigError."""
@@ -95,6 +97,21 @@ class Administrator:
             except (KafkaException, KeyError, TypeError, ValueError):
                 continue
         return found
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str | None]:
+        """Return the id of each of *topics*, None for one that does not exist. Leaves out what Kafka cannot tell now.
+
+        All topics of brokers without such ids have the same one.
+        """
+        return {
+            topic: None if isinstance(found, KafkaError) else str(found.topic_id)
+            for topic, found in self._describe(topics, limit_s=_ID_LIMIT_S).items()
+            if not isinstance(found, KafkaError) or found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        }
+
+    def close(self) -> None:
+        """Release the connection."""
+        release(self._clients)
 
     @property
     def _admin(self) -> AdminClient:
@@ -144,18 +161,21 @@ class Administrator:
 
     def _missing(self, topics: Sequence[str]) -> list[str]:
         """Return those of *topics* that do not exist. Creates none, whatever the settings of the brokers."""
-        if not topics:
-            return []
         missing = []
-        found = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_LIMIT_S)
-        for topic, future in found.items():
-            error = _error_of(future)
-            if error is None:
+        for topic, found in self._describe(topics, limit_s=_LIMIT_S).items():
+            if not isinstance(found, KafkaError):
                 continue
-            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise _refusal(error, f"topic '{topic}' cannot be looked up")
+            if found.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise _refusal(found, f"topic '{topic}' cannot be looked up")
             missing.append(topic)
         return missing
+
+    def _describe(self, topics: Sequence[str], *, limit_s: float) -> dict[str, TopicDescription | KafkaError]:
+        """Return what the brokers say about each of *topics*."""
+        if not topics:
+            return {}
+        futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=limit_s)
+        return {topic: _error_of(future) or future.result() for topic, future in futures.items()}
 
     def _create(self, topics: Sequence[str], *, validate_only: bool) -> None:
         configs = {name: str(value) for name, value in flat(self._options.topic_configs or {})}

@@ -53,12 +53,17 @@ class Settings:
         return Administrator(self.client(), self.options)
 
     def open_producer(
-        self, changes: dict[str, Any] | None = None, *, explain: Callable[[Failure], CdcError | None] | None = None
+        self,
+        changes: dict[str, Any] | None = None,
+        *,
+        explain: Callable[[Failure], CdcError | None] | None = None,
+        watch: Callable[[], None] | None = None,
     ) -> OrderedProducer:
-        """Return a new producer. *changes* replace properties; *explain* as for `OrderedProducer`."""
+        """Return a new producer. *changes* replace properties; *explain* and *watch* as for `OrderedProducer`."""
         return OrderedProducer(
             {**self.client(), **self.producer(), **(changes or {})},
             stall_s=self.options.flush_timeout,
             log=ClientLog(),
             explain=explain,
+            watch=watch,
         )

@@ -36,6 +36,7 @@ _REMEDIES = {
     KafkaError.INVALID_REQUIRED_ACKS: "choose another RequiredAcks in kafka_sink_config",
     KafkaError.SECURITY_DISABLED: "enable security on the broker",
 }
+_NO_TOPIC = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _REFUSED_BATCH = re.compile(r"ProduceRequest for (\S+) \[(\d+)\] with (\d+) message\(s\) failed: (.*?)(?: \(broker|$)")
 
 
@@ -75,6 +76,11 @@ class Failure:
         return self.code in _TOO_LARGE
 
     @property
+    def no_topic(self) -> bool:
+        """Whether the topic, or a partition that it had, does not exist."""
+        return self.code in _NO_TOPIC
+
+    @property
     def consequence(self) -> bool:
         """Whether it only follows from another failure."""
         return self.code in _CONSEQUENCES
@@ -82,6 +88,11 @@ class Failure:
 
 def sink_error(failure: Failure, what: str) -> CdcError:
     """Return the error to raise for *failure*. *what* begins the sentence and says what did not happen."""
+    if failure.no_topic:
+        return RetryableSinkError(
+            f"{what}: topic '{failure.topic}' or one of its partitions does not exist; create it, or set"
+            " create_kafka_topics to explicit"
+        )
     remedy = _REMEDIES.get(failure.code)
     if remedy is not None:
         return TerminalSinkError(f"{what}: {failure.reason}; {remedy}")

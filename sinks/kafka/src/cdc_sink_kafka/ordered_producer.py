@@ -18,6 +18,8 @@ from cdc_sink_kafka.failures import Failure, sink_error
 __all__ = ["OrderedProducer"]
 
 _POLL_S = 0.1
+_SLOW_S = 1.0
+"""A wait that lasts longer than this may have a cause that only `watch` finds."""
 _LAST_REPORTS_S = 1.0
 
 
@@ -35,13 +37,16 @@ class OrderedProducer:
         stall_s: float,
         log: ClientLog,
         explain: Callable[[Failure], CdcError | None] | None = None,
+        watch: Callable[[], None] | None = None,
     ) -> None:
         """Take librdkafka's *properties*. A wait ends after *stall_s* seconds without an acknowledgement.
 
-        *explain* may return a better error for a failure than the general one.
+        *explain* may return a better error for a failure than the general one. *watch* is called again and again while
+        no message is acknowledged, and may raise a CdcError.
         """
         self._stall_s = stall_s
         self._explain = explain or _unexplained
+        self._watch = watch
         self._log = log
         self._reports = DeliveryReports()
         self._error: CdcError | None = None
@@ -168,20 +173,25 @@ class OrderedProducer:
 
     def _await(self, most: int, wait: Literal["poll", "flush"]) -> None:
         """Return when at most *most* messages are not acknowledged."""
-        left, deadline = len(self._producer), time.monotonic() + self._stall_s
+        left, since = len(self._producer), time.monotonic()
         while left > most:
             self._guarded(wait, _POLL_S)
             self._raise_failures()
             before, left = left, len(self._producer)
             if left < before:
-                deadline = time.monotonic() + self._stall_s
-            elif time.monotonic() > deadline:
+                since = time.monotonic()
+            elif time.monotonic() > since + self._stall_s:
                 self._fail(
                     RetryableSinkError(
                         f"no message was acknowledged by Kafka for {self._stall_s:g} s, {left} are waiting"
                         f"{self._log.last_trouble()}"
                     )
                 )
+            elif self._watch is not None and time.monotonic() > since + _SLOW_S:
+                try:
+                    self._watch()
+                except CdcError as error:
+                    self._fail(error)
         self._raise_failures()
 
     def _fail(self, error: CdcError) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -23,8 +23,10 @@ _FRESH_S = 2.0
 class Partitions:
     """Looks up the partitions of topics. After that *client* can write to them."""
 
-    def __init__(self, client: Producer) -> None:
+    def __init__(self, client: Producer, *, watch: Callable[[], None] | None = None) -> None:
+        """*watch* is called again and again while a topic is missing, and may raise a CdcError."""
         self._client = client
+        self._watch = watch
         self._all: dict[str, list[int]] = {}
         self._read_at = float("-inf")
         self._unseen: KafkaError | None = None
@@ -34,7 +36,7 @@ class Partitions:
 
         The answer is of this moment; for more than a few topics it may be two seconds old. A topic that the broker
         creates on demand is created. Raises: RetryableSinkError when the brokers do not answer or a topic is not
-        created; TerminalSinkError when the user may not see a topic.
+        created; TerminalSinkError when the user may not see a topic, and what *watch* raises.
         """
         found: dict[str, list[int]] = {}
         if len(topics) > _FEW:
@@ -51,6 +53,8 @@ class Partitions:
                 raise sink_error(failure, f"topic '{topic}' cannot be looked up")
             if time.monotonic() > deadline:
                 raise RetryableSinkError(f"topic '{topic}' does not exist, and was not created in {_LIMIT_S:g} s")
+            if self._watch is not None:
+                self._watch()
             self._client.poll(_WAIT_S)
         return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage
+from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage, counted
 from cdc_sink_kafka.clients import Settings
 
 __all__ = ["KafkaReader", "open_consumer", "partitions_of", "read_to_end"]
@@ -102,7 +102,7 @@ def read_to_end(client: Consumer, places: Iterable[tuple[str, int]], *, limit_s:
     while ends:
         if time.monotonic() > deadline:
             raise TimeoutError(
-                f"{len(ends)} partitions were not read to their end in {limit_s:.0f} s: {ends} {trouble}"
+                f"{counted(len(ends), 'partition')} not read to the end in {limit_s:.0f} s: {ends} {trouble}"
             )
         for message in client.consume(20_000, timeout=0.2):
             error = message.error()

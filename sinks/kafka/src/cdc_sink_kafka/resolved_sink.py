@@ -7,6 +7,7 @@ from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.partitions import Partitions
+from cdc_sink_kafka.watched_topics import WatchedTopics
 
 __all__ = ["KafkaResolvedSink"]
 
@@ -20,6 +21,7 @@ class KafkaResolvedSink(ResolvedSink):
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
         self._settings = Settings.of(context)
+        self._topics = WatchedTopics(self._settings)
         self._producer: OrderedProducer | None = None
         self._partitions: Partitions | None = None
         self._closed = False
@@ -29,8 +31,9 @@ class KafkaResolvedSink(ResolvedSink):
         if self._closed:
             raise TerminalSinkError("the Kafka sink is closed")
         if self._producer is None or self._partitions is None:
-            self._producer = self._settings.open_producer()
-            self._partitions = Partitions(self._producer.client)
+            self._producer = self._settings.open_producer(explain=self._topics.explain, watch=self._topics.check)
+            self._partitions = Partitions(self._producer.client, watch=self._topics.check)
+        self._topics.check()
         headers = list(Headers(self._settings.options).constant)
         for topic, partitions in self._partitions.of(self._settings.topic_names).items():
             payload = self.context.encoder.encode_resolved(topic, timestamp)
@@ -43,5 +46,6 @@ class KafkaResolvedSink(ResolvedSink):
         self._partitions = None  # before the producer: `release` needs the only reference to the client
         if self._producer is not None:
             self._producer.close()
+        self._topics.close()
         self._producer = None
         self._closed = True

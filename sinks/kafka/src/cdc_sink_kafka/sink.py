@@ -25,6 +25,7 @@ from cdc_sink_kafka.failures import Failure, refused_rows
 from cdc_sink_kafka.headers import Header, Headers, sizes_of
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.size_limits import SizeLimits
+from cdc_sink_kafka.watched_topics import WatchedTopics
 
 __all__ = ["KafkaSink"]
 
@@ -48,6 +49,7 @@ class KafkaSink(Sink):
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
         self._settings = Settings.of(context)
+        self._topics = WatchedTopics(self._settings)
         self._producer: OrderedProducer | None = None
         self._limits: SizeLimits | None = None
         self._headers: Headers | None = None
@@ -93,6 +95,7 @@ class KafkaSink(Sink):
         if self._producer is not None and self._limits is not None:
             with self._dropped_when_refused():
                 self._producer.flush()
+            self._topics.check()
             self._limits.forget()
         flushed = Flushed(messages=self._messages, bytes=self._bytes, refused=tuple(self._refused))
         self._reset_counts()
@@ -101,9 +104,11 @@ class KafkaSink(Sink):
     def close(self) -> None:
         """Drop what was not flushed. Does not wait for brokers."""
         self._drop()
+        self._topics.close()
         self._closed = True
 
     def _open(self) -> tuple[OrderedProducer, SizeLimits, Headers]:
+        self._topics.check(now=True)
         properties = self._settings.producer()
         with self._settings.administrator() as administrator:
             limits = administrator.limits(self._settings.topic_names)
@@ -114,9 +119,11 @@ class KafkaSink(Sink):
         sizes = SizeLimits(self._settings.client()["bootstrap.servers"], limits, options=own)
 
         def explain(failure: Failure) -> CdcError | None:
-            return sizes.explain(failure) or refused_rows(failure)
+            return sizes.explain(failure) or refused_rows(failure) or self._topics.explain(failure)
 
-        producer = self._settings.open_producer(sizes.properties(properties.get("batch.size")), explain=explain)
+        producer = self._settings.open_producer(
+            sizes.properties(properties.get("batch.size")), explain=explain, watch=self._topics.check
+        )
         return producer, sizes, Headers(self._settings.options)
 
     @contextmanager

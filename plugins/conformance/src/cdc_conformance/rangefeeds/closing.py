@@ -1,11 +1,11 @@
-"""Promises about `close` and `drop`."""
+"""Promises about `close`, `drop` and `created`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
 
-from cdc_conformance.promises import requires
+from cdc_conformance.promises import does_not_apply, requires
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.resources import Resources
 from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
@@ -15,7 +15,7 @@ __all__ = ["Closing"]
 
 
 class Closing(RangefeedSuite):
-    """`close` and `drop`."""
+    """`close`, `drop` and `created`."""
 
     def test_close_may_be_called_twice(
         self, workload: Workload, open_feed: OpenFeed, make_changefeed: MakeChangefeed
@@ -99,3 +99,22 @@ class Closing(RangefeedSuite):
         feed.close()
         feed.drop()
         assert created() == before, f"after drop() {created()} exists, before the start it was {before}"
+
+    def test_created_lists_the_objects_of_every_changefeed(
+        self, workload: Workload, open_feed: OpenFeed, make_changefeed: MakeChangefeed
+    ) -> None:
+        """If `created` returns a list, it has the objects of every changefeed of the source, not only its own.
+
+        `cdc drop --orphans` uses it to find leftovers.
+        """
+        with closing(make_changefeed().open_rangefeed()) as stranger:
+            before = stranger.created()
+            if before is None:
+                does_not_apply("the rangefeed does not list what changefeeds have created")
+            feed = open_feed()
+            feed.start()
+            workload.run(3)
+            listed = stranger.created() or ()
+            more = {entry.name for entry in listed} - {entry.name for entry in before}
+            assert more, "another changefeed has started, and created() does not list what it created"
+            assert len({entry.name for entry in listed}) == len(listed), f"a name is listed twice: {listed}"

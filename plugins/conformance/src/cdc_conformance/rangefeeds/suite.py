@@ -34,13 +34,17 @@ class MakeChangefeed(Protocol):
     def __call__(
         self,
         *tables: str,
+        name: str | None = None,
         uri: str | None = None,
         initial_scan: bool = True,
         before: bool = True,
         parallelism: int = 2,
         **options: Any,
     ) -> ResolvedChangefeed:
-        """Return a changefeed of *tables*, by default both of the suite's. *options* are those of the rangefeed."""
+        """Return a changefeed of *tables*, by default both of the suite's, with a name that no other one has.
+
+        *options* are those of the rangefeed.
+        """
 
 
 class OpenFeed(Protocol):
@@ -172,6 +176,7 @@ class RangefeedSuite(Conformance):
     ) -> MakeChangefeed:
         def make(
             *watched: str,
+            name: str | None = None,
             uri: str | None = None,
             initial_scan: bool = True,
             before: bool = True,
@@ -186,7 +191,11 @@ class RangefeedSuite(Conformance):
                 **options,
             }
             changefeed = resolved_changefeed(
-                registration, uri=uri or rangefeed_uri, tables=watched or tables, options=values
+                registration,
+                uri=uri or rangefeed_uri,
+                tables=watched or tables,
+                options=values,
+                name=name or f"conformance-{secrets.token_hex(3)}",
             )
             return changefeed.for_attempt(feed_id=changefeed.feed_id, epoch=1, parallelism=parallelism)
 

@@ -15,6 +15,7 @@ from cdc_core import (
     Rangefeed,
     RangefeedContext,
     ScanProgress,
+    SourceObjects,
     Span,
     TableSchema,
     Token,
@@ -72,6 +73,13 @@ class SimulatedRangefeed(Rangefeed):
 
     def drop(self, saved: Token | None) -> None:  # noqa: ARG002
         self.source.database.unprotect(self.source.feed)
+
+    def created(self) -> Sequence[SourceObjects]:
+        self.source.require_reachable()
+        return [
+            SourceObjects(name=feed, changefeed="", feed_id=feed, kinds=(f"protected timestamp {at}",))
+            for feed, at in self.source.database.protected().items()
+        ]
 
     def close(self) -> None:
         self.source.close()

@@ -10,6 +10,7 @@ from cdc_conformance.simulated.database import SimulatedDatabase
 from cdc_conformance.simulated.state import table_name
 from cdc_conformance.simulated.tokens import SimulatedToken
 from cdc_core import (
+    START_OVER,
     ConfigError,
     HistoryLostError,
     RangefeedContext,
@@ -32,9 +33,7 @@ def directory_of(uri: str) -> Path:
 
 def lost_history(reason: object) -> HistoryLostError:
     """Return the error for history that the database no longer has."""
-    return HistoryLostError(
-        f"the simulated database collected garbage: {reason}; start a changefeed under another name"
-    )
+    return HistoryLostError(f"the simulated database collected garbage: {reason}. {START_OVER}")
 
 
 class Source:
@@ -53,8 +52,7 @@ class Source:
     @property
     def cluster(self) -> Cluster:
         """The present state of the cluster. Raises: RetryableRangefeedError while the database is out of reach."""
-        if not self.database.exists:
-            raise RetryableRangefeedError(f"the simulated database {self.database.directory} is out of reach")
+        self.require_reachable()
         return self.database.cluster
 
     @property
@@ -73,6 +71,11 @@ class Source:
     def close(self) -> None:
         self._database = None
 
+    def require_reachable(self) -> None:
+        """Return if the database is there. Raises: RetryableRangefeedError."""
+        if not self.database.exists:
+            raise RetryableRangefeedError(f"the simulated database {self.database.directory} is out of reach")
+
     def require(self, cluster: Cluster, token: SimulatedToken) -> None:
         """Return when the changefeed can continue at *token*.
 
@@ -82,15 +85,12 @@ class Source:
         if cluster.events < token.events:
             raise HistoryLostError(
                 f"the simulated database {self.database.directory} has {cluster.events} events, but {token.events} were"
-                " read before: it is another database; start a changefeed under another name"
+                f" read before: it is another database. {START_OVER}"
             )
         for name, created in token.tables.items():
             table = cluster.tables.get(name)
             if table is None or table.created != created:
-                raise TerminalRangefeedError(
-                    f"table {name} was dropped: start a changefeed under another name, with an initial scan, or remove"
-                    " the table from the changefeed's list"
-                )
+                raise TerminalRangefeedError(f"table {name} was dropped. {START_OVER}")
         self.require_history(cluster, token.needed)
 
     def require_history(self, cluster: Cluster, timestamp: Timestamp) -> None:

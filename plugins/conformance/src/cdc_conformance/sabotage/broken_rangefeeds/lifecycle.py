@@ -24,6 +24,7 @@ from cdc_core import (
     RetryableRangefeedError,
     RowBatch,
     Slice,
+    SourceObjects,
     Span,
     SpanMark,
     StepLimit,
@@ -260,6 +261,13 @@ class DropsNothing(BrokenRangefeed):
 
     def drop(self, saved: Token | None) -> None:
         pass
+
+
+class ListsItsOwnObjects(BrokenRangefeed):
+    """Lists only what this changefeed has created."""
+
+    def created(self) -> Sequence[SourceObjects]:
+        return [entry for entry in super().created() if entry.feed_id == self.source.feed]
 
 
 class TreatsOutagesAsFatal(BrokenPlanner):

@@ -1,0 +1,248 @@
+"""`cdc drop`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from cdc_core.cli.run import located, make_state_directory, name_in, resolved, state_of
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option
+from cdc_core.config.component import Component
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.fencing import RunLock
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.masking import masked_uri, secret_forms, uri_secrets
+from cdc_core.plugins.host import PluginHost
+from cdc_core.rangefeed import Rangefeed, RangefeedContext
+from cdc_core.source_objects import SourceObjects
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.reports import is_alive
+from cdc_core.telemetry.status import size_text
+from cdc_core.uris import server_of
+
+__all__ = ["drop"]
+
+
+@click.command(short_help="Remove a changefeed from its source and from the progress store.")
+@click.argument("file", metavar="FILE|URI")
+@click.argument("name", required=False)
+@click.option(
+    "--state",
+    "states",
+    metavar="DIR|URL",
+    multiple=True,
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE. With"
+    " --orphans, every store that may know a changefeed of the source; may be repeated.",
+)
+@click.option("--forget-only", is_flag=True, help="Leave the source alone, such as one that no longer exists.")
+@click.option("--orphans", is_flag=True, help="Drop what is left at the source URI of changefeeds that no store knows.")
+@click.option("--only", metavar="NAME", multiple=True, help="With --orphans, drop this one only. May be repeated.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+@debug_option
+@click.pass_obj
+def drop(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    states: tuple[str, ...],
+    forget_only: bool,
+    orphans: bool,
+    only: tuple[str, ...],
+    yes: bool,
+    store: str | None,
+) -> int:
+    """Remove the changefeed NAME in FILE for good.
+
+    Drops what it created at the source, such as PostgreSQL's slot and publication, so that the source no longer
+    retains history for it. Then deletes it from the progress store. What was delivered stays at the sink. A later run
+    under the same name starts again, with an initial scan. Stop the changefeed first.
+
+    If this fails half-way, repeat it.
+
+    With --orphans and the URI of a source, finds what changefeeds created there that none of the progress stores knows,
+    and drops what is not in use.
+    """
+    if orphans:
+        if name is not None or forget_only or store is not None:
+            raise ConfigError("--orphans takes the URI of a source, and neither NAME nor --forget-only nor --store")
+        return _drop_orphans(session, file, states, only, yes=yes)
+    if only or len(states) > 1:
+        raise ConfigError("--only and a second --state belong to --orphans; a changefeed has one progress store")
+    state = states[0] if states else None
+    if not forget_only:
+        changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
+        return _drop(session, changefeed.name, resolved(session, changefeed), state_dir, url, yes=yes)
+    if store is None:
+        name, beside = name_in(file, name)
+    else:
+        require_one_name(name, state)
+        name, beside, state = file, Path(), store
+    return _drop(session, name, None, *state_of(beside, state), yes=yes)
+
+
+def _drop(
+    session: CliSession, name: str, feed: ResolvedChangefeed | None, state_dir: Path, url: str, *, yes: bool
+) -> int:
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    store = ProgressStore(url)
+    with ExitStack() as open_:
+        open_.callback(store.close)
+        known = require_known(store, name)
+        make_state_directory(state_dir)
+        lock = open_.enter_context(RunLock(state_dir / f"{name}.lock"))
+        if not lock.acquire():
+            raise ConfigError(f"changefeed '{name}' is running from {state_dir} (process {lock.holder}); stop it first")
+        _require_silence(store, name)
+        rangefeed, what = None, f"left at the source {known.definition['source']}: whatever it created there"
+        if feed is not None:
+            _require_source(feed, known)
+            rangefeed = open_.enter_context(closing(feed.for_attempt(feed_id=known.feed_id, epoch=0).open_rangefeed()))
+            try:
+                what = f"dropped at the source {masked_uri(feed.source)}: {_owned(rangefeed.created(), known)}"
+            except CdcError as error:
+                raise _gone(error) from error
+        click.echo(f"changefeed '{name}' of the progress store {store.shown}")
+        click.echo(session.masked(f"  {what}"))
+        click.echo(f"  forgotten: {_forgotten(store, known)}")
+        if not _agreed(f"Remove changefeed '{name}'?", yes=yes):
+            return 1
+        store.begin_attempt(name)  # runs on other hosts end instead of creating again what is dropped
+        if rangefeed is not None:
+            progress = store.load(name)
+            try:
+                rangefeed.drop(None if progress is None else progress.token)
+            except CdcError as error:
+                raise _gone(error) from error
+        store.forget(name)
+    click.echo(f"changefeed '{name}' is removed")
+    return 0
+
+
+def _require_silence(store: ProgressStore, name: str) -> None:
+    """Return when no run on another host has been heard from for a while. Raises: ConfigError."""
+    status = store.status(name)
+    if status is not None and is_alive(status, now=datetime.now(UTC)):
+        raise ConfigError(
+            f"changefeed '{name}' is running on {status.values.get('host')} (process {status.values.get('pid')}); stop"
+            " it first, or wait half a minute if it was killed"
+        )
+
+
+def _require_source(feed: ResolvedChangefeed, known: ChangefeedRecord) -> None:
+    """Return when *feed* names the source that the changefeed was started on. Raises: ConfigError."""
+    source = masked_uri(feed.source)
+    if server_of(known.definition["source"]) != server_of(source):
+        raise ConfigError(
+            f"changefeed '{feed.name}' was started on the source {known.definition['source']}, not {source}; restore"
+            " the source in its definition, or use --forget-only"
+        )
+
+
+def _gone(error: CdcError) -> CdcError:
+    """Return *error* with what else can be done about a source that cannot be reached."""
+    return type(error)(f"{error}; repeat the command, or use --forget-only if the source no longer exists")
+
+
+def _owned(created: Sequence[SourceObjects] | None, known: ChangefeedRecord) -> str:
+    if created is None:
+        return "whatever the changefeed created there"
+    mine = [_text(entry) for entry in created if entry.feed_id == known.feed_id]
+    return "; ".join(mine) or "nothing, it has nothing there"
+
+
+def _forgotten(store: ProgressStore, known: ChangefeedRecord) -> str:
+    letters = len(store.dead_letters(known.name))
+    position = f"the position {known.high_water}" if known.high_water else "no position yet"
+    if not letters:
+        return position
+    return f"{position}, and {letters:,} dead {'letter that was' if letters == 1 else 'letters that were'} not replayed"
+
+
+def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Sequence[str], *, yes: bool) -> int:
+    session.add_secrets(secret_forms(uri_secrets(uri)))
+    if yes and not (states or only):
+        raise ConfigError(
+            "without --state, every changefeed of the source looks like an orphan; name its progress stores, or what to"
+            " drop with --only"
+        )
+    source = Component(registration=PluginHost.load().rangefeed_for(uri))
+    context = RangefeedContext(changefeed="", feed_id="", uri=uri, tables=(), options=source.parsed())
+    part = source.load("rangefeed", Rangefeed)
+    with closing(part(context)) as rangefeed:
+        created = rangefeed.created()
+        if created is None:
+            raise ConfigError(f"{source.owner} cannot tell what changefeeds have created there; see its documentation")
+        # Read after the list: a changefeed is in its store before it creates anything.
+        known = {feed_id: name for state in states for feed_id, name in _known(session, state).items()}
+        orphans = [entry for entry in created if entry.feed_id not in known]
+        for name in only:
+            _require_orphan(name, created, known)
+        chosen = [entry for entry in orphans if not entry.active and (entry.name in only if only else entry.sure)]
+        if not orphans:
+            click.echo(f"there are no orphans at {masked_uri(uri)}")
+            return 0
+        whose = "of changefeeds that none of the named progress stores knows" if states else "of any changefeed"
+        click.echo(f"at {masked_uri(uri)}, {whose}:")
+        for entry in orphans:
+            fate = "in use, stays" if entry.active else "dropped" if entry in chosen else "stays"
+            if fate == "stays" and not entry.sure:
+                fate = f"perhaps of another program, stays without --only {entry.name}"
+            click.echo(session.masked(f"  {fate}: {_text(entry)}"))
+        if not chosen:
+            return 0
+        click.echo("A changefeed whose progress is in another store loses its history, and must scan its tables again.")
+        if not _agreed(f"Drop {len(chosen)} of {len(orphans)}?", yes=yes):
+            return 1
+        for entry in chosen:
+            now = {each.name: each for each in rangefeed.created() or ()}.get(entry.name)
+            if now is not None and now.active:
+                click.echo(f"{entry.name} is in use now and stays")
+                continue
+            with closing(part(replace(context, changefeed=entry.changefeed, feed_id=entry.feed_id))) as owner:
+                owner.drop(None)
+            click.echo(f"{entry.name} is dropped")
+    return 0
+
+
+def _known(session: CliSession, state: str) -> dict[str, str]:
+    """Return the changefeeds of a progress store, names by identity."""
+    url = state_of(Path(), state)[1]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as store:
+        require_store(store)
+        return {feed.feed_id: feed.name for feed in store.list()}
+
+
+def _require_orphan(name: str, created: Sequence[SourceObjects], known: dict[str, str]) -> None:
+    entry = next((entry for entry in created if entry.name == name), None)
+    if entry is None:
+        raise ConfigError(f"--only {name}: no changefeed has created it at this source; leave out --only to list them")
+    owner = known.get(entry.feed_id)
+    if owner is not None:
+        raise ConfigError(f"--only {name}: it belongs to changefeed '{owner}'; use `cdc drop FILE {owner}`")
+
+
+def _text(entry: SourceObjects) -> str:
+    retained = "" if entry.retained_bytes is None else f", retains {size_text(entry.retained_bytes)} of history"
+    owner = f" of changefeed '{entry.changefeed}'" if entry.changefeed else ""
+    return f"{entry.name} ({' and '.join(entry.kinds)}{owner}{retained})"
+
+
+def _agreed(question: str, *, yes: bool) -> bool:
+    """Return whether the user agrees. Raises: ConfigError when there is no terminal to ask on."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError("this must be confirmed, and the standard input is not a terminal; use --yes")
+    if click.confirm(question):
+        return True
+    click.echo("nothing was removed")
+    return False

@@ -1,0 +1,125 @@
+"""`cdc show`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_core.cli.run import name_in, state_of
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import require_known, require_store
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.reports import Report, report
+from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
+
+__all__ = ["show"]
+
+
+@click.command(short_help="Show what the progress store knows of changefeeds.")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.argument("name", required=False)
+@click.option(
+    "--state",
+    metavar="DIR|URL",
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print each changefeed as one line of JSON.")
+@debug_option
+@click.pass_obj
+def show(session: CliSession, file: str | None, name: str | None, state: str | None, as_json: bool) -> int:
+    """Show the changefeed NAME in FILE; without NAME, every changefeed of the same progress store.
+
+    Without FILE the store is the one of the current directory. Works while changefeeds run, on this host or another,
+    and changes nothing.
+    """
+    beside = Path()
+    if file is not None:
+        path = Path(file)
+        name, beside = (None, path.parent) if name is None and path.is_file() else name_in(file, name)
+    url = state_of(beside, state)[1]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as store:
+        require_store(store)
+        found = store.list() if name is None else [require_known(store, name)]
+        if not (found or as_json):
+            click.echo(f"the progress store {store.shown} knows no changefeed")
+        for index, known in enumerate(found):
+            each = report(store, known, now=datetime.now(UTC))
+            if as_json:
+                click.echo(json.dumps(each.to_json()))
+                continue
+            for line in [""] * bool(index) + list(report_lines(each)):
+                click.echo(session.masked(line))
+    return 0
+
+
+def report_lines(report: Report) -> Iterator[str]:
+    """Yield the report as a block of lines, without what is not known."""
+    shown = report.to_json()
+    yield f"changefeed '{shown['name']}': {_state(report, shown)}"
+    rows = [
+        ("source", f"{shown['source']}: {', '.join(shown['tables'] or ())}"),
+        ("sink", f"{shown['sink']} ({shown['format']})"),
+        ("initial scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
+        ("high-water mark", _high_water(report)),
+        ("delivered", _delivered(shown)),
+        ("last saved", report.known.saved_at and shown_moment(report.known.saved_at)),
+        ("dead letters", shown["dead_letters"] and f"{shown['dead_letters']:,}"),
+        ("source's history", _history(report, shown)),
+        ("waiting for", _waiting(shown)),
+        ("error", shown["error"]),
+    ]
+    for label, text in rows:
+        if text:
+            yield f"  {label:17} {text}"
+
+
+def _state(report: Report, shown: dict[str, Any]) -> str:
+    paused, status = report.known.paused, report.status
+    where = f"on {shown['host']} (process {shown['pid']})"
+    if paused is not None:
+        return f"paused since {shown_moment(paused.since)}: {paused.reason}"
+    if status is None:
+        return "has never run" if report.state == "new" else "no run has saved its status"
+    if report.state == "running":
+        return f"{shown['phase']} {where}"
+    if report.state == "silent":
+        return f"not heard from since {shown_moment(status.written_at)}, then {shown['phase']} {where}"
+    return f"{shown['phase']} at {shown_moment(status.written_at)} {where}"
+
+
+def _high_water(report: Report) -> str:
+    if report.behind_s is None:
+        return ""
+    return f"{shown_moment(report.known.high_water.to_datetime())} ({behind_text(report.behind_s)} behind)"
+
+
+def _delivered(shown: dict[str, Any]) -> str:
+    totals = shown["totals"]
+    if not totals["steps"]:
+        return ""
+    rate = "" if shown["rows_per_s"] is None else f" ({shown['rows_per_s']:,.0f} rows/s)"
+    status = Status(changefeed=shown["name"], phase="", bytes=totals["bytes"], files=totals["files"])
+    return f"{totals['rows']:,} rows{rate}, {totals['messages']:,} messages, {delivered_text(status)}"
+
+
+def _history(report: Report, shown: dict[str, Any]) -> str:
+    gauges = [
+        f"{name.removesuffix('_bytes')} {size_text(value)}" if name.endswith("_bytes") else f"{name} {value:g}"
+        for name, value in report.gauges.items()
+    ]
+    failed = shown["releases_failed"]
+    return ", ".join([*gauges, *([f"not released at the last {failed:,} steps"] if failed else [])])
+
+
+def _waiting(shown: dict[str, Any]) -> str:
+    at = shown["next_attempt_at"]
+    retry = "" if at is None else f"next attempt at {shown_moment(datetime.fromisoformat(at))}"
+    return "; ".join(filter(None, (shown["waiting_on"], shown["waiting_for"], retry)))

@@ -1,0 +1,70 @@
+"""What a supervisor needs of Spark: a session that several changefeeds share, and one streaming query an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.errors import RetryableError
+
+__all__ = ["Query", "QueryHost", "QueryHostError"]
+
+
+class QueryHostError(RetryableError):
+    """Spark failed, and none of our processes said why. The first line of the text is for the status."""
+
+
+class Query(Protocol):
+    """A running streaming query. Used by one thread."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def failure(self) -> Exception:
+        """Return why the query ended by itself: a CdcError of one of our processes, otherwise a QueryHostError."""
+
+    def stop(self) -> None:
+        """End the query; return when Spark runs nothing for it any more. Interrupts no Python task."""
+
+
+class QueryHost(Protocol):
+    """Runs the queries of all changefeeds of this process. Called from the thread of each changefeed.
+
+    Its methods raise QueryHostError when Spark refuses, and any exception at all when its JVM is dead: then `is_alive`
+    is False, and the next `hold` starts another one.
+    """
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every task runs on this host."""
+
+    @property
+    def log_name(self) -> str:
+        """The file in the state directory that Spark and its workers print to."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether more than one changefeed holds the session now."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the session works, as far as one can tell without using it."""
+
+    def hold(self, user: str) -> int:
+        """Open the session unless it is open; return how many slices of one changefeed may be read at a time.
+
+        Changefeed *user* needs it until `let_go`. Blocks while Spark starts, for several seconds.
+        """
+
+    def let_go(self, user: str) -> None:
+        """Close the session and end its JVM unless another changefeed holds it."""
+
+    def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
+        """Get ready what the first step needs. Return earlier when *stopped* becomes true. Raises: CdcError."""
+
+    def start(self, config: AttemptConfig) -> Query:
+        """Start the attempt of *config* from its start token."""
+
+    def tend(self) -> None:
+        """Keep Spark's log short. Called a few times a second."""

@@ -1,0 +1,400 @@
+"""A run of a changefeed: attempts, retries with back-off, a clean stop, and the status."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.checks import check_and_prepare
+from cdc_core.engine.dead_letter_log import DeadLetterLog
+from cdc_core.engine.error_text import one_line, owner_of
+from cdc_core.engine.fencing import RunLock, await_idle
+from cdc_core.engine.orders import Orders
+from cdc_core.engine.pausing import Pausing
+from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
+from cdc_core.engine.resolved_marks import emit_last_resolved_mark
+from cdc_core.engine.saved_progress import SavedProgress
+from cdc_core.engine.scan_only import drop_history, finish_earlier_scan, scan_delivered
+from cdc_core.engine.starting import start_token
+from cdc_core.engine.status_record import StatusRecord
+from cdc_core.engine.status_sampler import StatusSampler
+from cdc_core.engine.stop_flag import StopFlag
+from cdc_core.errors import (
+    CdcError,
+    ConfigError,
+    ContractError,
+    FencedError,
+    RetryableError,
+    RowError,
+    TerminalError,
+)
+from cdc_core.masking import mask
+from cdc_core.rangefeed import Rangefeed, Token
+from cdc_core.store.progress import Progress, ProgressStore
+from cdc_core.telemetry.activity import activity_directory
+from cdc_core.telemetry.status import Status
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Ending", "Run"]
+
+log = logging.getLogger(__name__)
+
+Ending = Literal["complete", "stopped", "abandoned", "given up"]
+
+_POLL_S = 0.25
+_STOP_LIMIT_S = 120.0
+
+
+class _Stopped(Exception):  # noqa: N818
+    """Told to stop while nothing was running yet."""
+
+
+class _WatchError(Exception):
+    """Whoever watches the status failed. No retry helps."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Run:
+    """One run of a changefeed, in the thread that calls `run`. See `Supervisor`."""
+
+    def __init__(
+        self,
+        feed: ResolvedChangefeed,
+        store: ProgressStore,
+        state_dir: Path,
+        host: QueryHost,
+        orders: Orders,
+        *,
+        once: bool,
+        resume_command: str | None,
+        watch: Callable[[Status], None] | None,
+    ) -> None:
+        # A run that is to end does not wait between steps.
+        self._feed = replace(feed, min_checkpoint_frequency_s=0.0) if once else feed
+        self._store = store
+        self._state_dir = state_dir
+        self._host = host
+        self._orders = orders
+        self._once = once
+        self._watch = watch
+        self.status = Status(changefeed=feed.name, phase="starting", log_name=host.log_name)
+        self._until: Timestamp | None = None
+        self._opening: Future[int] | None = None
+        self._opened = False
+        self._warm = False
+        self._steady = False
+        self._from: Token | None = None
+        self._epoch = 0
+        self._record: StatusRecord | None = None
+        command = resume_command or f"cdc resume FILE {feed.name}"
+        self._pausing = Pausing(feed.name, store, command=command, say=self._say, stop=orders.stop)
+
+    def run(self) -> Ending:
+        """Return how the run ended.
+
+        Raises: ConfigError before anything is created at the source or the sink; any other error that ended the run.
+        """
+        self._state_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            with RunLock(self._state_dir / f"{self._feed.name}.lock") as lock:
+                if not lock.acquire():
+                    raise ConfigError(
+                        f"changefeed '{self._feed.name}' is already running from {self._state_dir} (process"
+                        f" {lock.holder}); stop it first"
+                    )
+                ending = self._registered()
+        except _WatchError as failed:
+            self._end("failed", failed.error)
+            raise failed.error from None
+        except BaseException as error:
+            self._end("failed", error)
+            raise
+        self._end(ending)
+        return ending
+
+    def resume(self) -> None:
+        with self._orders.pausing:
+            self._orders.pause = None
+            self._store.resume(self._feed.name)
+
+    def _registered(self) -> Ending:
+        known = self._store.register(self._feed.name, self._feed.definition())
+        self._feed = self._feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=self._store.url)
+        self._epoch = known.epoch
+        self._dead_letters = DeadLetterLog(self._feed.name, self._store)
+        self.status = replace(self.status, high_water=known.high_water)
+        if self._once:
+            self._pausing.refuse(self._epoch)
+        if not self._pausing.wait(self._epoch):
+            return "stopped"
+        if finish_earlier_scan(self._feed, self._store):
+            return "complete"
+        try:
+            with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
+                self._say(phase="starting Spark")
+                self._opening = pool.submit(self._host.hold, self._feed.name)
+                check_and_prepare(self._feed)
+            ending = self._attempts()
+            self._keep_pause()
+            return ending
+        finally:
+            self._host.let_go(self._feed.name)
+
+    def _attempts(self) -> Ending:
+        wait_s: float = self._feed.options.retry_backoff
+        while True:
+            self._from = None
+            try:
+                if self._record is not None and self._orders.pause is not None and not self._pause_as_asked():
+                    return "stopped"
+                with self._attempt() as (config, query, rangefeed):
+                    self._steady = True
+                    ending = self._supervise(config, query, rangefeed)
+                if ending == "complete" or self._orders.stop.is_set():
+                    return ending
+                continue  # it was left for a pause
+            except _Stopped:
+                return "stopped"
+            except (FencedError, _WatchError):
+                raise
+            except (TerminalError, RowError, ContractError, ConfigError) as error:
+                if not self._steady or self._feed.options.on_error != "pause":
+                    raise
+                if not self._pause(mask(one_line(error), self._feed.secrets()), error):
+                    return "stopped"
+                wait_s = self._feed.options.retry_backoff
+                continue
+            except Exception as error:
+                if not self._steady:
+                    self._refuse_to_begin(error)
+                reason = error
+            if self._advanced():
+                wait_s = self._feed.options.retry_backoff
+            asked_s = reason.retry_after_s if isinstance(reason, RetryableError) else None
+            if self._wait(reason, max(wait_s, asked_s or 0.0)):
+                return "stopped"
+            wait_s = min(wait_s * 2, self._feed.options.max_retry_backoff)
+
+    def _refuse_to_begin(self, error: Exception) -> None:
+        """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends."""
+        if self._host.is_shared and (isinstance(error, QueryHostError) or not self._host.is_alive):
+            return  # it may be another changefeed's doing
+        if self._opened and not self._host.is_alive:
+            raise TerminalError(
+                f"Spark's JVM ended before the changefeed began; see {self._state_dir / self._host.log_name} for the"
+                " reason, and check that there is enough memory"
+            ) from None
+        if isinstance(error, QueryHostError):
+            raise TerminalError(f"Spark cannot run: {mask(str(error), self._feed.secrets())}") from None
+        if not isinstance(error, RetryableError):
+            raise error
+
+    def _pause(self, reason: str, error: CdcError) -> bool:
+        """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
+        self._pausing.pause(self._epoch, reason, patient=not self._once)
+        if self._once:
+            raise error
+        return self._await_resumption()
+
+    def _pause_as_asked(self) -> bool:
+        """Pause the changefeed unless it was resumed meanwhile; return as `_pause` does."""
+        with self._orders.pausing:
+            reason, self._orders.pause = self._orders.pause, None
+            if reason is None:
+                return True
+            self._pausing.pause(self._epoch, reason, patient=not self._once)
+        if self._once:
+            raise TerminalError(f"changefeed '{self._feed.name}' was paused: {reason}")
+        return self._await_resumption()
+
+    def _await_resumption(self) -> bool:
+        self._host.let_go(self._feed.name)  # the pause may be long: release the memory
+        self._opening = None
+        return self._pausing.wait(self._epoch)
+
+    def _keep_pause(self) -> None:
+        """Save a pause that was asked for before the run ended for another reason, for the next run."""
+        with self._orders.pausing:
+            if self._record is not None and self._orders.pause is not None:
+                self._pausing.pause(self._epoch, self._orders.pause, patient=False)
+
+    def _advanced(self) -> bool:
+        """Return whether the last attempt saved a step."""
+        with suppress(RetryableError):
+            progress = self._store.load(self._feed.name)
+            return self._from is not None and progress is not None and progress.token != self._from
+        return False
+
+    def _wait(self, reason: Exception, wait_s: float) -> bool:
+        """Wait before the next attempt; return True when told to stop meanwhile."""
+        text = mask(one_line(reason), self._feed.secrets())
+        if self._opened and not self._host.is_alive:
+            text = f"Spark's JVM is gone: {text}"
+        if self._orders.stop.is_set():
+            log.warning("changefeed '%s': stopped in the middle of a step: %s", self._feed.name, text)
+            return True
+        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, text, wait_s)
+        owner = owner_of(reason, self._feed)
+        deadline = time.monotonic() + wait_s
+        while (left := deadline - time.monotonic()) > 0 and self._orders.pause is None:
+            self._say(phase="waiting to retry", waiting_on=owner, waiting_for=text, next_attempt_s=left)
+            if self._orders.stop.wait(min(left, _POLL_S)):
+                return True
+        self.status = replace(self.status, waiting_on=None, waiting_for=None, next_attempt_s=None)
+        return False
+
+    @contextmanager
+    def _attempt(self) -> Iterator[tuple[AttemptConfig, Query, Rangefeed]]:
+        """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
+        parallelism = self._hold()
+        epoch = self._epoch = self._store.begin_attempt(self._feed.name, after=self._epoch)
+        self._record = self._record or StatusRecord(self._feed.name, self._store)  # before, it is another run's
+        run_dir = self._state_dir / f"{self._feed.name}.run" / str(epoch)
+        shutil.rmtree(run_dir.parent, ignore_errors=True)
+        activity_directory(run_dir).mkdir(parents=True)
+        with ExitStack() as cleanup:
+            cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
+            cleanup.callback(self._forget_tasks)
+            self._await_idle()
+            feed = self._feed.for_attempt(feed_id=self._feed.feed_id, epoch=epoch, parallelism=parallelism)
+            config = AttemptConfig(feed=feed, state_dir=self._state_dir, run_dir=run_dir, start={})
+            if not self._warm:
+                self._say(phase="warming up")
+                self._host.warm_up(replace(config, warm_up=True), stopped=self._orders.stop.is_set)
+                self._check_stop()
+                self._warm = True
+            rangefeed = feed.open_rangefeed()
+            cleanup.callback(self._quietly, rangefeed.close)
+            token = self._from = start_token(feed, self._store, rangefeed)
+            tables = [schema.name for schema in rangefeed.schemas()]
+            feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
+            config = replace(config, feed=feed, start=token)
+            if self._once and self._until is None:
+                with closing(feed.open_planner()) as planner:
+                    self._until = planner.now()
+            cleanup.callback(self._quietly, self._dead_letters.look)  # the last step may have been saved since
+            query = self._host.start(config)
+            cleanup.callback(self._quietly, query.stop)
+            yield config, query, rangefeed
+
+    def _hold(self) -> int:
+        """Return how many slices may be read at a time, once Spark is there."""
+        if not self._host.is_alive:
+            self._warm = False
+            self._say(phase="starting Spark")
+        opening, self._opening = self._opening, None
+        slots = self._host.hold(self._feed.name) if opening is None else opening.result()
+        self._opened = True
+        self._check_stop()
+        return slots
+
+    def _forget_tasks(self) -> None:
+        self.status = replace(self.status, shares={}, waiting_on=None, waiting_on_s=None)
+
+    def _quietly(self, end: Callable[[], object]) -> None:
+        """Call *end* at the end of an attempt; an error of it is only logged."""
+        try:
+            end()
+        except Exception as error:
+            text = mask(one_line(error), self._feed.secrets())
+            log.warning("changefeed '%s': the clean-up after an attempt failed: %s", self._feed.name, text)
+
+    def _check_stop(self) -> None:
+        if self._orders.stop.is_set():
+            raise _Stopped
+
+    def _supervise(self, config: AttemptConfig, query: Query, rangefeed: Rangefeed) -> Ending:
+        """Watch the query until the changefeed is complete, or told to stop or to pause; return as `_finish` does.
+
+        Raises: the error that ended the query.
+        """
+        sampler = StatusSampler(
+            self._feed, config.run_dir, local=self._host.is_local, count_dead_letters=self._dead_letters.look
+        )
+        saved = SavedProgress(self._feed.name, self._store, config.run_dir)
+        self.status = replace(self.status, phase="running")
+        complete = False
+        while not complete and self._orders.pause is None and not self._orders.stop.wait(_POLL_S):
+            if not query.is_active:
+                raise query.failure()
+            progress = saved.look(until=self._until)
+            self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
+            self._host.tend()
+            complete = self._complete(progress)
+        if complete:
+            log.info("changefeed '%s': complete, resolved %s", self._feed.name, progress.frontier.high_water)
+        return self._finish(config, query, rangefeed, sampler, "complete" if complete else "stopped")
+
+    def _complete(self, progress: Progress) -> bool:
+        reached = self._until is not None and progress.frontier.high_water >= self._until
+        return reached or scan_delivered(self._feed, progress)
+
+    def _finish(
+        self, config: AttemptConfig, query: Query, rangefeed: Rangefeed, sampler: StatusSampler, ending: Ending
+    ) -> Ending:
+        """Wait until the running step is saved, end the query, emit what is resolved by then, and return *ending*.
+
+        If the step is abandoned, emit nothing and say so.
+        """
+        self._say(phase="stopping", shares={})
+        flag = StopFlag(config.run_dir)
+        flag.request()
+        deadline = time.monotonic() + _STOP_LIMIT_S
+        while query.is_active and not flag.acknowledged and not self._orders.abandon.is_set():
+            if time.monotonic() > deadline:
+                log.warning("changefeed '%s': the running step took too long and was abandoned", self._feed.name)
+                break
+            self._say(**sampler.look_at_tasks())
+            time.sleep(_POLL_S / 5)
+        if not query.is_active:
+            raise query.failure()
+        query.stop()
+        if not flag.acknowledged:
+            return "abandoned" if self._orders.abandon.is_set() else "given up"
+        emit_last_resolved_mark(config.feed, self._store)
+        progress = self._store.load(self._feed.name)
+        if progress is not None:
+            self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
+        drop_history(config.feed, rangefeed, progress)
+        return ending
+
+    def _await_idle(self) -> None:
+        """Return when no task of an earlier attempt is alive on this host."""
+
+        def pause(seconds: float) -> None:
+            self._say(phase="waiting for tasks of an earlier attempt to end")
+            if self._orders.stop.wait(seconds):
+                raise _Stopped
+
+        lock = self._state_dir / f"{self._feed.name}.tasks.lock"
+        await_idle(lock, owner=f"changefeed '{self._feed.name}'", pause=pause)
+
+    def _say(self, **changes: Any) -> None:
+        self.status = replace(self.status, **changes)
+        if self._record is not None:
+            self._record.keep(self.status, self._epoch)
+        if self._watch is not None:
+            try:
+                self._watch(self.status)
+            except Exception as error:
+                raise _WatchError(error) from error
+
+    def _end(self, phase: str, error: BaseException | None = None) -> None:
+        """Show for good how the run ended."""
+        reason = None if error is None else mask(one_line(error), self._feed.secrets())
+        self.status = replace(self.status, phase=phase, error=reason, shares={}, waiting_on=None, waiting_on_s=None)
+        if self._record is not None:
+            with suppress(CdcError):  # the end of a run needs no store
+                self._record.keep(self.status, self._epoch, now=True)

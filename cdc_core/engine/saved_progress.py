@@ -1,0 +1,67 @@
+"""How a driver learns that progress was saved, without asking the progress store all the time."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdc_core.timestamp import Timestamp
+
+if TYPE_CHECKING:
+    from cdc_core.store.progress import Progress, ProgressStore
+
+__all__ = ["SavedFlag", "SavedProgress"]
+
+_LOAD_S = 1.0
+"""Progress is loaded this often at most, however often it is saved."""
+_SIZE = 64
+
+
+class SavedFlag:
+    """A small file in the directory of an attempt, by which its coordinator tells the driver what it has saved."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / "saved"
+
+    def show(self, step: int, high_water: Timestamp) -> None:
+        """Tell the driver that *step* is saved, and the high-water mark."""
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(file, f"{step} {high_water}".encode().ljust(_SIZE), 0)
+        finally:
+            os.close(file)
+
+    def look(self) -> tuple[int, Timestamp] | None:
+        """Return what was told last, None before the first step."""
+        try:
+            step, high_water = self._path.read_text().split()
+        except (FileNotFoundError, ValueError):
+            return None
+        return int(step), Timestamp.parse(high_water)
+
+
+class SavedProgress:
+    """The progress of changefeed *name* in *store*, for the driver of the attempt in *run_dir*."""
+
+    def __init__(self, name: str, store: ProgressStore, run_dir: Path) -> None:
+        self._name = name
+        self._store = store
+        self._flag = SavedFlag(run_dir)
+        self._seen: tuple[int, Timestamp] | None = None
+        self._progress: Progress | None = None
+        self._loaded_at = float("-inf")
+
+    def look(self, *, until: Timestamp | None = None) -> Progress:
+        """Return the progress, at most a second after it was saved; at once when it has reached *until*.
+
+        Raises: RetryableError.
+        """
+        told, now = self._flag.look(), time.monotonic()
+        due = now - self._loaded_at >= _LOAD_S or (until is not None and told is not None and told[1] >= until)
+        if self._progress is None or (told != self._seen and due):
+            self._progress = self._store.load(self._name)
+            self._seen, self._loaded_at = told, now
+        assert self._progress is not None, "the attempt has saved its start"
+        return self._progress

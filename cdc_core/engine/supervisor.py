@@ -1,0 +1,133 @@
+"""One changefeed as a thread of this process: start it, watch it, stop it, and learn how it ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.orders import Orders
+from cdc_core.engine.query_host import QueryHost
+from cdc_core.engine.run import Run
+from cdc_core.store.progress import ProgressStore
+from cdc_core.telemetry.status import Status
+
+__all__ = ["Outcome", "Supervisor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended.
+
+    - complete: everything that it was to deliver is durable and resolved (*once*, initial_scan=only)
+    - stopped: told to stop; the running step was saved
+    - abandoned: told to abandon the running step; the next run repeats it
+    - given up: told to stop, but the running step took too long; the next run repeats it
+    - failed: `error` says why; a CdcError's text is one sentence for the user, and may hold secrets
+    """
+
+    kind: Literal["complete", "stopped", "abandoned", "given up", "failed"]
+    error: Exception | None = None
+
+
+class Supervisor:
+    """Runs one changefeed in a thread. Its methods may be called from any thread.
+
+    Progress is in *store*, which is closed at the end of the run; locks and scratch files are in *state_dir*.
+    Supervisors of one process share *host*. With *once* the run is complete when everything that the source had
+    committed at the start is durable and resolved. With initial_scan=only it is complete when the scan is; then the
+    source keeps nothing for it any more, and another run finds nothing to do.
+
+    Errors that a retry may cure are logged, shown in the status, and retried. With on_error=pause any other error
+    pauses a changefeed that has run: it waits until the progress store says that it was resumed, and continues from the
+    last saved progress. A run that finds the changefeed paused waits too, before it touches source or sink. With *once*
+    nothing waits: the changefeed is paused all the same, and the run fails. *resume_command* is what messages suggest.
+
+    *watch* is called in the thread with each new status, a few times a second. An exception of it ends the run, which
+    abandons the running step, and is the outcome's error.
+    """
+
+    def __init__(
+        self,
+        feed: ResolvedChangefeed,
+        *,
+        store: ProgressStore,
+        state_dir: Path,
+        host: QueryHost,
+        once: bool = False,
+        resume_command: str | None = None,
+        watch: Callable[[Status], None] | None = None,
+    ) -> None:
+        self.feed = feed
+        self._orders = Orders()
+        self._store = store
+        self._outcome: Outcome | None = None
+        self._run = Run(
+            feed,
+            store,
+            state_dir.absolute(),
+            host,
+            self._orders,
+            once=once,
+            resume_command=resume_command,
+            watch=watch,
+        )
+        self._thread = threading.Thread(target=self._work, name=f"changefeed {feed.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin the run and return at once. Called once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have the running step end and be saved, then end the run. Return at once; do nothing after the end."""
+        self._orders.stop.set()
+
+    def abandon(self) -> None:
+        """End the run without waiting for the running step, which the next run repeats. Return at once."""
+        self._orders.abandon.set()
+        self._orders.stop.set()
+
+    def pause(self, reason: str) -> None:
+        """Have the running step end and be saved, then pause the changefeed. Return at once.
+
+        The pause is kept in the progress store, with *reason*, and outlasts this run: see `resume`. A run that is still
+        starting begins first.
+        """
+        with self._orders.pausing:
+            self._orders.pause = reason
+
+    def resume(self) -> None:
+        """Let a paused changefeed continue from its saved progress. Raises: RetryableError from the progress store."""
+        self._run.resume()
+
+    @property
+    def status(self) -> Status:
+        """The state of the run at this moment. Holds no secret."""
+        return self._run.status
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended, None before its end."""
+        return self._outcome
+
+    def wait(self, timeout_s: float | None = None) -> Outcome | None:
+        """Return the outcome as soon as the run has ended; None when it has not within *timeout_s*.
+
+        Return None at once before the start.
+        """
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return self._outcome
+
+    def _work(self) -> None:
+        try:
+            self._outcome = Outcome(self._run.run())
+        except Exception as error:
+            self._outcome = Outcome("failed", error)
+        except BaseException as error:  # a plugin's, such as SystemExit
+            self._outcome = Outcome("failed", RuntimeError(f"{type(error).__name__}: {error}"))
+        finally:
+            self._store.close()

@@ -1,0 +1,192 @@
+"""Spark's classes in an archive that each JVM maps instead of loading them, in the user's cache directory.
+
+There is one for each installation of Java and pyspark, some 120 MB. The JVM of the first run that has delivered
+something writes it when that run ends. Without an archive, or where it does not fit, Java loads the classes as ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pyspark
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+__all__ = ["VARIABLE", "ClassArchive", "find_java", "link_spark"]
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "CDC_CACHE"
+"""Name of the environment variable with the cache directory; `off` is none at all."""
+
+_RECORD = "-XX:+RecordDynamicDumpInfo"
+_JOBS = 2
+"""Spark jobs of a run that has read and written something: until then Java has loaded only a part of the classes."""
+_SPACE = 1024**3
+_UNUSED_S = 30 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class ClassArchive:
+    """The archive of this Java and pyspark, in *directory*, and the Spark home that it was made with.
+
+    Java looks at the jars under the names that they had when the archive was made, so the home belongs to it.
+    """
+
+    directory: Path
+
+    @classmethod
+    def find(cls) -> Self | None:
+        """Return the archive, made already or not; None where there is no cache, or no archive can be in it.
+
+        Java refuses an archive when one of the jars changed, so their times are part of its place.
+        """
+        cache, java = _cache(), find_java()
+        if cache is None or java is None:
+            return None
+        try:
+            jars = sorted((_installed() / "jars").glob("*.jar"))
+            stamps = [f"{path} {path.stat().st_mtime_ns}" for path in (Path(java).resolve(), *jars)]
+            archive = cls(cache / "spark" / hashlib.sha256("\n".join(stamps).encode()).hexdigest()[:16])
+            archive.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            link_spark(archive.home)
+            os.utime(archive.directory)  # it is in use: `_remove_unused`
+        except OSError:
+            return None
+        return archive
+
+    @property
+    def home(self) -> Path:
+        return self.directory / "home"
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "classes.jsa"
+
+    def java_options(self) -> str:
+        """Return what a JVM needs to use the archive, or to write one later."""
+        if self.file.exists():
+            return f'-Xshare:auto "-XX:SharedArchiveFile={self.file}" -Xlog:cds*=off'
+        return "" if self._failed.exists() else f"-XX:+IgnoreUnrecognizedVMOptions {_RECORD} -Xlog:cds*=off"
+
+    @classmethod
+    def due(cls, context: SparkContext) -> Self | None:
+        """Return the archive that the JVM of *context* should write now; None when there is one or it cannot be."""
+        if _RECORD not in context._conf.get("spark.driver.extraJavaOptions", ""):
+            return None
+        try:
+            if context._jsc.sc().dagScheduler().numTotalJobs() < _JOBS:
+                return None
+        except Py4JError:
+            return None
+        archive = cls.find()
+        return None if archive is None or archive.file.exists() else archive
+
+    def write(self, gateway: JavaGateway) -> None:
+        """Have the JVM write the archive, which takes some seconds. No failure is raised; one of Java is not repeated.
+
+        The session must be closed already: a JVM that cannot write the file may end.
+        """
+        fresh = self.directory / f"{os.getpid()}.new"
+        try:
+            if shutil.disk_usage(self.directory).free < _SPACE:
+                return
+            log.info("saving Spark's classes in %s: the next start will be faster", self.directory)
+            _dump(gateway, fresh)
+            if not fresh.exists():
+                self._failed.touch()
+                return
+            with fresh.open("rb") as written:
+                os.fsync(written.fileno())
+            fresh.replace(self.file)
+            self._remove_unused()
+        except KeyboardInterrupt:
+            log.info("interrupted: Spark's classes are not saved")
+        except Exception as error:
+            log.debug("Spark's classes are not saved: %s", error)
+        finally:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+
+    @property
+    def _failed(self) -> Path:
+        """A file that is there when this Java can write no archive."""
+        return self.directory / "failed"
+
+    def _remove_unused(self) -> None:
+        """Remove archives of removed versions: those unused for a month. A running JVM keeps its own."""
+        before = time.time() - _UNUSED_S
+        for other in self.directory.parent.iterdir():
+            if other.stat().st_mtime < before:
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def find_java() -> str | None:
+    """Return the path of the Java that Spark starts."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else shutil.which("java")
+
+
+def link_spark(home: Path) -> None:
+    """Make *home* a Spark home without Spark's own copy of pyspark. Raises: OSError.
+
+    Workers would import pyspark from that copy, a zip file without compiled modules: half a second of processor time
+    for each of a dozen processes. Without it they use the installed package.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "jars"):
+        link, target = home / name, _installed() / name
+        if not link.is_symlink() or link.readlink() != target:
+            fresh = home / f"{name}.{os.getpid()}"  # another process may do the same
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(target)
+            fresh.replace(link)
+
+
+def _installed() -> Path:
+    return Path(pyspark.__file__).parent
+
+
+def _cache() -> Path | None:
+    named = os.environ.get(VARIABLE)
+    if named:
+        return None if named == "off" else Path(named).absolute()
+    if sys.platform == "darwin":
+        base: str | Path = "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(base).expanduser().absolute() / "cdc"
+    except RuntimeError:  # this user has no home
+        return None
+
+
+def _dump(gateway: JavaGateway, path: Path) -> None:
+    """Call what `jcmd PID VM.cds dynamic_dump PATH` calls; a Java without development tools has no jcmd."""
+    jvm = gateway.jvm
+    text, thing, class_ = jvm.java.lang.String, jvm.java.lang.Object, jvm.java.lang.Class
+
+    def array(kind: Any, *values: Any) -> Any:
+        made = gateway.new_array(kind, len(values))
+        for number, value in enumerate(values):
+            made[number] = value
+        return made
+
+    names = ("javax.management.ObjectName", text._fqn, f"[L{thing._fqn};", f"[L{text._fqn};")
+    invoke = class_.forName("javax.management.MBeanServer").getMethod(
+        "invoke", array(class_, *(class_.forName(name) for name in names))
+    )
+    commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    arguments = array(thing, array(text, "dynamic_dump", str(path)))
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    invoke.invoke(server, array(thing, commands, "vmCds", arguments, array(text, names[3])))

@@ -1,0 +1,118 @@
+"""Spark for all changefeeds of a process: one JVM, one session, one streaming query for each changefeed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.query_host import Query, QueryHostError
+from cdc_core.errors import from_wire
+from cdc_core.spark.log_file import keep_newest
+from cdc_core.spark.query import RunningQuery, start_query, warm_up
+from cdc_core.spark.session import end_jvm, is_alive, is_local, open_session, require_java
+
+__all__ = ["SparkHost"]
+
+
+class SparkHost:
+    """The Spark session that changefeeds of this process share, with the settings *spark*. See `QueryHost`.
+
+    *name* is the name of the application and of its files in *state_dir*. On one host there are task slots for each
+    core and each of *changefeeds*: one whose tasks hang takes none from the others.
+
+    Raises: ConfigError when there is no Java that Spark can run on.
+    """
+
+    def __init__(self, name: str, spark: Mapping[str, str], *, state_dir: Path, changefeeds: int = 1) -> None:
+        require_java()
+        self._name = name
+        self._spark = spark
+        self._log_path = state_dir.absolute() / f"{name}.spark.log"
+        self._changefeeds = changefeeds
+        self._lock = Lock()
+        self._session: SparkSession | None = None
+        self._users: set[str] = set()
+
+    @property
+    def is_local(self) -> bool:
+        return is_local(self._spark)
+
+    @property
+    def log_name(self) -> str:
+        return self._log_path.name
+
+    @property
+    def is_shared(self) -> bool:
+        return len(self._users) > 1
+
+    @property
+    def is_alive(self) -> bool:
+        session = self._session
+        return session is not None and is_alive(session)
+
+    def hold(self, user: str) -> int:
+        with self._lock, _spark_errors():
+            self._users.add(user)
+            if self._session is not None and not is_alive(self._session):
+                self._end()
+            if self._session is None:
+                self._session = open_session(
+                    self._name, self._spark, log_path=self._log_path, changefeeds=self._changefeeds
+                )
+            return max(1, self._session.sparkContext.defaultParallelism)
+
+    def let_go(self, user: str) -> None:
+        with self._lock:
+            self._users.discard(user)
+            if not self._users:
+                self._end()
+
+    def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
+        with _spark_errors():
+            warm_up(self._opened(), config, stopped=stopped)
+
+    def start(self, config: AttemptConfig) -> Query:
+        with _spark_errors():
+            return RunningQuery(start_query(self._opened(), config))
+
+    def tend(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                keep_newest(self._log_path)
+            finally:
+                self._lock.release()
+
+    def _opened(self) -> SparkSession:
+        session = self._session
+        if session is None:
+            raise QueryHostError("Spark's session was closed")
+        return session
+
+    def _end(self) -> None:
+        if self._session is not None:
+            end_jvm(self._session)
+        self._session = None
+
+
+@contextmanager
+def _spark_errors() -> Iterator[None]:
+    """Turn Spark's errors into those of `QueryHost`."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = _text(error)
+        raise from_wire(text) or QueryHostError(f"{type(error).__name__}: {text}") from None
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # the text of some is in the JVM, which is dead
+        return "Spark's JVM ended"

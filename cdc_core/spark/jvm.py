@@ -1,0 +1,104 @@
+"""Spark's JVM: its start as a child process that never outlives a failed start, and its end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from cdc_core.errors import TerminalError
+from cdc_core.spark.log_file import open_log
+
+__all__ = ["forget_jvm", "start_jvm"]
+
+_POLL_S = 0.02
+_CONNECTING = threading.Lock()
+
+
+def start_jvm(settings: Mapping[str, str], *, home: Path | None, log_path: Path) -> None:
+    """Start the JVM with *settings*, and give it to pyspark for all sessions of this process.
+
+    Its output goes to *log_path*. Without *home* it is the Spark that pyspark finds. Called from any thread. When this
+    raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still starting to itself.
+
+    Raises: TerminalError when the JVM ends before it is ready.
+    """
+    spark_home = str(home or os.environ.get("SPARK_HOME") or _find_spark_home())
+    # Ctrl-C at a terminal is for this process, which ends the running step first.
+    command = ["/bin/sh", "-c", 'trap "" INT; exec "$0" "$@"', str(Path(spark_home, "bin", "spark-submit"))]
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    with tempfile.TemporaryDirectory(prefix="cdc-") as directory, open_log(log_path) as log:
+        connection = Path(directory) / "connection"
+        own = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
+        # The JVM ends when its standard input does, so also when this process is killed.
+        jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})
+        try:
+            while not connection.exists():
+                with suppress(subprocess.TimeoutExpired):
+                    status = jvm.wait(_POLL_S)
+                    raise TerminalError(
+                        f"Spark's JVM ended with status {status} before it was ready; see {log_path} for the reason"
+                    )
+            SparkContext._gateway = _connected(connection)
+        except BaseException:
+            _end(jvm, grace_s=0.0)
+            raise
+        SparkContext._gateway.proc = jvm
+        SparkContext._jvm = SparkContext._gateway.jvm
+
+
+def _connected(connection: Path) -> JavaGateway:
+    """Return pyspark's gateway to the JVM that wrote the file *connection*."""
+    content = connection.read_bytes()  # port, length of the secret, secret
+    own = {
+        "PYSPARK_GATEWAY_PORT": str(int.from_bytes(content[:4], "big")),
+        "PYSPARK_GATEWAY_SECRET": content[8:].decode(),
+    }
+    with _CONNECTING:
+        os.environ.update(own)
+        try:
+            return launch_gateway()  # type: ignore[no-untyped-call]
+        finally:
+            for name in own:
+                os.environ.pop(name, None)
+
+
+def forget_jvm(*, grace_s: float) -> None:
+    """End the JVM, if there is one, so that the next session starts another. Pyspark has no public way to do so."""
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.shutdown()
+    if gateway is not None:
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        if gateway.proc is not None:
+            _end(gateway.proc, grace_s=grace_s)
+
+
+def _end(jvm: subprocess.Popen[bytes], *, grace_s: float) -> None:
+    """Return when *jvm* has ended. One that is healthy cleans up first, within *grace_s*."""
+    if jvm.stdin is not None:
+        with suppress(OSError):
+            jvm.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        jvm.wait(grace_s)
+    jvm.kill()
+    jvm.wait()

@@ -1,0 +1,97 @@
+"""Changefeeds by name: their definitions, identities and attempts."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.config.identity import require_same_source, same_destination
+from cdc_core.errors import ConfigError, RetryableError
+from cdc_core.store.database import Database, overtaken
+from cdc_core.store.records import turn_away
+from cdc_core.store.tables import CHANGEFEEDS, update
+from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Changefeeds"]
+
+
+class Changefeeds(Database):
+    """Every changefeed that was run with this store, until it is forgotten."""
+
+    def register(self, name: str, definition: Mapping[str, Any]) -> ChangefeedRecord:
+        """Add the changefeed, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
+
+        With another sink than before, the first record there says that earlier rows are missing from it. Raises:
+        ConfigError when the name belongs to a changefeed that began with another source or other tables.
+        """
+        try:
+            return self._registered(name, definition)
+        except RetryableError as error:
+            if not isinstance(error.__cause__, sa.exc.IntegrityError):
+                raise
+        return self._registered(name, definition)  # another process was faster
+
+    def begin_attempt(self, name: str, *, after: int | None = None) -> int:
+        """Return the epoch of a new attempt, the greatest so far. Attempts with a smaller epoch are fenced.
+
+        *after* is the newest epoch that the caller knows. Raises: FencedError when there is a newer one, so that of two
+        runs the older one ends instead of taking over again.
+        """
+        raise_epoch = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
+        with self._transaction() as connection:
+            raised = connection.execute(raise_epoch).one_or_none()
+            if raised is not None and after is not None and raised.epoch > after + 1:
+                raise overtaken(name, after)
+        if raised is None:
+            raise ConfigError(f"changefeed '{name}' is not registered in the progress store {self.shown}")
+        return int(raised.epoch)
+
+    def require_newest(self, name: str, epoch: int) -> None:
+        """Return if *epoch* is the newest of the changefeed. Raises: FencedError."""
+        with self._transaction(reading=True) as connection:
+            newest = connection.execute(
+                sa.select(CHANGEFEEDS.c.epoch).where(CHANGEFEEDS.c.name == name)
+            ).scalar_one_or_none()
+        if newest != epoch:
+            raise overtaken(name, epoch)
+
+    def find(self, name: str) -> ChangefeedRecord | None:
+        """Return the changefeed, None when it is unknown."""
+        with self._transaction(reading=True) as connection:
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+        return None if row is None else changefeed_record(row)
+
+    def list(self) -> list[ChangefeedRecord]:
+        """Return every changefeed, by name."""
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
+        return [changefeed_record(row) for row in rows]
+
+    def _registered(self, name: str, definition: Mapping[str, Any]) -> ChangefeedRecord:
+        with self._transaction() as connection:
+            known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+            if known is None:
+                connection.execute(
+                    sa.insert(CHANGEFEEDS).values(
+                        name=name,
+                        feed_id=secrets.token_hex(6),
+                        epoch=0,
+                        definition=dump(definition),
+                        created_at=now_text(),
+                        recorded=str(Timestamp()),
+                    )
+                )
+            else:
+                before = json.loads(known.definition)
+                if known.token is not None:
+                    require_same_source(name, before, definition)
+                if not same_destination(before, definition):
+                    turn_away(connection, name, counters=known.counters)
+                connection.execute(update(name).values(definition=dump(definition)))
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+        return changefeed_record(row)

@@ -1,0 +1,122 @@
+"""The database of the progress store: how it is opened, and the transactions of everything that is kept there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
+from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
+from cdc_core.store.opening import open_engine, prepare, sqlite_file
+from cdc_core.store.tables import CHANGEFEEDS, update
+
+__all__ = ["Database", "overtaken"]
+
+
+class Database:
+    """A SQL database with the tables of the store. Picklable; safe with several processes and after a fork.
+
+    Every method is one transaction, durable on return. Nothing is opened before the first call, which creates or
+    upgrades the tables.
+
+    Raises, everywhere: RetryableError when the database cannot be reached or is busy for too long; ConfigError when it
+    was written by a newer version; TerminalError when its file was removed or replaced since this process opened it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._path = sqlite_file(url)
+        self._engine: sa.Engine | None = None
+        self._pid = 0
+        self._file: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shown!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"url": self.url}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Database.__init__(self, state["url"])
+
+    def open(self) -> None:
+        """Return when the store works. Raises: ConfigError when it cannot be created, reached or used."""
+        try:
+            with self._transaction():
+                pass
+        except RetryableError as error:
+            raise ConfigError(str(error)) from error
+
+    def close(self) -> None:
+        """Close connections. The store can be used again."""
+        if self._engine is not None:
+            self._engine.dispose(close=self._pid == os.getpid())
+        self._engine = None
+
+    def _write(self, name: str, epoch: int, **values: Any) -> None:
+        with self._fenced(name, epoch, **values):
+            pass
+
+    @contextmanager
+    def _fenced(self, name: str, epoch: int, **values: Any) -> Iterator[sa.Connection]:
+        """Write *values* in a transaction that the block continues, unless a newer attempt has taken over."""
+        with self._transaction() as connection:
+            mine = update(name).where(CHANGEFEEDS.c.epoch == epoch)
+            if not connection.execute(mine.values(epoch=epoch, **values)).rowcount:
+                raise overtaken(name, epoch)
+            yield connection
+
+    @contextmanager
+    def _transaction(self, *, reading: bool = False) -> Iterator[sa.Connection]:
+        try:
+            engine = self._opened().execution_options(cdc_reading=reading)
+            with engine.begin() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            reason = mask(str(getattr(error, "orig", None) or error), secret_forms(uri_secrets(self.url)))
+            reason = " ".join(reason.split())
+            raise RetryableError(f"progress store {self.shown} cannot be used: {reason}") from error
+
+    def _opened(self) -> sa.Engine:
+        if self._engine is None or self._pid != os.getpid():
+            self.close()  # after a fork the connections belong to the parent
+            engine = open_engine(self.url)
+            try:
+                prepare(engine, shown=self.shown)
+            except BaseException:
+                engine.dispose()
+                raise
+            self._engine, self._pid, self._file = engine, os.getpid(), self._file_now()
+        elif self._file_now() != self._file:
+            raise TerminalError(
+                f"progress store {self.shown} was removed or replaced while it was in use; restore it, or the"
+                " changefeed begins anew from its initial scan"
+            )
+        return self._engine
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """Return the identity of the file that is the store now; None when there is none."""
+        if self._path is None:
+            return None
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    @property
+    def shown(self) -> str:
+        """The URL without secrets; of a SQLite store its file."""
+        url = sa.make_url(self.url)
+        return str(url.database) if url.get_backend_name() == "sqlite" else masked_uri(self.url)
+
+
+def overtaken(name: str, epoch: int) -> FencedError:
+    return FencedError(
+        f"changefeed '{name}': a newer attempt took over, or it was removed; this attempt (epoch {epoch}) stops,"
+        " emits and saves nothing more"
+    )

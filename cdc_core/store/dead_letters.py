@@ -1,0 +1,67 @@
+"""The index of dead letters: which rows were refused, and which of them were replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from cdc_core.store.database import Database
+from cdc_core.store.records import keep_delivered
+from cdc_core.store.tables import DEAD_LETTERS
+from cdc_core.store.values import DeadLetter, Delivered, dead_letter, dead_letter_values, moment_text, now_text
+
+__all__ = ["DeadLetters", "keep_refused"]
+
+_SENT_KEPT = timedelta(days=1)
+"""How long a dead letter is counted at least, even after it was replayed. The budget needs an hour."""
+
+
+class DeadLetters(Database):
+    """The dead letters of each changefeed."""
+
+    def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return the dead letters that were not replayed, in the order in which they were refused."""
+        with self._transaction(reading=True) as connection:
+            waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
+            return [dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
+
+    def blocked_keys(self, name: str) -> list[tuple[str, str]]:
+        """Return table and key, each pair once, of the dead letters that were not replayed."""
+        keys = sa.select(DEAD_LETTERS.c.table_name, DEAD_LETTERS.c.key).distinct()
+        waiting = keys.where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
+        with self._transaction(reading=True) as connection:
+            return [(row.table_name, row.key) for row in connection.execute(waiting)]
+
+    def count_dead_letters(self, name: str, *, since: datetime) -> int:
+        """Return how many rows were refused at *since* or later, including those that were replayed."""
+        counted = sa.select(sa.func.count()).where(
+            DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.put_aside_at >= moment_text(since)
+        )
+        with self._transaction(reading=True) as connection:
+            return int(connection.execute(counted).scalar_one())
+
+    def mark_replayed(
+        self, name: str, epoch: int, numbers: Sequence[int], *, delivered: Sequence[Delivered] | None = ()
+    ) -> None:
+        """Save that the dead letters with these numbers were replayed, and what that delivered, as `save` does.
+
+        Replayed letters that are older than a day are deleted. Raises: FencedError.
+        """
+        mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.id == sa.bindparam("number")
+        with self._fenced(name, epoch) as connection:
+            keep_delivered(connection, name, delivered)
+            if numbers:
+                sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
+                connection.execute(sent, [{"number": number} for number in numbers])
+            old = DEAD_LETTERS.c.put_aside_at < moment_text(datetime.now(UTC) - _SENT_KEPT)
+            newest = sa.select(sa.func.max(DEAD_LETTERS.c.id)).scalar_subquery()  # SQLite would use its number again
+            done = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_not(None), DEAD_LETTERS.c.id < newest
+            connection.execute(sa.delete(DEAD_LETTERS).where(*done, old))
+
+
+def keep_refused(connection: sa.Connection, name: str, letters: Sequence[DeadLetter], *, now: str) -> None:
+    """Save *letters*, refused *now*, in the transaction of the caller."""
+    if letters:
+        connection.execute(sa.insert(DEAD_LETTERS), [dead_letter_values(name, letter, now) for letter in letters])

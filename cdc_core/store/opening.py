@@ -1,0 +1,141 @@
+"""How the database of the progress store is found, opened, created and upgraded."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError
+from cdc_core.store.tables import METADATA, SCHEMA_VERSION, STORE
+
+__all__ = ["open_engine", "prepare", "sqlite_file", "store_exists", "store_url"]
+
+_BUSY_S = 30.0
+"""How long SQLite waits for others that write."""
+_POSTGRESQL_LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
+"""Seconds, and milliseconds: a server that vanished without a word must not hold up a run for longer."""
+
+
+def store_url(directory: Path) -> str:
+    """Return the URL of the store that lives in a file in *directory*."""
+    return sa.URL.create("sqlite", database=str(directory.absolute() / "progress.sqlite")).render_as_string()
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite store, None for any other store and for an invalid URL."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        return None
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def store_exists(url: str) -> bool:
+    """Return whether there is a store at *url*; create nothing. One that cannot be reached may exist.
+
+    Raises: ConfigError for an invalid URL.
+    """
+    file = sqlite_file(url)
+    if file is not None:
+        return file.is_file()
+    engine = open_engine(url)
+    try:
+        return sa.inspect(engine).has_table(STORE.name)
+    except sa.exc.SQLAlchemyError:
+        return True
+    finally:
+        engine.dispose()
+
+
+def open_engine(url: str) -> sa.Engine:
+    """Return an engine that connects lazily and whose commits are durable. Raises: ConfigError for an invalid URL.
+
+    A SQLite file gets its directory created, write-ahead logging, a full sync at every commit, and transactions that
+    take the write lock at once unless they only read (execution option `cdc_reading`), so that processes wait for each
+    other instead of failing.
+    """
+    try:
+        parsed = sa.make_url(url)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+            limits = {name: value for name, value in _POSTGRESQL_LIMITS.items() if name not in parsed.query}
+            parsed = parsed.update_query_dict(limits)
+        if parsed.get_backend_name() != "sqlite":
+            return sa.create_engine(parsed, pool_size=1, max_overflow=1, pool_pre_ping=True)
+    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+        raise ConfigError(f"the progress store's URL cannot be used: {error}") from error
+    path = Path(parsed.database or "")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"'{path.parent}' cannot be used as the state directory: {error.strerror}") from error
+    engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args={"timeout": _BUSY_S})
+    sa.event.listen(engine, "connect", _set_up_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def prepare(engine: sa.Engine, *, shown: str) -> None:
+    """Return when the store's tables exist in the version of this code. Raises: ConfigError.
+
+    A store that an older version wrote is upgraded, in one transaction. Processes that open a store at the same time
+    wait for each other.
+    """
+    with engine.execution_options(cdc_reading=True).begin() as connection:
+        version = _version(connection)
+    if version == SCHEMA_VERSION:
+        return
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":  # two processes may find the store empty at the same time
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext('cdc_store'))"))
+        version = _version(connection)
+        if version is None:
+            METADATA.create_all(connection)
+            connection.execute(sa.insert(STORE).values(version=SCHEMA_VERSION))
+        elif version < SCHEMA_VERSION:
+            from cdc_core.store.upgrading import upgrade  # loads Alembic, which most processes do without
+
+            upgrade(connection, version)
+        elif version > SCHEMA_VERSION:
+            raise ConfigError(
+                f"progress store {shown} was written by a newer cdc-core (its version is {version}, this one knows "
+                f"{SCHEMA_VERSION}); upgrade cdc-core"
+            )
+
+
+def _version(connection: sa.Connection) -> int | None:
+    """Return the version of the store's tables, None when there are none."""
+    if not sa.inspect(connection).has_table(STORE.name):
+        return None
+    version: int | None = connection.execute(sa.select(sa.func.max(STORE.c.version))).scalar_one()
+    return version
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver must not open transactions of its own
+    cursor = connection.cursor()
+    _use_wal(cursor)
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _use_wal(cursor: Any) -> None:
+    """Switch to WAL. When several connections do so with a new file at once, some fail without waiting."""
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    reading = connection.get_execution_options().get("cdc_reading", False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

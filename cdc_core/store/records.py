@@ -1,0 +1,85 @@
+"""What was delivered and has no record at the sink yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from cdc_core.store.database import Database
+from cdc_core.store.tables import CHANGEFEEDS, GAPS, UNRECORDED, update
+from cdc_core.store.values import Delivered, PendingRecord, dump
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Records", "keep_delivered", "turn_away"]
+
+
+class Records(Database):
+    """The marks of each changefeed, and what is to be recorded with each of them."""
+
+    def assign_mark(self, name: str, epoch: int, mark: Timestamp) -> list[PendingRecord]:
+        """Assign *mark* to every delivered entry that has no mark yet; return what is still to be recorded, by mark.
+
+        The last one returned is *mark*, even when nothing was delivered; none is returned when *mark* is recorded
+        already. An entry keeps its first mark, in later attempts too, until `finish_records`. Raises: FencedError.
+        """
+        mine = UNRECORDED.c.name == name
+        with self._fenced(name, epoch) as connection:
+            previous = _recorded(connection, name)
+            if previous is not None and mark <= previous:
+                return []
+            connection.execute(sa.update(UNRECORDED).where(mine, UNRECORDED.c.mark.is_(None)).values(mark=str(mark)))
+            rows = connection.execute(sa.select(UNRECORDED).where(mine).order_by(UNRECORDED.c.id)).all()
+            gaps = _gaps(connection, name)
+        found: dict[Timestamp, list[Delivered]] = {mark: []}
+        for entry in rows:
+            found.setdefault(Timestamp.parse(entry.mark), []).append(json.loads(entry.entry))
+        waiting = []
+        for each, delivered in sorted(found.items()):
+            known = None if previous is None or any(previous <= gap < each for gap in gaps) else previous
+            waiting.append(PendingRecord(mark=each, previous=known, delivered=tuple(delivered)))
+            previous = each
+        return waiting
+
+    def finish_records(self, name: str, epoch: int, mark: Timestamp) -> None:
+        """Delete the entries that have a mark: consumers can learn of all up to *mark*. Raises: FencedError."""
+        with self._fenced(name, epoch, recorded=str(mark)) as connection:
+            connection.execute(sa.delete(GAPS).where(GAPS.c.name == name))
+            connection.execute(sa.delete(UNRECORDED).where(UNRECORDED.c.name == name, UNRECORDED.c.mark.is_not(None)))
+
+
+def keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered] | None) -> None:
+    """Save what is to be recorded, or mark the history as incomplete when *delivered* is None."""
+    if delivered:
+        connection.execute(sa.insert(UNRECORDED), [{"name": name, "entry": dump(entry)} for entry in delivered])
+    elif delivered is None:
+        _note_gap(connection, name)
+
+
+def _note_gap(connection: sa.Connection, name: str) -> None:
+    """Mark the history as incomplete: rows after the last mark were delivered without a record."""
+    given = sa.select(UNRECORDED.c.mark).distinct().where(UNRECORDED.c.name == name, UNRECORDED.c.mark.is_not(None))
+    marks = [Timestamp.parse(mark) for mark in connection.execute(given).scalars()]
+    gap = max([_recorded(connection, name) or Timestamp(), *marks])
+    if gap not in _gaps(connection, name):
+        connection.execute(sa.insert(GAPS).values(name=name, mark=str(gap)))
+
+
+def _recorded(connection: sa.Connection, name: str) -> Timestamp | None:
+    """Return the last mark that is recorded."""
+    text = connection.execute(sa.select(CHANGEFEEDS.c.recorded).where(CHANGEFEEDS.c.name == name)).scalar_one()
+    return None if text is None else Timestamp.parse(text)
+
+
+def _gaps(connection: sa.Connection, name: str) -> list[Timestamp]:
+    found = connection.execute(sa.select(GAPS.c.mark).where(GAPS.c.name == name)).scalars()
+    return [Timestamp.parse(mark) for mark in found]
+
+
+def turn_away(connection: sa.Connection, name: str, *, counters: str | None) -> None:
+    """Delete what was delivered to the previous sink: no record at another sink may mention it."""
+    if counters is not None and json.loads(counters):  # some step is saved
+        _note_gap(connection, name)
+    connection.execute(update(name).values(emitted=None))
+    connection.execute(sa.delete(UNRECORDED).where(UNRECORDED.c.name == name))

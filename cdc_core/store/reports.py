@@ -1,0 +1,112 @@
+"""What the progress store knows of each changefeed, for whoever looks from outside of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, SavedStatus
+
+__all__ = ["Report", "is_alive", "report"]
+
+_SILENCE = timedelta(seconds=30)
+"""A run saves its status every ten seconds at least. One that did not for this long is dead or cut off."""
+_ENDINGS = {
+    "stopped": "stopped",
+    "abandoned": "stopped",
+    "given up": "stopped",
+    "failed": "failed",
+    "complete": "complete",
+}
+"""The state of a changefeed by the last phase of its run."""
+_TOTALS = ("steps", "rows", "messages", "bytes", "files")
+_GAUGE = "source."
+_OF_A_RUN = ("rows_per_s", "waiting_on", "waiting_for", "next_attempt_at")
+"""What a status says of the moment; it means nothing when the run has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One changefeed as of `now`. Holds no secret. `dead_letters` counts those that were not replayed."""
+
+    known: ChangefeedRecord
+    progress: Progress | None
+    status: SavedStatus | None
+    dead_letters: int
+    now: datetime
+
+    @property
+    def state(self) -> str:
+        """What the changefeed does, in one of the words that docs/operations.md explains."""
+        if self.known.paused is not None:
+            return "paused"
+        if self.status is None:
+            return "new" if self.progress is None else "unknown"
+        ending = _ENDINGS.get(self.status.values.get("phase", ""))
+        return ending or ("running" if is_alive(self.status, now=self.now) else "silent")
+
+    @property
+    def behind_s(self) -> float | None:
+        """How far the high-water mark is behind `now`; None while there is none."""
+        mark = self.known.high_water
+        return max(0.0, self.now.timestamp() - mark.wall / 1e9) if mark else None
+
+    @property
+    def gauges(self) -> dict[str, float]:
+        """The source's gauges, as of the last steps."""
+        return {name.removeprefix(_GAUGE): value for name, value in self._counters.items() if name.startswith(_GAUGE)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values; docs/operations.md explains each."""
+        known, mark = self.known, self.known.high_water
+        status: Mapping[str, Any] = {} if self.status is None else self.status.values
+        alive = is_alive(self.status, now=self.now)
+        return {
+            "name": known.name,
+            "state": self.state,
+            **{name: known.definition.get(name) for name in ("source", "tables", "sink", "format")},
+            "high_water": str(mark) if mark else None,
+            "high_water_at": mark.to_datetime().isoformat() if mark else None,
+            "behind_s": self.behind_s,
+            "saved_at": _text(known.saved_at),
+            "totals": {name: int(self._counters.get(name, 0)) for name in _TOTALS},
+            "dead_letters": self.dead_letters,
+            "gauges": self.gauges,
+            "releases_failed": int(self._counters.get("releases_failed", 0)),
+            "paused": known.paused and {"reason": known.paused.reason, "since": _text(known.paused.since)},
+            "phase": status.get("phase"),
+            "error": status.get("error"),
+            "scan": status.get("scan"),
+            **{name: status.get(name) if alive else None for name in _OF_A_RUN},
+            "host": status.get("host"),
+            "pid": status.get("pid"),
+            "heard_at": self.status and _text(self.status.written_at),
+            "feed_id": known.feed_id,
+            "epoch": known.epoch,
+        }
+
+    @property
+    def _counters(self) -> Mapping[str, float]:
+        return {} if self.progress is None else self.progress.counters
+
+
+def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> Report:
+    """Return what *store* knows of a changefeed. Changes nothing; runs do not notice."""
+    return Report(
+        known=known,
+        progress=store.load(known.name),
+        status=store.status(known.name),
+        dead_letters=len(store.dead_letters(known.name)),
+        now=now,
+    )
+
+
+def is_alive(status: SavedStatus | None, *, now: datetime) -> bool:
+    """Return whether a run has saved a status within the last 30 seconds, and has not ended since."""
+    return status is not None and status.values.get("phase") not in _ENDINGS and now - status.written_at <= _SILENCE
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds")

@@ -1,0 +1,84 @@
+"""How far each changefeed has come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+from cdc_core.rangefeed import Token
+from cdc_core.store.database import Database
+from cdc_core.store.dead_letters import keep_refused
+from cdc_core.store.records import keep_delivered
+from cdc_core.store.tables import CHANGEFEEDS
+from cdc_core.store.values import (
+    DeadLetter,
+    Delivered,
+    Progress,
+    dump,
+    frontier_of,
+    moment_of,
+    now_text,
+    timestamp_of,
+)
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["SavedProgress"]
+
+
+class SavedProgress(Database):
+    """The progress that each changefeed saved last."""
+
+    def load(self, name: str) -> Progress | None:
+        """Return what was saved last, or None when nothing was."""
+        with self._transaction(reading=True) as connection:
+            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+        if row is None or row.token is None:
+            return None
+        return Progress(
+            token=json.loads(row.token),
+            frontier=frontier_of(row.frontier),
+            latest=timestamp_of(row.latest),
+            counters={} if row.counters is None else json.loads(row.counters),
+            saved_at=moment_of(row.saved_at),
+            emitted=timestamp_of(row.emitted),
+        )
+
+    def save(
+        self,
+        name: str,
+        epoch: int,
+        progress: Progress,
+        *,
+        delivered: Sequence[Delivered] | None = (),
+        dead_letters: Sequence[DeadLetter] = (),
+    ) -> None:
+        """Save *progress*, together with what its last step delivered and its dead letters.
+
+        *delivered* is None for a step whose rows no record will mention. Raises: FencedError, and changes nothing,
+        unless *epoch* is the newest.
+        """
+        now = now_text()
+        values = {
+            "token": dump(progress.token),
+            "frontier": dump(progress.frontier.to_json()),
+            "latest": str(progress.latest),
+            "counters": dump(progress.counters),
+            "saved_at": now,
+        }
+        with self._fenced(name, epoch, **values) as connection:
+            keep_delivered(connection, name, delivered)
+            keep_refused(connection, name, dead_letters, now=now)
+
+    def save_counters(self, name: str, epoch: int, counters: Mapping[str, float]) -> None:
+        """Save *counters* alone. Raises: FencedError."""
+        self._write(name, epoch, counters=dump(counters))
+
+    def save_emitted(self, name: str, epoch: int, mark: Timestamp) -> None:
+        """Save *mark* as the last one that was emitted to this sink. Raises: FencedError."""
+        self._write(name, epoch, emitted=str(mark))
+
+    def save_intent(self, name: str, epoch: int, token: Token) -> None:
+        """Save *token* alone. Raises: FencedError, as `save` does."""
+        self._write(name, epoch, token=dump(token))

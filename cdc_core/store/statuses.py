@@ -1,0 +1,36 @@
+"""The status of each changefeed: what its run shows, for those who look from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.store.database import Database
+from cdc_core.store.tables import STATUSES
+from cdc_core.store.values import SavedStatus, dump, now_text
+
+__all__ = ["Statuses"]
+
+
+class Statuses(Database):
+    """The status that each changefeed saved last."""
+
+    def save_status(self, name: str, epoch: int, status: Mapping[str, Any]) -> None:
+        """Save *status*, JSON without secrets, in place of the previous one. Raises: FencedError."""
+        with self._fenced(name, epoch) as connection:
+            values = {"status": dump(status), "written_at": now_text()}
+            known = connection.execute(sa.update(STATUSES).where(STATUSES.c.name == name).values(values))
+            if not known.rowcount:
+                connection.execute(sa.insert(STATUSES).values(name=name, **values))
+
+    def status(self, name: str) -> SavedStatus | None:
+        """Return the status that was saved last, None when none was."""
+        with self._transaction(reading=True) as connection:
+            row = connection.execute(sa.select(STATUSES).where(STATUSES.c.name == name)).one_or_none()
+        if row is None:
+            return None
+        return SavedStatus(values=json.loads(row.status), written_at=datetime.fromisoformat(row.written_at))

@@ -1,0 +1,87 @@
+"""Notices that a topic was deleted while the changefeed was running."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Uuid
+
+from cdc_core import START_OVER, CdcError, TerminalSinkError
+from cdc_sink_kafka.admin import Administrator
+from cdc_sink_kafka.clients import Settings
+from cdc_sink_kafka.failures import Failure
+
+__all__ = ["WatchedTopics"]
+
+_EVERY_S = 1.0
+_SURE_AFTER_S = 4.0
+_ASK_S = 0.5
+_NO_ID = str(Uuid(0, 0))
+"""What brokers without topic ids report."""
+
+
+class WatchedTopics:
+    """Compares the ids of the changefeed's topics with those that this process saw first.
+
+    Brokers without topic ids only reveal a topic that is missing, not one that was created again. They may learn to
+    tell ids while the changefeed runs, each at a different time.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Connects to nothing. The first check opens a connection, which `close` releases."""
+        self._settings = settings
+        self._may_be_missing = settings.options.create_kafka_topics == "auto"
+        self._administrator: Administrator | None = None
+        self._ids: dict[str, str] = {}
+        self._next = float("-inf")
+
+    def check(self, *, now: bool = False) -> None:
+        """Return when each topic is the one that was seen first, as far as the brokers say. Asks once a second at most.
+
+        With *now* it asks at once. A topic must be missing for a few seconds: brokers learn of a new one at different
+        times. Raises: TerminalSinkError.
+        """
+        if time.monotonic() < self._next and not now:
+            return
+        deadline = time.monotonic() + _SURE_AFTER_S
+        while missing := self._missing():
+            if time.monotonic() > deadline:
+                raise TerminalSinkError(
+                    f"topic '{missing}' was deleted while the changefeed was running, and the rows in it are gone."
+                    f" Create the topic, then run the changefeed again to continue without them. {START_OVER}"
+                )
+            time.sleep(_ASK_S)
+        self._next = time.monotonic() + _EVERY_S
+
+    def explain(self, failure: Failure) -> CdcError | None:
+        """Return the error for a *failure* that comes from a topic that was deleted, None for any other."""
+        if failure.no_topic:
+            try:
+                self.check(now=True)
+            except TerminalSinkError as error:
+                return error
+        return None
+
+    def close(self) -> None:
+        """Release the connection."""
+        if self._administrator is not None:
+            self._administrator.close()
+        self._administrator = None
+
+    def _missing(self) -> str | None:
+        """Return a topic that does not exist, if any. Raises: TerminalSinkError for one that was created again."""
+        if self._administrator is None:
+            self._administrator = self._settings.administrator()
+        missing = None
+        for topic, found in self._administrator.topic_ids(self._settings.topic_names).items():
+            if found is None:
+                if topic in self._ids or not self._may_be_missing:
+                    missing = topic
+            elif self._ids.setdefault(topic, found) == _NO_ID:
+                self._ids[topic] = found
+            elif found not in (self._ids[topic], _NO_ID):
+                raise TerminalSinkError(
+                    f"topic '{topic}' was deleted and created again while the changefeed was running, and the rows in"
+                    f" the old one are gone. Run the changefeed again to continue without them. {START_OVER}"
+                )
+        return missing

@@ -1,0 +1,38 @@
+"""`cdc docs` prints the pages that messages name, also where only the wheel is installed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cdc_core.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_every_page_is_listed_with_its_title(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == PAGES
+    assert all(len(line.split()) > 1 for line in lines)
+
+
+def test_a_page_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs", "write-a-sink"]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs" / "write-a-sink.md").read_text()
+
+
+def test_an_unknown_page_is_refused_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs", "write-sink"]) == 2
+    assert "there is no page 'write-sink'; did you mean 'write-a-sink'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["cdc_core", "encoders", "sinks", "plugins"])
+def test_messages_and_readmes_name_pages_that_exist(folder: str) -> None:
+    paths = [path for suffix in ("py", "md") for path in (ROOT / folder).rglob(f"*.{suffix}")]
+    files = [path for path in paths if "tests" not in path.parts]
+    named = {name for path in files for name in re.findall(r"`cdc docs ([a-z-]+)`", path.read_text())}
+    assert named <= set(PAGES)

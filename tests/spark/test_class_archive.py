@@ -1,0 +1,130 @@
+"""The archive of Spark's classes, which makes starts quicker, and changes nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+import pytest
+from cdc_testing.kept_spark import KeptSpark
+from pyspark import SparkContext
+
+from cdc_core.spark import class_archive
+from cdc_core.spark.class_archive import VARIABLE, ClassArchive
+from cdc_core.spark.session import end_jvm
+
+if TYPE_CHECKING:
+    from conftest import Engine
+else:
+    Engine = Any
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache directory."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def found() -> ClassArchive:
+    archive = ClassArchive.find()
+    assert archive is not None
+    return archive
+
+
+def test_until_there_is_an_archive_the_jvm_records_what_goes_into_it(cache: Path) -> None:
+    archive = found()
+    assert "+RecordDynamicDumpInfo" in archive.java_options()
+    archive.file.touch()
+    assert f'"-XX:SharedArchiveFile={archive.file}"' in archive.java_options()
+    assert "+RecordDynamicDumpInfo" not in archive.java_options()
+
+
+def test_the_home_beside_it_has_sparks_programs_and_jars_and_no_pyspark(cache: Path) -> None:
+    home = found().home
+    installed = Path(pyspark.__file__).parent
+    assert {path.name: path.readlink() for path in home.iterdir()} == {
+        "bin": installed / "bin",
+        "jars": installed / "jars",
+    }
+
+
+def test_a_cache_that_cannot_be_written_is_not_used(cache: Path) -> None:
+    cache.write_text("not a directory")
+    assert ClassArchive.find() is None
+
+
+def test_off_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "off")
+    assert ClassArchive.find() is None
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has its own place")
+def test_the_cache_is_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert found().directory.parent == tmp_path / "xdg" / "cdc" / "spark"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert found().directory.parent == tmp_path / "home" / ".cache" / "cdc" / "spark"
+
+
+def test_another_java_has_another_archive(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = found()
+    (tmp_path / "jdk" / "bin").mkdir(parents=True)
+    (tmp_path / "jdk" / "bin" / "java").touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    assert found() != first
+
+
+def test_a_java_that_cannot_write_one_is_asked_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = found()
+    monkeypatch.setattr(class_archive, "_dump", lambda *_: None)
+    archive.write(None)  # type: ignore[arg-type]
+    assert archive.java_options() == ""
+
+
+def test_a_jvm_that_dies_while_it_writes_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(_: object, path: Path) -> None:
+        path.write_text("half of it")
+        raise ConnectionResetError("the JVM is gone")
+
+    archive = found()
+    monkeypatch.setattr(class_archive, "_dump", dies)
+    archive.write(None)  # type: ignore[arg-type]
+    assert {path.name for path in archive.directory.iterdir()} == {"home"}
+    assert "+RecordDynamicDumpInfo" in archive.java_options()
+
+
+def test_an_archive_that_nobody_used_for_a_month_goes_when_one_is_written(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = found()
+    old, used = archive.directory.with_name("old"), archive.directory.with_name("used")
+    for other in (old, used):
+        other.mkdir()
+    os.utime(old, (0, 0))
+    monkeypatch.setattr(class_archive, "_dump", lambda _, path: path.touch())
+    archive.write(None)  # type: ignore[arg-type]
+    assert archive.file.exists()
+    assert set(cache.joinpath("spark").iterdir()) == {archive.directory, used}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process maps")
+def test_the_first_run_leaves_the_archive_and_the_next_one_maps_it(
+    cache: Path, engine: Engine, kept_spark: KeptSpark
+) -> None:
+    assert engine.run(own_spark=True, total=1000, rows_per_step=500) == 0
+    archive = found()
+    assert archive.file.stat().st_size > 10_000_000
+    assert engine.journal.faults(total=1000) == []
+
+    end_jvm(kept_spark.session())  # the first run's JVM had no archive
+    kept_spark.session()
+    assert SparkContext._gateway is not None
+    assert str(archive.file) in Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
+    end_jvm(kept_spark.session())

@@ -1,0 +1,242 @@
+"""Several changefeeds in one process and one Spark session: what happens to one is nothing to the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.engine import Journal, counter_feed, eventually
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.scripted import Script
+
+from cdc_core.engine.supervisor import Outcome, Supervisor
+from cdc_core.errors import ConfigError, TerminalSinkError
+from cdc_core.spark import query
+from cdc_core.spark.runner import Runner
+from cdc_core.store.progress import ProgressStore, store_url
+
+TOTAL = 3000
+
+
+class Feeds:
+    """Counting changefeeds of one runner; each has a journal and orders of its own."""
+
+    def __init__(self, directory: Path, names: str) -> None:
+        self.directory = directory
+        self.scripts = {name: Script(directory / name) for name in names}
+        for script in self.scripts.values():
+            script.directory.mkdir()
+        self.runner = Runner(directory, changefeeds=len(names))
+        self.store = ProgressStore(store_url(directory))
+
+    def start(self, name: str, *, once: bool = True, **feed: Any) -> Supervisor:
+        control = self.scripts[name].directory
+        return self.runner.start(
+            counter_feed(control, **{"name": name, "total": TOTAL, "rows_per_step": 500, **feed}), once=once
+        )
+
+    def journal(self, name: str) -> Journal:
+        return Journal(self.scripts[name].directory)
+
+    def faults(self) -> list[str]:
+        return [f"{name}: {fault}" for name in self.scripts for fault in self.journal(name).faults(total=TOTAL)]
+
+    def close(self) -> None:
+        for script in self.scripts.values():
+            for held in script.directory.glob("hold-*"):
+                held.unlink(missing_ok=True)
+        self.runner.close()
+
+
+@pytest.fixture
+def feeds(tmp_path: Path, kept_spark: KeptSpark) -> Iterator[Callable[[str], Feeds]]:
+    """Return a function that makes changefeeds of one letter each, in the session that tests share."""
+    made: list[Feeds] = []
+
+    def make(names: str) -> Feeds:
+        made.append(Feeds(tmp_path, names))
+        return made[-1]
+
+    with kept_spark.lent():
+        yield make
+        for each in made:
+            each.close()
+
+
+def begun(feed: Feeds, name: str) -> None:
+    eventually(lambda: feed.journal(name).of("rows"), what=f"rows of {name}")
+
+
+def outcome(supervisor: Supervisor) -> Outcome:
+    ended = supervisor.wait(240)
+    assert ended is not None, supervisor.status
+    return ended
+
+
+def test_changefeeds_run_side_by_side_and_each_delivers_everything(feeds: Callable[[str], Feeds]) -> None:
+    feed = feeds("abc")
+    ended = [outcome(each) for each in [feed.start(name) for name in "abc"]]
+    assert ended == [Outcome("complete")] * 3
+    assert feed.faults() == []
+    status = {each: feed.store.status(each) for each in "abc"}
+    assert {name: each and each.values["phase"] for name, each in status.items()} == dict.fromkeys("abc", "complete")
+
+
+def test_a_changefeed_that_fails_ends_alone(feeds: Callable[[str], Feeds]) -> None:
+    feed = feeds("ab")
+    good = feed.start("a", once=False)
+    begun(feed, "a")
+    feed.scripts["b"].order("flush", "TerminalSinkError the disk is full")
+    failed = outcome(feed.start("b"))
+    assert isinstance(failed.error, TerminalSinkError)
+    assert good.outcome is None
+    eventually(lambda: len(feed.journal("a").numbers()) >= TOTAL, what="all rows of a")
+    good.stop()
+    assert outcome(good) == Outcome("stopped")
+    assert outcome(feed.start("b")) == Outcome("complete")
+    assert feed.faults() == []
+
+
+def test_one_that_is_refused_from_the_start_ends_alone(feeds: Callable[[str], Feeds]) -> None:
+    feed = feeds("ab")
+    feed.scripts["b"].order("check", "ConfigError table counter is missing")
+    good, bad = feed.start("a"), feed.start("b")
+    assert isinstance(outcome(bad).error, ConfigError)
+    assert outcome(good) == Outcome("complete")
+    assert bad.status.phase == "failed"
+    assert bad.status.error == "table counter is missing"
+
+
+def test_a_changefeed_is_paused_and_resumed_while_another_goes_on(feeds: Callable[[str], Feeds]) -> None:
+    feed = feeds("ab")
+    paused, other = feed.start("a", once=False), feed.start("b", once=False)
+    begun(feed, "a")
+    begun(feed, "b")
+    paused.pause("maintenance of the warehouse")
+    eventually(lambda: paused.status.phase == "paused", what="the pause")
+    assert paused.status.waiting_for == "maintenance of the warehouse"
+    before = feed.journal("a").events
+    eventually(lambda: len(feed.journal("b").numbers()) >= TOTAL, what="all rows of b")
+    assert feed.journal("a").events == before
+    known = feed.store.find("a")
+    assert known is not None
+    assert known.paused is not None
+    paused.resume()
+    eventually(lambda: len(feed.journal("a").numbers()) >= TOTAL, what="all rows of a")
+    for each in (paused, other):
+        each.stop()
+        assert outcome(each) == Outcome("stopped")
+    assert feed.faults() == []
+
+
+def test_a_resumption_that_comes_before_the_pause_takes_effect_undoes_it(feeds: Callable[[str], Feeds]) -> None:
+    feed = feeds("a")
+    supervisor = feed.start("a", once=False)
+    supervisor.pause("asked for while it starts")
+    eventually(lambda: supervisor.status.phase == "paused", what="the pause")
+    supervisor.resume()
+    begun(feed, "a")
+    feed.scripts["a"].order("hold-emit")
+    eventually(lambda: feed.scripts["a"].pending("hold-emit.held"), what="a step is held")
+    supervisor.pause("asked for while a step runs")
+    eventually(lambda: supervisor.status.phase == "stopping", what="the step is waited for")
+    supervisor.resume()
+    (feed.scripts["a"].directory / "hold-emit").unlink()
+    eventually(lambda: len(feed.journal("a").numbers()) >= TOTAL, what="all rows")
+    assert supervisor.outcome is None
+    supervisor.stop()
+    assert outcome(supervisor) == Outcome("stopped")
+    assert feed.faults() == []
+
+
+def test_a_pause_outlasts_a_stop_that_comes_before_it_takes_effect(feeds: Callable[[str], Feeds]) -> None:
+    feed = feeds("a")
+    supervisor = feed.start("a", once=False)
+    begun(feed, "a")
+    feed.scripts["a"].order("hold-emit")
+    eventually(lambda: feed.scripts["a"].pending("hold-emit.held"), what="a step is held")
+    supervisor.pause("maintenance")
+    supervisor.stop()
+    (feed.scripts["a"].directory / "hold-emit").unlink()
+    assert outcome(supervisor) == Outcome("stopped")
+    known = feed.store.find("a")
+    assert known is not None
+    assert known.paused is not None
+    assert known.paused.reason == "maintenance"
+
+
+def test_the_same_changefeed_does_not_run_twice(feeds: Callable[[str], Feeds]) -> None:
+    feed = feeds("a")
+    first = feed.start("a", once=False)
+    begun(feed, "a")
+    error = outcome(feed.start("a")).error
+    assert isinstance(error, ConfigError)
+    assert str(error).endswith(f"is already running from {feed.directory} (process {os.getpid()}); stop it first")
+    assert first.outcome is None
+    status = feed.store.status("a")
+    assert status is not None
+    assert status.values["error"] is None
+
+
+@pytest.mark.slow
+def test_sinks_that_hang_hold_up_no_other_changefeed(tmp_path: Path, kept_spark: KeptSpark) -> None:
+    """Each of these would take all task slots that one changefeed alone has on this host."""
+    kept_spark.close()
+    slices = len(os.sched_getaffinity(0))
+    feed = Feeds(tmp_path, "abc")
+    try:
+        for name in "ab":
+            feed.scripts[name].order("hold-emit")
+        hanging = [feed.start(name, slices=slices) for name in "ab"]
+        for name in "ab":
+            eventually(lambda name=name: feed.scripts[name].pending("hold-emit.held"), what=f"{name} hangs")
+        assert outcome(feed.start("c", slices=slices)) == Outcome("complete")
+        eventually(lambda: all(each.status.waiting_on == "sink 'journal'" for each in hanging), what="the reason")
+        for name in "ab":
+            (feed.scripts[name].directory / "hold-emit").unlink()
+        assert [outcome(each) for each in hanging] == [Outcome("complete")] * 2
+        assert feed.faults() == []
+    finally:
+        feed.close()
+
+
+@pytest.mark.slow
+def test_a_dead_worker_costs_only_its_own_changefeed_an_attempt(feeds: Callable[[str], Feeds]) -> None:
+    feed = feeds("ab")
+    feed.scripts["a"].order("flush", "kill")
+    assert [outcome(each) for each in (feed.start("a"), feed.start("b"))] == [Outcome("complete")] * 2
+    assert not feed.scripts["a"].pending("flush")
+    assert feed.journal("b").epochs == {1}
+    assert feed.faults() == []
+
+
+@pytest.mark.slow
+def test_all_changefeeds_continue_after_the_jvm_was_killed(
+    feeds: Callable[[str], Feeds], kept_spark: KeptSpark
+) -> None:
+    feed = feeds("ab")
+    running = [feed.start(name, once=False) for name in "ab"]
+    for name in "ab":
+        begun(feed, name)
+    kept_spark.kill_jvm()
+    for name in "ab":
+        eventually(lambda name=name: max(feed.journal(name).epochs) > 1, what=f"another attempt of {name}")
+        eventually(lambda name=name: len(feed.journal(name).numbers()) >= TOTAL, what=f"all rows of {name}")
+    for each in running:
+        each.stop()
+        assert outcome(each) == Outcome("stopped")
+    assert feed.faults() == []
+
+
+def test_queries_share_no_map_that_spark_writes_into(kept_spark: KeptSpark) -> None:
+    session = kept_spark.session()
+
+    def map_of_a_query() -> int:
+        relation = query.open_rows(session, "x")._jdf.queryExecution().analyzed()
+        variables = relation.source().get().source().dataSourceCls().envVars()
+        return session._jvm.java.lang.System.identityHashCode(variables)
+
+    assert map_of_a_query() != map_of_a_query()

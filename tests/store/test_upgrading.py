@@ -1,0 +1,177 @@
+"""Stores that older versions wrote are upgraded in place, with everything in them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from cdc_testing.imports import loaded_by
+from cdc_testing.runs import eventually
+from cdc_testing.stored import DEFINITION, progress
+
+from cdc_core import Timestamp
+from cdc_core.errors import RetryableError
+from cdc_core.store.opening import open_engine
+from cdc_core.store.progress import DeadLetter, PendingRecord, ProgressStore, store_url
+from cdc_core.store.tables import METADATA, SCHEMA_VERSION
+from cdc_core.store.upgrading import MIGRATIONS, upgrade
+
+WRITTEN = Path(__file__).parent / "written"
+TO_V2 = """
+DROP INDEX ix_cdc_dead_letters_waiting;
+CREATE INDEX ix_cdc_dead_letters_name ON cdc_dead_letters (name);
+ALTER TABLE cdc_changefeeds DROP COLUMN emitted;
+UPDATE cdc_store SET version = 2;
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return store_url(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("database"))
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[sa.Engine]:
+    engine = open_engine(url)
+    yield engine
+    engine.dispose()
+
+
+def write(engine: sa.Engine, sql: str) -> None:
+    number = "INTEGER NOT NULL" if engine.dialect.name == "sqlite" else "BIGSERIAL"
+    with engine.begin() as connection:
+        for statement in sql.replace("{number}", number).split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
+
+
+def differences(engine: sa.Engine) -> list[object]:
+    with engine.begin() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": "cdc_migrations"})
+        return list(compare_metadata(context, METADATA))
+
+
+def test_the_migrations_make_the_tables_that_a_new_store_has(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        upgrade(connection, None)
+    assert differences(engine) == []
+    assert ScriptDirectory(str(MIGRATIONS)).get_current_head() == str(SCHEMA_VERSION)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_store_is_upgraded_with_all_its_contents(url: str, engine: sa.Engine, version: int) -> None:
+    write(engine, (WRITTEN / "v3.sql").read_text() + (TO_V2 if version == 2 else ""))
+    store = ProgressStore(url)
+    orders, users = store.list()
+    assert (orders.name, orders.feed_id, orders.epoch, orders.high_water) == (
+        "orders",
+        "e98269503d94",
+        2,
+        Timestamp(50, 3),
+    )
+    assert orders.paused is not None
+    assert orders.paused.reason == "a row was refused"
+    assert (users.feed_id, users.epoch, users.definition["tables"]) == ("f82b43eaa435", 0, ["public.users"])
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert (loaded.token, loaded.latest) == ({"lsn": 1234, "slot": "cdc_orders"}, Timestamp(60))
+    assert (loaded.counters, loaded.emitted) == ({"rows": 10.0}, Timestamp(20 if version == 3 else 0))
+    assert store.load("users") is None
+    assert store.load_plan("orders") == {"step": 7}
+    assert [(letter.key, letter.error) for letter in store.dead_letters("orders")] == [("[2]", "refused")]
+    assert store.status("orders") is None
+    assert differences(engine) == []
+    store.close()
+
+
+def test_an_upgraded_changefeed_continues(url: str, engine: sa.Engine) -> None:
+    write(engine, (WRITTEN / "v3.sql").read_text())
+    store = ProgressStore(url)
+    assert store.register("orders", DEFINITION).feed_id == "e98269503d94"
+    assert store.resume("orders")
+    epoch = store.begin_attempt("orders")
+    assert epoch == 3
+    letter = DeadLetter(table="public.orders", key="[3]", updated=Timestamp(70), stage="sink", error="refused")
+    store.save("orders", epoch, progress(80), delivered=[{"path": "d"}], dead_letters=[letter])
+    assert store.assign_mark("orders", epoch, Timestamp(30)) == [
+        PendingRecord(mark=Timestamp(20), previous=None, delivered=({"path": "b"},)),
+        PendingRecord(mark=Timestamp(30), previous=None, delivered=({"path": "c"}, {"path": "d"})),
+    ]
+    store.finish_records("orders", epoch, Timestamp(30))
+    (waiting,) = store.assign_mark("orders", epoch, Timestamp(40))
+    assert waiting.previous == Timestamp(30)
+    assert [letter.number for letter in store.dead_letters("orders")] == [2, 3]
+    store.save_status("orders", epoch, {"state": "running"})
+    store.close()
+
+
+def test_a_store_of_the_first_version_is_upgraded(url: str, engine: sa.Engine) -> None:
+    write(engine, (WRITTEN / "v1.sql").read_text())
+    store = ProgressStore(url)
+    assert store.register("orders", DEFINITION).feed_id == "e98269503d94"
+    loaded = store.load("orders")
+    assert loaded is not None
+    assert loaded.token == {"lsn": 1234, "slot": "cdc_orders"}
+    (waiting,) = store.assign_mark("orders", store.begin_attempt("orders"), Timestamp(70))
+    assert waiting.previous is None  # what the older version delivered is in no record
+    assert differences(engine) == []
+    store.close()
+
+
+def test_several_may_open_an_older_store_at_once(url: str, engine: sa.Engine) -> None:
+    write(engine, (WRITTEN / "v3.sql").read_text())
+    found: list[int] = []
+
+    def begin() -> None:
+        store = ProgressStore(url)
+        found.append(store.begin_attempt("orders"))
+        store.close()
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [3, 4, 5, 6]
+
+
+def test_a_gap_that_an_older_process_is_writing_is_kept(
+    database: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    engine = open_engine(database)
+    request.addfinalizer(engine.dispose)
+    write(engine, (WRITTEN / "v3.sql").read_text())
+    store = ProgressStore(database)
+    upgrading = threading.Thread(target=store.open)
+    waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'cdc_changefeeds'::regclass")
+    with engine.begin() as older:
+        older.exec_driver_sql("UPDATE cdc_changefeeds SET unrecorded = '70.0000000000' WHERE name = 'users'")
+        upgrading.start()
+        eventually("the upgrade to wait", lambda: older.execute(waiting).scalar_one() > 0, limit_s=60)
+    upgrading.join()
+    with engine.begin() as connection:
+        found = connection.exec_driver_sql("SELECT mark FROM cdc_gaps WHERE name = 'users'").scalars().all()
+    assert found == ["70.0000000000"]
+    store.close()
+
+
+def test_an_upgrade_that_fails_changes_nothing(url: str, engine: sa.Engine) -> None:
+    write(engine, (WRITTEN / "v3.sql").read_text() + "CREATE TABLE cdc_gaps (name TEXT);\n")
+    store = ProgressStore(url)
+    with pytest.raises(RetryableError, match="cdc_gaps"):
+        store.load("orders")
+    write(engine, "DROP TABLE cdc_gaps;\n")
+    assert store.begin_attempt("orders") == 3
+    store.close()
+
+
+def test_opening_a_store_of_this_version_loads_no_migrations(tmp_path: Path) -> None:
+    code = f"from cdc_core.store.progress import ProgressStore as S; S({store_url(tmp_path)!r}).open()"
+    assert "alembic" not in loaded_by(code)
+    assert "alembic" not in loaded_by(code)
