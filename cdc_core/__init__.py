@@ -50,6 +50,7 @@ from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, S
 from cdc_core.resolved_sink import Covered, ResolvedSink
 from cdc_core.rows import Op, RowBatch, shown_key
 from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
+from cdc_core.schema_change import SchemaChange, SchemaChangeRules, ShapeChange
 from cdc_core.sink import Flushed, RefusedRow, Sink, SliceInfo
 from cdc_core.sink_context import SinkContext
 from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
@@ -112,6 +113,9 @@ __all__ = [
     "RowError",
     "RowPlace",
     "ScanProgress",
+    "SchemaChange",
+    "SchemaChangeRules",
+    "ShapeChange",
     "Sink",
     "SinkContext",
     "SinkReader",

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_core.schema import TableSchema
+from cdc_core.schema_change import SchemaChangeRules
 from cdc_core.source_objects import SourceObjects
 
 __all__ = ["Rangefeed", "RangefeedContext", "ScanProgress", "Token"]
@@ -52,6 +53,8 @@ class RangefeedContext:
     """Whether `mvcc` is wanted."""
     initial_scan: bool = True
     """Whether the rows that the tables hold at the start are wanted."""
+    schema_changes: SchemaChangeRules = field(default_factory=SchemaChangeRules)
+    """What the planner does at a schema boundary."""
     parallelism: int = 1
     """How many slices can be read at the same time."""
 

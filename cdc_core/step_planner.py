@@ -50,9 +50,10 @@ class StepPlanner(ABC):
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         """Return where the next step ends: *start* itself when there is nothing to do yet.
 
-        Once a step, and again while idle. *after* is the greatest timestamp of any span mark so far. The step never
-        crosses a schema change that needs a decision, and obeys *limit*. The end holds the source's clock, so an idle
-        source advances too, at its own pace.
+        Once a step, and again while idle. *after* is the greatest timestamp of any span mark so far. The step obeys
+        *limit*. When it passes a change of a table's shape, no mark of it is resolved before the context's rules for
+        schema changes have been carried out. The end holds the source's clock, so an idle source advances too, at its
+        own pace.
         """
 
     @abstractmethod

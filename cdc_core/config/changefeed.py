@@ -103,6 +103,16 @@ class ChangefeedOptions:
         "yes",
         doc="Whether to emit the rows that the tables hold at the start. With 'only', the changefeed ends after them.",
     )
+    schema_change_events: Literal["default", "column_changes"] = option(
+        "default",
+        doc="Which changes of a table the policy is for: by default those that give existing rows other columns or"
+        " values, with 'column_changes' also columns that are added empty or renamed.",
+    )
+    schema_change_policy: Literal["backfill", "nobackfill", "stop"] = option(
+        "backfill",
+        doc="What to do about such a change: emit all rows of the table again, emit only later changes, or end the"
+        " changefeed. No resolved timestamp passes the change before that.",
+    )
     max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
     max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="About how many bytes of the source one step may hold.")
     on_error: Literal["fail", "pause", "dead_letter"] = option(

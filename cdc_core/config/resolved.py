@@ -18,6 +18,7 @@ from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.resolved_sink import ResolvedSink
 from cdc_core.schema import TableName
+from cdc_core.schema_change import SchemaChangeRules
 from cdc_core.sink import Sink
 from cdc_core.sink_context import SinkContext
 from cdc_core.slice_reader import SliceReader
@@ -109,6 +110,9 @@ class ResolvedChangefeed:
             diff=envelope.diff,
             mvcc=envelope.mvcc_timestamp,
             initial_scan=self.options.initial_scan != "no",
+            schema_changes=SchemaChangeRules(
+                events=self.options.schema_change_events, policy=self.options.schema_change_policy
+            ),
             parallelism=self.parallelism,
         )
 

@@ -14,7 +14,7 @@ __all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "loaded
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "schema", "errors", "masking"),
-    ("frontier", "rows", "uris", "messages"),
+    ("frontier", "rows", "uris", "messages", "schema_change"),
     ("options", "envelope", "source_objects"),
     ("file_body", "registrations", "rangefeed", "source_writer"),
     ("step_planner", "source_history", "encoder", "hookspecs"),
