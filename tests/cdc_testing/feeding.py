@@ -17,6 +17,7 @@ from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
+from cdc_rangefeed_postgres.scan_slice import ScanSlice
 
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, StepLimit, Timestamp, Token
 from cdc_core.store.values import Progress
@@ -39,6 +40,8 @@ class Change:
     mvcc: Timestamp | None
     version: int
     step: int
+    scanned: bool
+    """Whether it was read from a table, not from the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class Feed:
         greatest = max(mark.timestamp for mark in step.marks)
         for change in changes:
             assert change.updated <= greatest, "no row above its mark"
-            assert change.updated > latest or (change.op is Op.SCAN and change.updated >= latest)
+            assert change.updated > latest or (change.scanned and change.updated >= latest)
         for mark in step.marks:
             if mark.resolved:
                 assert mark.timestamp >= self.resolved[mark.span.table], "resolved never moves back"
@@ -177,12 +180,13 @@ class Feed:
         kinds = [isinstance(item, RowBatch) for item in reading.items]
         assert reading.marks, "every slice has a mark"
         assert kinds == sorted(kinds, reverse=True), "rows come before marks"
-        changes = [change for batch in reading.batches for change in self._changes(batch)]
+        scanned = isinstance(reading.slice.payload, ScanSlice)
+        changes = [change for batch in reading.batches for change in self._changes(batch, scanned=scanned)]
         for change in changes:
             assert change.updated >= reading.slice.lower, "no row below the slice's lower bound"
         return changes
 
-    def _changes(self, rows: RowBatch) -> Iterator[Change]:
+    def _changes(self, rows: RowBatch, *, scanned: bool) -> Iterator[Change]:
         for row in rows.batch.to_pylist():
             mvcc = row.get("mvcc")
             yield Change(
@@ -195,6 +199,7 @@ class Feed:
                 mvcc=None if mvcc is None else Timestamp(**mvcc),
                 version=rows.schema.version,
                 step=self.steps,
+                scanned=scanned,
             )
 
     def _apply(self, changes: Sequence[Change]) -> None:

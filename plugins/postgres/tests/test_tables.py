@@ -6,7 +6,9 @@ import pytest
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, table_of
 
-from cdc_core import Op, TerminalRangefeedError
+from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
+
+NOBACKFILL = SchemaChangeRules(policy="nobackfill")
 
 
 def versions(feed: Feed) -> list[tuple[int, tuple[str, ...]]]:
@@ -16,7 +18,7 @@ def versions(feed: Feed) -> list[tuple[int, tuple[str, ...]]]:
 
 def test_an_added_and_a_dropped_column_take_effect_with_the_first_row_that_has_them(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
-    with feed_of(database, "t") as feed:
+    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
         feed.start()
         sql.execute("INSERT INTO t VALUES (1, 'a')")
         sql.execute("ALTER TABLE t ADD COLUMN b int DEFAULT 7")
@@ -53,7 +55,7 @@ def test_version_numbers_continue_after_a_restart(database: str, sql: Sql) -> No
 
 def test_a_schema_change_that_is_undone_makes_two_new_versions(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
+    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
         feed.start()
         sql.execute("INSERT INTO t VALUES (1)")
         feed.catch_up()
@@ -239,7 +241,7 @@ def test_a_partitioned_table_is_watched_through_its_root(database: str, sql: Sql
 
 def test_a_partition_dropped_during_the_scan_is_left_out(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p", bytes_=50_000) as feed:
+    with feed_of(database, "p", options={"removed_partitions": "keep"}, bytes_=50_000) as feed:
         feed.start()
         feed.steps_until(lambda: len(feed.changes) > 100)
         sql.execute("DROP TABLE p2")
@@ -293,23 +295,117 @@ def test_a_table_created_as_a_partition_is_not_scanned(database: str, sql: Sql) 
         assert {change.op for change in feed.changes} == {Op.INSERT}
 
 
-def test_a_detached_partition_is_logged_once_and_no_longer_read(
-    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("how", ["DETACH PARTITION p1", "DETACH PARTITION p1 CONCURRENTLY"])
+def test_the_rows_of_a_detached_partition_are_deleted(database: str, sql: Sql, how: str) -> None:
     partitioned(sql)
-    with feed_of(database, "p") as feed:
+    with feed_of(database, "p", bytes_=50_000) as feed:
         feed.start()
-        feed.scan()
         feed.catch_up()
-        sql.execute("ALTER TABLE p DETACH PARTITION p1")
-        feed.catch_up()
+        sql.execute("UPDATE p SET v = 'last' WHERE id = 1")
+        sql.execute(f"ALTER TABLE p {how}")
         sql.execute("INSERT INTO p1 VALUES (9000, 1, 'unseen')")
         sql.execute("INSERT INTO p VALUES (9001, 11, 'seen')")
         feed.catch_up()
-        assert (9000, 1) not in feed.rows("public.p")
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
         assert (9001, 11) in feed.rows("public.p")
-        warning = "table public.p: 1 partition removed; the rows are not deleted at the sink"
+
+
+def test_keys_that_went_into_another_partition_are_not_deleted(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.catch_up()
+        with sql.transaction():
+            sql.execute("ALTER TABLE p DETACH PARTITION p1")
+            sql.execute("CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+            sql.execute("INSERT INTO p SELECT id, day, 'moved' FROM p1 WHERE id % 2 = 0")
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_the_deletes_of_a_detached_partition_have_the_rows_before_when_diff_is_on(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    for name in ("p", "p1", "p2"):
+        sql.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL")
+    with feed_of(database, "p", diff=True) as feed:
+        feed.start()
+        feed.catch_up()
+        row = feed.rows("public.p")[1, 1]
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        feed.catch_up()
+        assert [change.before for change in feed.changes if change.op is Op.DELETE and change.key == (1, 1)] == [row]
+
+
+def test_a_restart_continues_with_the_deletes_of_a_detached_partition(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        feed.steps_until(lambda: any(change.op is Op.DELETE for change in feed.changes))
+        feed.restart()
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+@pytest.mark.parametrize("statements", [["DROP TABLE p1"], ["ALTER TABLE p DETACH PARTITION p1", "DROP TABLE p1"]])
+def test_a_partition_dropped_with_rows_to_delete_ends_the_changefeed(
+    database: str, sql: Sql, statements: list[str]
+) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.catch_up()
+        resolved = max(feed.resolved.values())
+        for statement in statements:
+            sql.execute(statement)
+        with pytest.raises(
+            TerminalRangefeedError, match=r"table public\.p: partition .* was dropped or altered before"
+        ):
+            feed.catch_up()
+        assert max(feed.resolved.values()) == resolved
+
+
+def test_a_partition_dropped_in_the_middle_of_its_deletes_ends_the_changefeed(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        feed.steps_until(lambda: any(change.op is Op.DELETE for change in feed.changes))
+        sql.execute("DROP TABLE p1")
+        with pytest.raises(TerminalRangefeedError, match="was dropped or altered before its rows were deleted"):
+            feed.catch_up()
+
+
+def test_removed_partitions_can_keep_their_rows_at_the_sink(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", options={"removed_partitions": "keep"}) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("DROP TABLE p1")
+        feed.catch_up()
+        sql.execute("INSERT INTO p VALUES (9001, 11, 'seen')")
+        feed.catch_up()
+        assert (1, 1) in feed.rows("public.p")
+        assert (9001, 11) in feed.rows("public.p")
+        warning = "table public.p: 1 partition removed; the rows stay at the sink"
         assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [warning]
+
+
+def test_a_truncated_partition_ends_the_changefeed(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("VACUUM FULL p2")
+        sql.execute("CLUSTER p1 USING p1_pkey")
+        feed.catch_up()
+        sql.execute("TRUNCATE p1")
+        with pytest.raises(TerminalRangefeedError, match=r"table public\.p: 1 partition \(public\.p1\) was truncated"):
+            feed.catch_up()
 
 
 def test_a_partition_that_was_detached_for_a_while_is_scanned_again(database: str, sql: Sql) -> None:

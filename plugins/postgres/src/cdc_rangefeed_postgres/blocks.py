@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc_core import RetryableRangefeedError
-from cdc_rangefeed_postgres.catalog import Leaf, Table
+from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.token import Part, Scan
 
@@ -42,6 +42,8 @@ class Piece:
     filenode: int
     first: int
     end: int
+    root: str | None = None
+    """Of a partition that was detached: the name in SQL of the table that its rows are deleted from."""
 
 
 def survey(connection: Connection, oids: Sequence[int]) -> dict[int, tuple[int, int, Density]]:
@@ -97,15 +99,21 @@ def take(scan: Scan, densities: Mapping[int, Density], *, rows: int, bytes_: int
     return None
 
 
-def pieces_between(start: Scan, end: Scan | None, leaves: Mapping[int, Leaf]) -> list[Piece]:
+def pieces_between(start: Scan, end: Scan | None, tables: Mapping[str, Table]) -> list[Piece]:
     """Return the pieces that a step from *start* to *end* reads, in order."""
+    leaves = {leaf.oid: leaf for table in tables.values() for leaf in table.leaves}
     left = end.parts if end is not None else ()
     count = len(start.parts) - len(left)
     pieces = []
     for index, part in enumerate(start.parts[: count + 1]):
         first = start.block if index == 0 else 0
         last = part.blocks if index < count else (end.block if end is not None else 0)
-        if last > first and part.oid in leaves:
+        if last <= first:
+            continue
+        if part.detached is not None:
+            root = tables[part.table].sql
+            pieces.append(Piece(part.table, part.detached, part.oid, part.filenode, first, last, root))
+        elif part.oid in leaves:
             pieces.append(Piece(part.table, leaves[part.oid].sql, part.oid, part.filenode, first, last))
     return pieces
 
@@ -121,7 +129,7 @@ def split(pieces: Sequence[Piece], densities: Mapping[int, Density], *, count: i
         first = piece.first
         while first < piece.end:
             blocks = min(piece.end - first, max(1, round(room / weight)))
-            shares[-1].append(Piece(piece.table, piece.leaf, piece.oid, piece.filenode, first, first + blocks))
+            shares[-1].append(replace(piece, first=first, end=first + blocks))
             first += blocks
             room -= blocks * weight
             if room < weight / 2:

@@ -26,6 +26,7 @@ class LogPlan:
     versions: Versions
     until: Timestamp | None
     mark: Timestamp | None
+    resolved: bool
 
     def slices(self, *, after: Timestamp) -> list[Slice]:
         versions = {self.catalog.tables[name].oid: found for name, found in self.versions.lists.items() if found}
@@ -36,7 +37,7 @@ class LogPlan:
             after=after,
             until=self.until,
             mark=self.mark,
-            resolved=self.start.scan is None,
+            resolved=self.resolved,
             binary=all(binary_safe(version.columns, version.types) for found in versions.values() for version in found),
             versions=versions,
             tables=tuple(table.name.full for table in self.catalog.tables.values()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from cdc_core import MB, ByteSize, Duration, option
 
@@ -36,6 +37,12 @@ class PostgresOptions:
         doc="About how many bytes are fetched from the server and decoded at once. A larger transaction is cut into "
         "several fetches, and rows after each cut get a higher logical counter. Change this option only after a clean "
         "stop: after a crash, rows that are repeated could get other timestamps than before.",
+    )
+
+    removed_partitions: Literal["delete", "keep"] = option(
+        "delete",
+        doc="What happens to the rows of a partition that is detached: they are deleted at the sink, or stay there. A"
+        " partition that is dropped while its rows should be deleted ends the changefeed.",
     )
 
     def __post_init__(self) -> None:

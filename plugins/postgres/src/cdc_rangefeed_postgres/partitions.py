@@ -1,20 +1,24 @@
-"""Partitions that are added and removed while a changefeed runs."""
+"""Partitions that are added and removed while a changefeed runs. The log shows neither."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
-from cdc_core import counted
+from cdc_core import START_OVER, TerminalRangefeedError, counted
 from cdc_rangefeed_postgres.blocks import survey
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.names import quoted_table
 from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan
 
-__all__ = ["with_new_partitions"]
+__all__ = ["Removed", "removed_too_early", "with_present_partitions"]
 
 log = logging.getLogger(__name__)
+
+Removed = Literal["delete", "keep"]
 
 # All rows of a table that was created as a partition are in the log. ATTACH PARTITION can bring a table with rows, and
 # it rewrites the pg_attribute row of every column: no column is as old as the table's type then.
@@ -27,35 +31,60 @@ WHERE (SELECT bool_and(i.xmin = t.xmin AND EXISTS (
        JOIN pg_inherits i ON i.inhrelid = a.relid JOIN pg_type t ON t.typrelid = a.relid
        WHERE a.relid NOT IN (SELECT p.relid FROM pg_partition_ancestors(%(root)s::oid) AS p))
 """
+_NAMES = """
+SELECT c.oid::bigint, n.nspname::text, c.relname::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s::oid[])
+"""
 
 
-def with_new_partitions(connection: Connection, catalog: Catalog, token: PostgresToken) -> PostgresToken:
-    """Return *token* with the partitions of *catalog*. New partitions that may have rows of their own are scanned.
+def with_present_partitions(
+    connection: Connection, catalog: Catalog, token: PostgresToken, *, removed: Removed
+) -> PostgresToken:
+    """Return *token* with the partitions of *catalog*, and the scan of what the log does not have.
 
-    Rows that a table had before it was attached are in no log. PostgreSQL logs no deletes for a partition that was
-    removed, so its rows remain at consumers; this function only logs a warning.
+    Rows that a table had before it was attached are scanned. Rows of a partition that was detached are deleted, unless
+    *removed* is "keep". Raises: TerminalRangefeedError for a partition that was dropped with rows to delete.
     """
-    states = dict(token.tables)
-    parts: list[Part] = []
+    states, scan = dict(token.tables), token.scan
     for name, state in token.tables.items():
         table = catalog.tables[name]
         present, known = {leaf.oid for leaf in table.partitions}, set(state.leaves)
+        gone, new = sorted(known - present), [leaf for leaf in table.partitions if leaf.oid not in known]
+        waiting = [part.oid for part in scan.parts if part.detached and part.table == name] if scan else []
+        if gone or waiting:
+            _refuse_dropped(connection, name, [*gone, *waiting], removed=removed)
         if present == known:
             continue
-        if gone := known - present:
-            log.warning(
-                "table %s: %s removed; the rows are not deleted at the sink", name, counted(len(gone), "partition")
-            )
-        new = [leaf for leaf in table.partitions if leaf.oid not in known]
-        parts += _with_rows(connection, table, new)
+        parts = _with_rows(connection, table, new)
+        if parts:
+            log.info("table %s: %s attached with rows, which are read", name, counted(len(parts), "partition"))
+        if gone and removed == "keep":
+            log.warning("table %s: %s removed; the rows stay at the sink", name, counted(len(gone), "partition"))
+        elif gone:
+            log.info("table %s: %s detached; the rows are deleted at the sink", name, counted(len(gone), "partition"))
+            parts += _to_delete(connection, name, gone)
         states[name] = replace(state, leaves=tuple(sorted(present)))
-    if parts:
-        blocks = sum(part.blocks for part in parts)
-        log.info("attached %s with rows, %s to scan", counted(len(parts), "partition"), counted(blocks, "block"))
-        scan = token.scan or Scan(parts=())
-        scan = replace(scan, parts=(*scan.parts, *parts), total=scan.total + blocks)
-        return replace(token, tables=states, scan=scan)
-    return token if states == token.tables else replace(token, tables=states)
+        if parts or scan is not None:
+            scan = (scan or Scan(parts=())).with_parts(parts, instead_of={*gone, *(leaf.oid for leaf in new)})
+    return token if states == token.tables else replace(token, tables=states, scan=scan)
+
+
+def removed_too_early(table: str, partition: str) -> str:
+    """Return the sentence about a partition that was dropped, or altered, before its rows were deleted at the sink."""
+    return (
+        f"table {table}: partition {partition} was dropped or altered before its rows were deleted at the sink, and "
+        "the log has no deletes for them. To leave such rows there and continue, set removed_partitions = 'keep'. To "
+        "have them deleted next time, detach a partition first, and drop it once its deletes have arrived. "
+        f"{START_OVER}"
+    )
+
+
+def _refuse_dropped(connection: Connection, table: str, oids: Sequence[int], *, removed: Removed) -> None:
+    if removed == "keep":
+        return
+    present = {row[0] for row in connection.execute(_NAMES, [list(oids)])}
+    if dropped := [oid for oid in oids if oid not in present]:
+        raise TerminalRangefeedError(removed_too_early(table, f"with the oid {dropped[0]}"))
 
 
 def _with_rows(connection: Connection, table: Table, leaves: Sequence[Leaf]) -> list[Part]:
@@ -68,4 +97,13 @@ def _with_rows(connection: Connection, table: Table, leaves: Sequence[Leaf]) -> 
         Part(table=table.name.qualified, oid=oid, filenode=filenode, blocks=blocks)
         for oid, (filenode, blocks, _) in found.items()
         if blocks
+    ]
+
+
+def _to_delete(connection: Connection, table: str, oids: Sequence[int]) -> list[Part]:
+    names = {oid: quoted_table(schema, name) for oid, schema, name in connection.execute(_NAMES, [list(oids)])}
+    return [
+        Part(table=table, oid=oid, filenode=filenode, blocks=blocks, detached=names[oid])
+        for oid, (filenode, blocks, _) in survey(connection, oids).items()
+        if blocks and oid in names
     ]

@@ -9,12 +9,13 @@ from typing import Any
 
 from cdc_core import ContractError, RangefeedContext, Slice, StepLimit, StepPlanner, Timestamp, Token
 from cdc_rangefeed_postgres.blocks import take
+from cdc_rangefeed_postgres.boundaries import is_altered_now, with_schema_changes
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.log_plan import LogPlan
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.options import PostgresOptions
-from cdc_rangefeed_postgres.partitions import with_new_partitions
+from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.relations import find_relations
 from cdc_rangefeed_postgres.scan_plan import ScanPlan
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
@@ -56,6 +57,8 @@ class PostgresPlanner(StepPlanner):
         self._plan: LogPlan | ScanPlan | None = None
         self._first_log_step = True
         self._commit_times: bool | None = None
+        self._sure = True
+        """Whether the catalog shows every change before the end of the log."""
 
     def now(self) -> Timestamp:
         with self._server.translated("reading the clock"):
@@ -104,9 +107,18 @@ class PostgresPlanner(StepPlanner):
         row: Any = connection.execute(_NOW).fetchone()
         # No commit before this reading is later than the clock.
         flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
-        if flushed > start.lsn or start.scan is not None:
-            # The catalog is read after the end of the log, so it is at least as new.
-            start = with_new_partitions(connection, self._refresh(connection, start), start)
+        if flushed > start.lsn or start.scan is not None or start.clock is None:
+            # The catalog is read after the end of the log, so it is at least as new, unless it is being altered now.
+            altered = is_altered_now(connection, start)
+            if altered and flushed <= start.lsn and start.scan is None:
+                return None
+            self._sure = not altered
+            catalog = self._refresh(connection, start)
+            start = with_schema_changes(
+                connection, catalog, start, self.context.schema_changes, resolved=start.clock or after
+            )
+            removed = self._options.removed_partitions
+            start = with_present_partitions(connection, catalog, start, removed=removed)
         elif start.clock is not None and clock.wall - start.clock.wall < _IDLE_NS:
             return None
         if start.scan is not None:
@@ -116,7 +128,7 @@ class PostgresPlanner(StepPlanner):
         if self._first_log_step:  # its log is searched before it is read
             bound = min(bound, _FIRST_STEP_BYTES)
         lsn = max(start.lsn, min(flushed, start.lsn + bound))
-        reached = clock if lsn >= flushed else None
+        reached = clock if lsn >= flushed and self._sure else None
         return self._along_log(connection, replace(start, clock=reached), lsn, until=reached, mark=reached)
 
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
@@ -143,7 +155,14 @@ class PostgresPlanner(StepPlanner):
             versions = Versions.of_catalog(connection, catalog, start.tables)
         token = replace(start, lsn=end, tables=versions.states, catalog=catalog.fingerprint, settled=settled)
         self._plan = LogPlan(
-            slot=self._slot, start=start, end=token, catalog=catalog, versions=versions, until=until, mark=mark
+            slot=self._slot,
+            start=start,
+            end=token,
+            catalog=catalog,
+            versions=versions,
+            until=until,
+            mark=mark,
+            resolved=start.scan is None and self._sure,
         )
         return token
 

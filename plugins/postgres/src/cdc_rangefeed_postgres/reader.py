@@ -45,7 +45,7 @@ class PostgresReader(SliceReader):
     def _read(self, payload: LogSlice | ScanSlice, connection: Any) -> Iterator[RowBatch | SpanMark]:
         options, diff, mvcc = self.context.options, self.context.diff, self.context.mvcc
         if isinstance(payload, ScanSlice):
-            return read_scan(self._server, connection, payload, options, mvcc=mvcc)
+            return read_scan(self._server, connection, payload, options, diff=diff, mvcc=mvcc)
         lookup = table_lookup(self._server)
         return read_log(self._server, connection, payload, options, diff=diff, mvcc=mvcc, lookup=lookup)
 

@@ -30,8 +30,7 @@ class ScanPlan:
     slice_bytes: int
 
     def slices(self) -> list[Slice]:
-        leaves = {leaf.oid: leaf for table in self.catalog.tables.values() for leaf in table.leaves}
-        pieces = pieces_between(self.start, self.end.scan, leaves)
+        pieces = pieces_between(self.start, self.end.scan, self.catalog.tables)
         shares = split(pieces, self.densities, count=self.parallelism, bytes_=self.slice_bytes)
         return [
             Slice(

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cdc_core import Op, RetryableRangefeedError, RowBatch, Span, SpanMark, Timestamp
+from cdc_core import Op, RetryableRangefeedError, RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.blocks import Piece
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
 from cdc_rangefeed_postgres.connection import Server, stream
+from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.options import PostgresOptions
+from cdc_rangefeed_postgres.partitions import removed_too_early
 from cdc_rangefeed_postgres.scan_values import select_list, to_struct
 from cdc_rangefeed_postgres.types import TableVersion
 
@@ -37,7 +40,7 @@ class ScanSlice:
 
 
 def read_scan(
-    server: Server, connection: Any, slice_: ScanSlice, options: PostgresOptions, *, mvcc: bool
+    server: Server, connection: Any, slice_: ScanSlice, options: PostgresOptions, *, diff: bool, mvcc: bool
 ) -> Iterator[RowBatch | SpanMark]:
     """Yield the rows of a slice, and then a mark for each of its tables. *connection* is an ADBC connection.
 
@@ -59,7 +62,7 @@ def read_scan(
                 raise
             cursor.execute(f"SET LOCAL lock_timeout = '{int(options.lock_timeout * 1000)}ms'")
             for piece in slice_.pieces:
-                yield from _read_piece(cursor, piece, slice_, options, mvcc=mvcc)
+                yield from _read_piece(cursor, piece, slice_, options, diff=diff, mvcc=mvcc)
             cursor.execute("ROLLBACK")
     finally:
         with suppress(*ClientError):
@@ -70,7 +73,7 @@ def read_scan(
 
 
 def _read_piece(
-    cursor: Any, piece: Piece, slice_: ScanSlice, options: PostgresOptions, *, mvcc: bool
+    cursor: Any, piece: Piece, slice_: ScanSlice, options: PostgresOptions, *, diff: bool, mvcc: bool
 ) -> Iterator[RowBatch]:
     version = slice_.versions[piece.table]
     try:
@@ -81,21 +84,58 @@ def _read_piece(
             raise RetryableRangefeedError(
                 f"table {piece.table} was rewritten during the initial scan; its scan starts again", retry_after_s=0.0
             )
+        blocks = f"l.ctid >= '({piece.first},0)'::tid AND l.ctid < '({piece.end},0)'::tid"
+        if piece.root is not None:
+            yield from _deletes(cursor, piece, version, blocks, slice_.at, options, diff=diff, mvcc=mvcc)
+            return
         own_time = mvcc and slice_.commit_times
         columns = select_list(version) + (", pg_xact_commit_timestamp(xmin)" if own_time else "")
-        query = (
-            f"SELECT {columns} FROM ONLY {piece.leaf} "
-            f"WHERE ctid >= '({piece.first},0)'::tid AND ctid < '({piece.end},0)'::tid"
-        )
+        query = f"SELECT {columns} FROM ONLY {piece.leaf} AS l WHERE {blocks}"
         for batch in stream(cursor, query, batch_bytes=options.fetch_size):
             if batch.num_rows:
                 yield _rows(batch, version, slice_.at, mvcc=mvcc, own_time=own_time)
     except ClientError as error:
+        if sqlstate(error) in _GONE and piece.root is not None:
+            raise TerminalRangefeedError(removed_too_early(piece.table, piece.leaf)) from None
         if sqlstate(error) in _GONE:
             raise RetryableRangefeedError(
                 f"table {piece.table} or a column of it was dropped during the initial scan"
             ) from None
         raise
+
+
+def _deletes(
+    cursor: Any,
+    piece: Piece,
+    version: TableVersion,
+    blocks: str,
+    at: Timestamp,
+    options: PostgresOptions,
+    *,
+    diff: bool,
+    mvcc: bool,
+) -> Iterator[RowBatch]:
+    """Yield a delete for each row of a detached partition whose key the table does not have in another partition."""
+    schema = version.schema
+    key = schema.primary_key
+    same = " AND ".join(f"t.{quoted(name)} = l.{quoted(name)}" for name in key)
+    query = (
+        f"SELECT {select_list(version, None if diff else key)} FROM ONLY {piece.leaf} AS l "
+        f"WHERE {blocks} AND NOT EXISTS (SELECT FROM {piece.root} AS t WHERE {same})"
+    )
+    for batch in stream(cursor, query, batch_bytes=options.fetch_size):
+        count = batch.num_rows
+        if count:
+            row = to_struct(batch, version, None if diff else key)
+            yield RowBatch.of(
+                schema,
+                op=pa.repeat(pa.scalar(int(Op.DELETE), pa.uint8()), count),
+                updated=_repeated(at, count),
+                mvcc=_repeated(at, count) if mvcc else None,
+                key=RowBatch.struct(schema.key_type, [pc.struct_field(row, name) for name in key]),
+                after=pa.nulls(count, schema.after_type),
+                before=row if diff else None,
+            )
 
 
 def _rows(batch: pa.RecordBatch, version: TableVersion, at: Timestamp, *, mvcc: bool, own_time: bool) -> RowBatch:
@@ -107,8 +147,8 @@ def _rows(batch: pa.RecordBatch, version: TableVersion, at: Timestamp, *, mvcc: 
     written = updated
     if mvcc and own_time:
         walls = batch.column(len(names)).cast(pa.timestamp("us", "UTC")).view(pa.int64())
-        known = pa.compute.multiply(walls, 1000)
-        at_most = pa.compute.min_element_wise(pa.compute.fill_null(known, at.wall), pa.scalar(at.wall, pa.int64()))
+        known = pc.multiply(walls, 1000)
+        at_most = pc.min_element_wise(pc.fill_null(known, at.wall), pa.scalar(at.wall, pa.int64()))
         written = RowBatch.timestamps(at_most, pa.repeat(pa.scalar(0, pa.int32()), count))
     return RowBatch.of(
         schema,

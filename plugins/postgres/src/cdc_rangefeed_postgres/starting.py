@@ -9,6 +9,7 @@ from typing import Any
 
 from cdc_core import START_OVER, ConfigError, RangefeedContext, Timestamp, Token
 from cdc_rangefeed_postgres.blocks import first_parts, survey
+from cdc_rangefeed_postgres.boundaries import with_layouts
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.lsn import parse_lsn
@@ -45,7 +46,7 @@ def first_token(
     set_lock_timeout(connection, context.options.lock_timeout)
     # Everything below is read after the consistent point, so it includes everything that existed there.
     catalog, tables = load()
-    states = first_states(connection, catalog)
+    states = with_layouts(connection, catalog, first_states(connection, catalog))
     scan = None
     if context.initial_scan:
         parts = first_parts(tables, survey(connection, [leaf.oid for table in tables for leaf in table.leaves]))

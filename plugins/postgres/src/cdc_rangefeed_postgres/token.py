@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from cdc_core import Timestamp, Token
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 
-__all__ = ["Part", "PostgresToken", "Scan", "Snapshot", "TableState", "intent", "is_intent"]
+__all__ = ["Layout", "Part", "PostgresToken", "Scan", "Snapshot", "TableState", "intent", "is_intent"]
 
 _CREATING = "creating"
 
@@ -41,6 +41,8 @@ class Part:
     oid: int
     filenode: int
     blocks: int
+    detached: str | None = None
+    """Of a partition that was detached: its name in SQL. Its rows are deleted from the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,33 @@ class Scan:
             return None
         return replace(self, parts=self.parts[parts:], block=block, done=self.total - left)
 
+    def with_parts(self, parts: Sequence[Part], *, instead_of: Container[int]) -> Scan:
+        """Return the scan with *parts* at its end, without the parts with the oids *instead_of*, in a new round."""
+        block = 0 if self.parts and self.parts[0].oid in instead_of else self.block
+        left = (*(part for part in self.parts if part.oid not in instead_of), *parts)
+        total = self.done + sum(part.blocks for part in left) - block
+        return replace(self, parts=left, block=block, total=total, snapshot=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What decides how the rows that a table holds are read, in short: see `cdc_rangefeed_postgres.boundaries`."""
+
+    columns: str
+    """A code for each attribute of pg_attribute."""
+    altered: str
+    """A hash of the transactions that wrote these attributes."""
+    files: tuple[int, ...]
+    """The file of each leaf, in the order of their oids."""
+
+    def to_json(self) -> list[Any]:
+        return [self.columns, self.altered, list(self.files)]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Self:
+        columns, altered, files = value
+        return cls(columns=columns, altered=altered, files=tuple(files))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
@@ -72,14 +101,28 @@ class TableState:
     shape: str
     leaves: tuple[int, ...] = ()
     """Of a partitioned table: the partitions that were scanned or are read from the log."""
+    layout: Layout | None = None
+    """None in a token of an earlier version, which did not look at it."""
 
     def to_json(self) -> dict[str, Any]:
-        value = {"oid": self.oid, "key": list(self.key), "version": self.version, "shape": self.shape}
-        return {**value, "leaves": list(self.leaves)} if self.leaves else value
+        value: dict[str, Any] = {"oid": self.oid, "key": list(self.key), "version": self.version, "shape": self.shape}
+        if self.leaves:
+            value["leaves"] = list(self.leaves)
+        if self.layout is not None:
+            value["layout"] = self.layout.to_json()
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(**{**value, "key": tuple(value["key"]), "leaves": tuple(value.get("leaves", ()))})
+        layout = value.get("layout")
+        return cls(
+            oid=value["oid"],
+            key=tuple(value["key"]),
+            version=value["version"],
+            shape=value["shape"],
+            leaves=tuple(value.get("leaves", ())),
+            layout=None if layout is None else Layout.from_json(layout),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +172,10 @@ def _scan_to_json(scan: Scan, names: list[str]) -> dict[str, Any]:
         "done": scan.done,
         "total": scan.total,
         "block": scan.block,
-        "parts": [[names.index(part.table), part.oid, part.filenode, part.blocks] for part in scan.parts],
+        "parts": [
+            [names.index(part.table), part.oid, part.filenode, part.blocks, *([part.detached] if part.detached else [])]
+            for part in scan.parts
+        ],
     }
 
 
@@ -142,7 +188,13 @@ def _scan_from_json(value: Mapping[str, Any], names: list[str]) -> Scan:
         total=value["total"],
         block=value["block"],
         parts=tuple(
-            Part(table=names[index], oid=oid, filenode=filenode, blocks=blocks)
-            for index, oid, filenode, blocks in value["parts"]
+            Part(
+                table=names[index],
+                oid=oid,
+                filenode=filenode,
+                blocks=blocks,
+                detached=detached[0] if detached else None,
+            )
+            for index, oid, filenode, blocks, *detached in value["parts"]
         ),
     )

@@ -1,0 +1,232 @@
+"""Schema boundaries: changes of tables that the log does not show, found in the catalog.
+
+pgoutput announces a table's shape before the first row that has it, and says nothing about rows that exist. A column
+that is added with a default, or a type that is changed, gives these rows other values without any row change.
+
+What is compared, for each table:
+
+    a new attribute      a column was added. Rows that exist have a value in it when pg_attribute.atthasmissing says so,
+                         or when the table was written anew
+    a code per attribute its name and its type; an attribute that was dropped, or is generated, is not in the log
+    the file of a leaf   the table was written anew: by ALTER TABLE when an attribute changed as well, otherwise by
+                         VACUUM FULL, CLUSTER and the like, which change no value, or by TRUNCATE
+
+A default that is changed for later rows, a constraint, an index, a comment or statistics change none of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cdc_core import (
+    START_OVER,
+    SchemaChange,
+    SchemaChangeRules,
+    ShapeChange,
+    TerminalRangefeedError,
+    Timestamp,
+    counted,
+)
+from cdc_rangefeed_postgres.blocks import first_parts, survey
+from cdc_rangefeed_postgres.catalog import Catalog, Table
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
+
+__all__ = ["is_altered_now", "with_layouts", "with_schema_changes"]
+
+log = logging.getLogger(__name__)
+
+_ATTRIBUTES = """
+SELECT attrelid::bigint, attname::text, atttypid::bigint, attisdropped OR attgenerated <> '', xmin::text
+FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 ORDER BY attrelid, attnum
+"""
+_FILES = """
+SELECT oid::bigint, pg_relation_filenode(oid)::bigint, reltuples < 0 FROM pg_class WHERE oid = ANY(%s::oid[])
+"""
+_FILLED = """
+SELECT DISTINCT attname::text FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND atthasmissing
+"""
+# ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition.
+_ALTERED_NOW = """
+WITH watched AS (
+    SELECT oid, false AS above FROM unnest(%(tables)s::oid[]) AS t(oid)
+    UNION SELECT p.relid, NOT p.isleaf FROM unnest(%(tables)s::oid[]) AS t(oid), pg_partition_tree(t.oid) AS p)
+SELECT EXISTS (
+    SELECT FROM pg_locks l JOIN watched w ON w.oid = l.relation
+    WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND (l.mode = 'AccessExclusiveLock' OR (w.above AND l.mode = 'ShareUpdateExclusiveLock')))
+"""
+_CODE = 4
+_UNPUBLISHED = "." * 2 * _CODE
+
+
+def is_altered_now(connection: Connection, token: PostgresToken) -> bool:
+    """Return whether a transaction may be altering a watched table, or its partitions, at this moment.
+
+    Such a transaction can be committed in the log and not be visible yet, for as long as it waits for a synchronous
+    standby. It holds its locks until it is visible. So when this returns false, the catalog that is read afterwards
+    shows every change before any earlier end of the log. It takes no lock itself, and waits for none.
+    """
+    row: Any = connection.execute(_ALTERED_NOW, {"tables": [state.oid for state in token.tables.values()]}).fetchone()
+    return bool(row[0])
+
+
+def with_layouts(connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> dict[str, TableState]:
+    """Return *states* with the present layout of each table."""
+    tables = [catalog.tables[name] for name in states]
+    found = _Present(_attributes(connection, tables), _files(connection, tables))
+    return {name: replace(state, layout=found.layout(catalog.tables[name])) for name, state in states.items()}
+
+
+def with_schema_changes(
+    connection: Connection,
+    catalog: Catalog,
+    token: PostgresToken,
+    rules: SchemaChangeRules,
+    *,
+    resolved: Timestamp,
+) -> PostgresToken:
+    """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
+
+    Raises: TerminalRangefeedError when the policy is to stop, or for a partition that was truncated.
+    """
+    tables = [catalog.tables[name] for name in token.tables]
+    files = _files(connection, tables)
+    if catalog.fingerprint == token.catalog and all(
+        state.layout is not None and state.layout.files == _of(files, catalog.tables[name])
+        for name, state in token.tables.items()
+    ):
+        return token
+    found = _Present(_attributes(connection, tables), files)
+    states, changes = dict(token.tables), []
+    for name, state in token.tables.items():
+        table = catalog.tables[name]
+        if state.layout is not None:
+            before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
+            changes += _changes(connection, table, state.layout, before, found)
+        states[name] = replace(state, layout=found.layout(table))
+    if states == token.tables:
+        return token
+    again = rules.tables_to_read_again(changes, resolved=resolved)
+    for change in changes:
+        log.info("table %s: %s", change.table, change.what)
+    token = replace(token, tables=states)
+    return replace(token, scan=_scan_again(connection, [catalog.tables[name] for name in again], token.scan))
+
+
+_Attributes = Mapping[int, Sequence[tuple[str, str, str]]]
+"""By table: name, code and writing transaction of each attribute."""
+_Files = Mapping[int, tuple[int, bool]]
+"""By leaf: its file, and whether nothing is known about its rows, as after TRUNCATE."""
+
+
+def _attributes(connection: Connection, tables: Iterable[Table]) -> _Attributes:
+    found: dict[int, list[tuple[str, str, str]]] = {table.oid: [] for table in tables}
+    for oid, name, kind, hidden, writer in connection.execute(_ATTRIBUTES, [list(found)]):
+        code = _UNPUBLISHED if hidden else _hash(name)[:_CODE] + _hash(str(kind))[:_CODE]
+        found[oid].append((name, code, writer))
+    return found
+
+
+def _files(connection: Connection, tables: Iterable[Table]) -> _Files:
+    rows = connection.execute(_FILES, [[leaf.oid for table in tables for leaf in table.leaves]])
+    return {oid: (filenode or 0, unknown) for oid, filenode, unknown in rows}
+
+
+def _of(files: _Files, table: Table) -> tuple[int, ...]:
+    return tuple(files.get(leaf.oid, (0, False))[0] for leaf in table.leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """The attributes and files of tables, as the catalog has them now."""
+
+    attributes: _Attributes
+    files: _Files
+
+    def layout(self, table: Table) -> Layout:
+        attributes = self.attributes[table.oid]
+        return Layout(
+            columns="".join(code for _, code, _ in attributes),
+            altered=self.altered(table, len(attributes)),
+            files=_of(self.files, table),
+        )
+
+    def altered(self, table: Table, count: int) -> str:
+        """Return a hash of the transactions that wrote the first *count* attributes."""
+        return _hash(" ".join(writer for _, _, writer in self.attributes[table.oid][:count]))
+
+
+def _changes(
+    connection: Connection, table: Table, before: Layout, files: Mapping[int, int], found: _Present
+) -> list[SchemaChange]:
+    """Return what happened to *table* since its layout was *before*, and its leaves had these *files*."""
+    attributes = found.attributes[table.oid]
+    old = [before.columns[at : at + 2 * _CODE] for at in range(0, len(before.columns), 2 * _CODE)]
+    altered = found.altered(table, len(old)) != before.altered
+    rewritten = [
+        leaf for leaf in table.leaves if leaf.oid in files and found.files.get(leaf.oid, (0,))[0] != files[leaf.oid]
+    ]
+    changes = []
+
+    def note(kind: ShapeChange, what: str) -> None:
+        changes.append(SchemaChange(table=table.name.qualified, kind=kind, what=what))
+
+    added = [name for name, code, _ in attributes[len(old) :] if code != _UNPUBLISHED]
+    if added:
+        leaves = [leaf.oid for leaf in table.leaves]
+        filled = set(added) if rewritten else {row[0] for row in connection.execute(_FILLED, [leaves])}
+        for name in added:
+            if name in filled:
+                note(ShapeChange.COLUMN_FILLED, f"column {name} was added with a value for rows that exist")
+            else:
+                note(ShapeChange.COLUMN_ADDED, f"column {name} was added")
+    retyped = False
+    for was, (name, code, _) in zip(old, attributes, strict=False):
+        if was == code:
+            continue
+        if code == _UNPUBLISHED:
+            note(ShapeChange.COLUMN_DROPPED, "a column was dropped")
+            continue
+        if was[:_CODE] != code[:_CODE]:
+            note(ShapeChange.COLUMN_RENAMED, f"a column was renamed to {name}")
+        if was[_CODE:] != code[_CODE:]:
+            retyped = True
+            note(ShapeChange.VALUES_CHANGED, f"the type of column {name} was changed")
+    if rewritten and altered and not retyped:
+        note(ShapeChange.VALUES_CHANGED, "ALTER TABLE wrote its rows anew")
+    if rewritten and not altered and not added and table.kind == "p":
+        _refuse_truncated(table, [leaf.qualified for leaf in rewritten if found.files[leaf.oid][1]])
+    return changes
+
+
+def _refuse_truncated(table: Table, leaves: Sequence[str]) -> None:
+    """The log has no TRUNCATE of a single partition. It leaves the partition's statistics unknown."""
+    if leaves:
+        raise TerminalRangefeedError(
+            f"table {table.name}: {counted(len(leaves), 'partition')} ({', '.join(leaves[:5])}) "
+            f"{'was' if len(leaves) == 1 else 'were'} truncated, and a changefeed has no row changes for that. "
+            f"{START_OVER}"
+        )
+
+
+def _scan_again(connection: Connection, tables: Sequence[Table], scan: Scan | None) -> Scan | None:
+    """Return *scan* with all rows of *tables*, from their beginning."""
+    if not tables:
+        return scan
+    parts = first_parts(tables, survey(connection, [leaf.oid for table in tables for leaf in table.leaves]))
+    blocks = sum(part.blocks for part in parts)
+    log.info("reading again: %s (%s)", ", ".join(table.name.qualified for table in tables), counted(blocks, "block"))
+    if scan is None:
+        return Scan(parts=parts, total=blocks) if parts else None
+    return scan.with_parts(parts, instead_of={leaf.oid for table in tables for leaf in table.leaves})
+
+
+def _hash(text: str) -> str:
+    return urlsafe_b64encode(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:6]).decode()
