@@ -48,6 +48,18 @@ class Frontier:
         """The minimum over the watched parts of *span*; zero when no part of it is watched."""
         return min((timestamp for watched, timestamp in self._entries if watched.overlap(span)), default=Timestamp())
 
+    def watching(self, spans: Iterable[Span]) -> Frontier:
+        """Return the frontier of the tables of *spans*, each a whole table.
+
+        What this one watches of them stays where it is; a table that it does not watch begins at its high-water mark.
+        """
+        frontier = Frontier(())
+        for span in spans:
+            known = [entry for entry in self._entries if entry[0].table == span.table]
+            frontier._entries += known or [(span, self.high_water)]
+        frontier._entries = _joined(frontier._entries)
+        return frontier
+
     def forward(self, span: Span, timestamp: Timestamp) -> bool:
         """Raise every watched key of *span* to *timestamp* and return whether the high-water mark advanced.
 

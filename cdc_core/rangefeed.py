@@ -91,7 +91,8 @@ class Rangefeed(ABC):
 
         Once an attempt, while no task of an earlier attempt is alive. *saved* is the token saved last, None the first
         time. Before anything is created on the source, pass the intent to *save*: on return it is stored durably, and
-        after a crash it comes back as *saved*. Raises: HistoryLostError when changes after *saved* are gone.
+        after a crash it comes back as *saved*. The watched tables may be others than those of *saved*: scan the new
+        ones, as the context says. Raises: HistoryLostError when changes after *saved* are gone.
         """
 
     def scan_progress(self, token: Token) -> ScanProgress | None:  # noqa: ARG002

@@ -116,3 +116,18 @@ def test_a_span_is_as_far_as_the_least_of_its_parts(history: list[tuple[Span, Ti
 
 def test_a_span_that_nobody_watches_is_nowhere() -> None:
     assert Frontier([Span("a")], Timestamp(7)).of(Span("b")) == Timestamp()
+
+
+def test_a_new_table_begins_at_the_high_water_mark_and_a_removed_one_leaves_no_trace() -> None:
+    frontier = Frontier([Span("a"), Span("b"), Span("c")])
+    for table, wall in (("a", 9), ("b", 5), ("c", 3)):
+        frontier.forward(Span(table), Timestamp(wall))
+    frontier.forward(Span("a", b"", b"k"), Timestamp(12))
+    watching = frontier.watching([Span("a"), Span("b"), Span("d")])
+    assert [(span, timestamp.wall) for span, timestamp in watching] == [
+        (Span("a", b"", b"k"), 12),
+        (Span("a", b"k"), 9),
+        (Span("b"), 5),
+        (Span("d"), 3),
+    ]
+    assert frontier.watching([Span("a"), Span("b"), Span("c")]) == frontier

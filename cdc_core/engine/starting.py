@@ -28,10 +28,10 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
         None if progress is None else progress.token,
         lambda intent: store.save_intent(name, feed.epoch, intent),
     )
-    if progress is None or not list(progress.frontier):
-        spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
+    spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
+    if progress is None:
         progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
-    store.save(name, feed.epoch, replace(progress, token=token))
+    store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
     scan = rangefeed.scan_progress(token)
     if scan is not None:
         log.info("changefeed '%s': initial scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)

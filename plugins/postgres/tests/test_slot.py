@@ -220,17 +220,6 @@ def test_connections_of_an_earlier_attempt_are_ended_at_the_start(database: str,
             later.close()
 
 
-def test_tables_cannot_be_added_to_a_changefeed_after_its_start(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.close()
-        with feed_of(database, "t", "u", feed_id=feed.context.feed_id) as wider:
-            wider.saved = feed.saved
-            with pytest.raises(ConfigError, match=r"started with the tables public\.t but now lists public\.t, "):
-                wider.start()
-
-
 def test_release_moves_the_slot_forward_only_and_may_be_repeated(database: str, sql: Sql) -> None:
     def confirmed() -> str:
         row = sql.execute("SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()

@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc_core import (
-    START_OVER,
     SchemaChange,
     SchemaChangeRules,
     ShapeChange,
@@ -35,6 +34,7 @@ from cdc_core import (
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
 
 __all__ = ["is_altered_now", "with_layouts", "with_schema_changes"]
@@ -212,7 +212,7 @@ def _refuse_truncated(table: Table, leaves: Sequence[str]) -> None:
         raise TerminalRangefeedError(
             f"table {table.name}: {counted(len(leaves), 'partition')} ({', '.join(leaves[:5])}) "
             f"{'was' if len(leaves) == 1 else 'were'} truncated, and a changefeed has no row changes for that. "
-            f"{START_OVER}"
+            f"{READ_ANEW}"
         )
 
 

@@ -118,6 +118,11 @@ class Table:
         return quoted_table(self.name.schema, self.name.table)
 
     @property
+    def sql_only(self) -> str:
+        """The table's name in SQL, without tables that inherit from it. Partitions are part of it."""
+        return self.sql if self.kind == "p" else f"ONLY {self.sql}"
+
+    @property
     def primary_key(self) -> tuple[str, ...]:
         return next((columns for primary, _, _, columns in self.indexes if primary), ())
 

@@ -100,7 +100,7 @@ def check_tables(connection: Connection, tables: Sequence[Table], *, diff: bool,
     for table in tables:
         _check_kind(table, tables)
         check_key(table, diff=diff)
-        _check_privileges(connection, table, exists=exists)
+        _check_privileges(connection, table, exists=exists and table.published)
 
 
 def check_key(table: Table, *, diff: bool) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from cdc_core import START_OVER, TerminalRangefeedError, counted
+from cdc_core import TerminalRangefeedError, counted
 from cdc_rangefeed_postgres.blocks import survey
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted_table
+from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan
 
 __all__ = ["Removed", "removed_too_early", "with_present_partitions"]
@@ -75,7 +76,7 @@ def removed_too_early(table: str, partition: str) -> str:
         f"table {table}: partition {partition} was dropped or altered before its rows were deleted at the sink, and "
         "the log has no deletes for them. To leave such rows there and continue, set removed_partitions = 'keep'. To "
         "have them deleted next time, detach a partition first, and drop it once its deletes have arrived. "
-        f"{START_OVER}"
+        f"{READ_ANEW}"
     )
 
 

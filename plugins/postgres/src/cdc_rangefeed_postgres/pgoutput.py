@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from cdc_core import START_OVER, ContractError, Op, RowBatch, TableName, TableSchema, TerminalRangefeedError, Timestamp
+from cdc_core import ContractError, Op, RowBatch, TableName, TableSchema, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
 from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.keys import fold
 from cdc_rangefeed_postgres.relation_tracker import RelationTracker
+from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.toast import Lookup, fill_unchanged
 from cdc_rangefeed_postgres.transactions import Stamps, TransactionClock
 from cdc_rangefeed_postgres.types import TableVersion
@@ -126,9 +127,12 @@ class LogDecoder:
     def _refuse_truncate(self, log: Messages, indices: Ints) -> None:
         for index in indices.tolist():
             (count,) = struct.unpack_from(">I", message := log.message(index), 1)
-            names = ", ".join(self._tracker.name(relid) for relid in struct.unpack_from(f">{count}I", message, 6))
+            relids = struct.unpack_from(f">{count}I", message, 6)
+            names = ", ".join(self._tracker.name(relid) for relid in relids if self._tracker.watches(relid))
+            if not names:
+                continue
             raise TerminalRangefeedError(
-                f"table {names} was truncated, and a changefeed has no row changes for that. {START_OVER}"
+                f"table {names} was truncated, and a changefeed has no row changes for that. {READ_ANEW}"
             )
 
     def _report_incomplete(self, table: TableName, count: int) -> None:

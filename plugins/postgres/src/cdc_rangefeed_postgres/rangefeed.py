@@ -60,8 +60,8 @@ class PostgresRangefeed(Rangefeed):
             if saved is None or is_intent(saved):
                 self._token = first_token(connection, self._slot, self.context, lambda: self._load(connection), save)
             else:
-                names = {f"{schema}.{table}" for schema, table in parse_tables(self.context.tables)}
-                self._token = resumed_token(connection, self._slot, PostgresToken.from_json(saved), names)
+                token = PostgresToken.from_json(saved)
+                self._token = resumed_token(connection, self._slot, self.context, token, lambda: self._load(connection))
             return self._token.to_json()
 
     def scan_progress(self, token: Token) -> ScanProgress | None:

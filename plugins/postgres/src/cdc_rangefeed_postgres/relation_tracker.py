@@ -41,6 +41,8 @@ class RelationTracker:
             announced.setdefault(relation.relid, []).append((index, relation))
         relids = messages.numbers(">u4", messages.starts[rows] + 1)
         for relid in np.unique(relids).tolist():
+            if relid not in self._versions:  # it is published, and not watched: it was removed from the changefeed
+                continue
             group: list[Ints] = []
             version = None
             for shown, part in self._parts(relid, announced.get(relid, []), rows[relids == relid]):
@@ -55,12 +57,13 @@ class RelationTracker:
         for relid, relations in announced.items():
             self._announced[relid] = relations[-1][1]
 
+    def watches(self, relid: int) -> bool:
+        """Return whether rows of this table are wanted."""
+        return relid in self._versions
+
     def name(self, relid: int) -> str:
-        """Return the name of a table, for messages."""
-        if relid in self._versions:
-            return str(self._versions[relid][0].schema.name)
-        relation = self._announced.get(relid)
-        return f"with the oid {relid}" if relation is None else f"{relation.namespace}.{relation.name}"
+        """Return the name of a table that is watched, for messages."""
+        return str(self._versions[relid][0].schema.name)
 
     def _parts(
         self, relid: int, announced: Sequence[tuple[int, Relation]], rows: Ints

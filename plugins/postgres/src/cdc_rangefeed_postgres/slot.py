@@ -99,13 +99,20 @@ class Slot:
 
         Its comment names the changefeed, because different names may become the same slot name.
         """
-        names = ", ".join(("" if table.kind == "p" else "ONLY ") + table.sql for table in tables)
+        names = ", ".join(table.sql_only for table in tables)
         connection.execute(
             f"CREATE PUBLICATION {quoted(self.name)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
         )
         connection.execute(
             sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(self.name), sql.Literal(self._comment))
         )
+
+    def change_publication(self, connection: Connection, *, add: Sequence[Table], drop: Sequence[Table]) -> None:
+        """Publish the tables *add*, and no longer the tables *drop*. Repeatable."""
+        for verb, tables in (("ADD", add), ("DROP", drop)):
+            names = [table.sql_only for table in tables if table.published is (verb == "DROP")]
+            if names:
+                connection.execute(f"ALTER PUBLICATION {quoted(self.name)} {verb} TABLE {', '.join(names)}")
 
     def require_no_namesake(self, connection: Connection) -> None:
         """Return when the database has nothing of another changefeed with the same name. Raises: ConfigError.

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from cdc_core import START_OVER, ConfigError, RangefeedContext, Timestamp, Token
+from cdc_core import RangefeedContext, Timestamp, Token
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.boundaries import with_layouts
-from cdc_rangefeed_postgres.catalog import Catalog, Table
+from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
-from cdc_rangefeed_postgres.token import PostgresToken, Scan, intent
+from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, intent
 from cdc_rangefeed_postgres.versions import first_states
 from cdc_rangefeed_postgres.watched_tables import load_watched
 
@@ -64,17 +64,58 @@ def first_token(
     )
 
 
-def resumed_token(connection: Connection, slot: Slot, saved: PostgresToken, names: set[str]) -> PostgresToken:
-    """Return the token to continue from, when the slot has all changes after *saved* and nobody else uses it."""
-    if names != set(saved.tables):
-        raise ConfigError(
-            f"the changefeed started with the tables {', '.join(sorted(saved.tables))} but now lists "
-            f"{', '.join(sorted(names))}. List the same tables. {START_OVER}"
-        )
+def resumed_token(
+    connection: Connection,
+    slot: Slot,
+    context: RangefeedContext,
+    saved: PostgresToken,
+    load: Callable[[], tuple[Catalog, list[Table]]],
+) -> PostgresToken:
+    """Return the token to continue from, when the slot has all changes after *saved* and nobody else uses it.
+
+    Tables that *saved* does not have are published and scanned; tables that are no longer watched leave it.
+    """
     slot.require(connection, needed=saved.lsn)
     slot.end_old_connections(connection)
+    catalog, _ = load()
+    if catalog.tables.keys() != saved.tables.keys():
+        saved = _with_tables(connection, slot, context, saved, load)
     load_watched(connection, slot, saved, diff=False)
     if saved.scan is None:
         return saved
     log.info("initial scan: resumed at block %d of %d", saved.scan.done, saved.scan.total)
     return replace(saved, scan=replace(saved.scan, snapshot=None))
+
+
+def _with_tables(
+    connection: Connection,
+    slot: Slot,
+    context: RangefeedContext,
+    saved: PostgresToken,
+    load: Callable[[], tuple[Catalog, list[Table]]],
+) -> PostgresToken:
+    """Return *saved* with the tables that are watched now. Repeatable: a crash may come before it is saved."""
+    catalog, tables = load()
+    added = [table for table in tables if table.name.qualified not in saved.tables]
+    removed = {name: state for name, state in saved.tables.items() if name not in catalog.tables}
+    oids = {state.oid for state in removed.values()} - {table.oid for table in tables}
+    gone = load_tables(connection, publication=slot.name, oids=oids)
+    set_lock_timeout(connection, context.options.lock_timeout)
+    slot.change_publication(connection, add=added, drop=list(gone.tables.values()))
+    # Read again: everything that existed when the tables were published is in it.
+    catalog, tables = load()
+    added = [table for table in tables if table.name.qualified not in saved.tables]
+    names = {table.name.qualified for table in added}
+    states = {name: state for name, state in saved.tables.items() if name not in removed}
+    first = first_states(connection, Catalog({name: catalog.tables[name] for name in sorted(names)}, ""))
+    states |= with_layouts(connection, catalog, first)
+    parts: tuple[Part, ...] = ()
+    if context.initial_scan:
+        parts = first_parts(added, survey(connection, [leaf.oid for table in added for leaf in table.leaves]))
+    scan = saved.scan or (Scan(parts=()) if parts else None)
+    if scan is not None:
+        left = {part.oid for part in scan.parts if part.table in removed}
+        scan = scan.with_parts(parts, instead_of=left | {part.oid for part in parts})
+    log.info("tables added: %s; removed: %s", ", ".join(sorted(names)) or "none", ", ".join(sorted(removed)) or "none")
+    row: Any = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    return replace(saved, tables=states, settled=parse_lsn(row[0]), scan=scan)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cdc_core import START_OVER, TableSchema, TerminalRangefeedError
+from cdc_core import TableSchema, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_types, make_version, shape_of
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.relations import Relation
+from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
 
@@ -93,7 +94,7 @@ def _next(
         missing = ", ".join(name for name in state.key if name not in names)
         raise TerminalRangefeedError(
             f"table {table.name}: key column {missing} was dropped or renamed, so rows can no longer be identified. "
-            f"{START_OVER}"
+            f"{READ_ANEW}"
         )
     version = make_version(table, columns, key=state.key, version=state.version, types=types)
     shape = shape_of(version)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from cdc_core import START_OVER, ConfigError, TerminalRangefeedError
+from cdc_core import ConfigError, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, load_tables
 from cdc_rangefeed_postgres.checks import check_key
 from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 
@@ -22,17 +23,20 @@ def load_watched(connection: Connection, slot: Slot, token: PostgresToken, *, di
     for name, state in states.items():
         table = catalog.by_oid.get(state.oid)
         if table is None:
-            raise TerminalRangefeedError(f"table {name} was dropped. {START_OVER}")
+            raise TerminalRangefeedError(f"table {name} was dropped. To continue without it, remove it from 'tables'")
         if table.name.qualified != name:
-            raise TerminalRangefeedError(f"table {name} was renamed to {table.name}. Rename it back. {START_OVER}")
+            raise TerminalRangefeedError(
+                f"table {name} was renamed to {table.name}. Rename it back, or list it in 'tables' under its new name: "
+                "then it is read anew, and its topic has the new name"
+            )
         if not table.published:
             raise TerminalRangefeedError(
-                f"table {name} is no longer in publication {slot.name}, so changes to it may be lost. {START_OVER}"
+                f"table {name} is no longer in publication {slot.name}, so changes to it may be lost. {READ_ANEW}"
             )
         if table.key != state.key:
             raise TerminalRangefeedError(
                 f"table {name}: the key changed from ({', '.join(state.key)}) to ({', '.join(table.key)}), so old and "
-                f"new changes of a row have different keys. Change it back. {START_OVER}"
+                f"new changes of a row have different keys. Change it back. {READ_ANEW}"
             )
         try:
             check_key(table, diff=diff)

@@ -1,0 +1,173 @@
+"""The set of watched tables changes between two runs of a changefeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.postgres import Sql, table_of
+
+from cdc_core import ConfigError, Op, TerminalRangefeedError
+
+
+@pytest.fixture(autouse=True)
+def tables(sql: Sql) -> None:
+    for name in ("t", "u"):
+        sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
+        sql.execute(f"INSERT INTO {name} SELECT g, '{name}' FROM generate_series(1, 100) g")
+
+
+@contextmanager
+def again(feed: Feed, database: str, *tables: str, **context: Any) -> Iterator[Feed]:
+    """The same changefeed with other tables, after its saved token, and with what its consumer has."""
+    feed.close()
+    with feed_of(database, *tables, feed_id=feed.context.feed_id, **context) as other:
+        other.saved = feed.saved
+        other.state = feed.state
+        other.start()
+        yield other
+
+
+def published(sql: Sql) -> set[str]:
+    return {row[0] for row in sql.execute("SELECT tablename::text FROM pg_publication_tables")}
+
+
+def test_an_added_table_is_scanned_while_the_others_continue(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE u SET v = 'before' WHERE id < 10")
+        with again(feed, database, "t", "u") as wider:
+            sql.execute("UPDATE t SET v = 'meanwhile' WHERE id = 1")
+            sql.execute("DELETE FROM u WHERE id = 50")
+            wider.catch_up()
+            assert wider.rows("public.t") == table_of(sql, "SELECT * FROM t")
+            assert wider.rows("public.u") == table_of(sql, "SELECT * FROM u")
+            assert {change.table for change in wider.changes if change.op is Op.SCAN} == {"public.u"}
+
+
+def test_nothing_is_resolved_before_an_added_table_is_scanned(database: str, sql: Sql) -> None:
+    sql.execute("INSERT INTO u SELECT g, repeat('u', 500) FROM generate_series(101, 2000) g")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        with again(feed, database, "t", "u", bytes_=100_000) as wider:
+            while wider.token["scan"] is not None:
+                wider.step()
+                assert not any(wider.resolved.values())
+            wider.catch_up()
+            assert wider.rows("public.u") == table_of(sql, "SELECT * FROM u")
+
+
+def test_without_an_initial_scan_an_added_table_is_followed_from_then_on(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        with again(feed, database, "t", "u", initial_scan=False) as wider:
+            sql.execute("INSERT INTO u VALUES (1000, 'new')")
+            wider.catch_up()
+            assert [(change.table, change.key) for change in wider.changes] == [("public.u", (1000,))]
+
+
+def test_changes_of_a_removed_table_are_neither_emitted_nor_waited_for(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", "u") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE u SET v = 'in the log, and not wanted any more'")
+        sql.execute("UPDATE t SET v = 'wanted' WHERE id = 1")
+        with again(feed, database, "t") as narrower:
+            narrower.catch_up()
+            assert {change.table for change in narrower.changes} == {"public.t"}
+            assert narrower.rows("public.t") == table_of(sql, "SELECT * FROM t")
+            assert published(sql) == {"t"}
+            assert set(narrower.token["tables"]) == {"public.t"}
+
+
+def test_a_table_that_can_no_longer_be_followed_can_be_left_and_read_anew(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", "u") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("TRUNCATE u")
+        sql.execute("INSERT INTO u VALUES (1, 'after')")
+        with pytest.raises(TerminalRangefeedError, match="was truncated"):
+            feed.catch_up()
+        with again(feed, database, "t") as narrower:
+            narrower.catch_up()
+            with again(narrower, database, "t", "u") as whole:
+                whole.state["public.u"].clear()
+                whole.catch_up()
+                assert whole.rows("public.u") == {(1,): {"id": 1, "v": "after"}}
+
+
+def test_a_dropped_table_can_be_removed(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", "u") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("DROP TABLE u")
+        with again(feed, database, "t") as narrower:
+            sql.execute("UPDATE t SET v = 'still here'")
+            narrower.catch_up()
+            assert narrower.rows("public.t") == table_of(sql, "SELECT * FROM t")
+
+
+def test_a_renamed_table_is_read_anew_under_its_new_name(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", "u") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE u RENAME TO w")
+        with again(feed, database, "t", "w") as renamed:
+            sql.execute("UPDATE w SET v = 'new name' WHERE id = 1")
+            renamed.catch_up()
+            assert renamed.rows("public.w") == table_of(sql, "SELECT * FROM w")
+            assert published(sql) == {"t", "w"}
+
+
+def test_a_table_can_be_removed_in_the_middle_of_its_scan(database: str, sql: Sql) -> None:
+    sql.execute("INSERT INTO u SELECT g, repeat('u', 500) FROM generate_series(101, 2000) g")
+    with feed_of(database, "u", "t", bytes_=100_000) as feed:
+        feed.start()
+        feed.steps_until(lambda: len(feed.changes) > 500)
+        with again(feed, database, "t") as narrower:
+            narrower.catch_up()
+            assert narrower.rows("public.t") == table_of(sql, "SELECT * FROM t")
+
+
+def test_a_start_that_ended_after_it_changed_the_publication_is_repeated(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        with again(feed, database, "t", "u") as first:
+            assert published(sql) == {"t", "u"}
+            first.close()
+            with again(feed, database, "t", "u") as second:  # from the same token
+                second.catch_up()
+                assert second.rows("public.u") == table_of(sql, "SELECT * FROM u")
+
+
+def test_rows_of_a_table_that_is_published_and_not_watched_are_passed_over(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        (name,) = sql.execute("SELECT pubname::text FROM pg_publication").fetchone() or ()
+        sql.execute(f'ALTER PUBLICATION "{name}" ADD TABLE u')
+        sql.execute("UPDATE u SET v = 'passed over'")
+        sql.execute("TRUNCATE u")
+        sql.execute("UPDATE t SET v = 'read' WHERE id = 1")
+        feed.catch_up()
+        assert {change.table for change in feed.changes} == {"public.t"}
+        assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+
+
+def test_an_added_table_that_cannot_be_watched_is_refused_before_anything_changes(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE w (id int)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        feed.close()
+        with feed_of(database, "t", "w", feed_id=feed.context.feed_id) as wider:
+            check = wider.rangefeed.check
+            with pytest.raises(ConfigError, match=r"table .*public\.w has no primary key"):
+                check()
+            assert published(sql) == {"t"}
