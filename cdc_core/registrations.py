@@ -42,8 +42,8 @@ class RangefeedRegistration(Registration):
     """A source. `schemes` are the URI schemes that select it.
 
     `rangefeed`, `planner`, `reader` and `history` are its four parts (see `cdc_core.rangefeed`); without `history` the
-    source keeps all of it. `repeats_steps`: its `StepPlanner.repeat` may return slices, so that plans are saved, one
-    small write a step. `writer` is its `SourceWriter`, through which the conformance kit changes what it reads.
+    source keeps all of it. `repeats_steps`: its `StepPlanner.repeat` may return slices; each step's plan is saved then.
+    `changes_tables`: its `Rangefeed.start` accepts other tables than before. `writer`: see `cdc_core.source_writer`.
     """
 
     KIND: ClassVar[str] = "rangefeed"
@@ -56,6 +56,7 @@ class RangefeedRegistration(Registration):
     history: str = "cdc_core.source_history:SourceHistory"
     writer: str = ""
     repeats_steps: bool = False
+    changes_tables: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +92,7 @@ class SinkRegistration(Registration):
     other place. `envelopes`: those it accepts, all when None; a file has no place for a tombstone.
     `compression_option`: the option that says how files are compressed, which an encoder may have to do. `reader`: its
     `SinkReader`, with which the conformance kit and audits see what a consumer sees. `history`: its `StoredHistory`,
-    with which `ChangeReader` reads every row exactly once. `secret_path`: the path of the URI is a secret, as is usual
-    with webhooks; path and user are never shown.
+    with which `ChangeReader` reads every row exactly once. `secret_path`: path and user of the URI are never shown.
     """
 
     KIND: ClassVar[str] = "sink"

@@ -13,16 +13,18 @@ __all__ = ["require_same_source", "same_destination"]
 _REMEDY = "give the new changefeed another name, and remove the old one with `cdc drop FILE NAME` unless you need it"
 
 
-def require_same_source(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def require_same_source(
+    name: str, known: Mapping[str, Any], wanted: Mapping[str, Any], *, changes_tables: bool
+) -> None:
     """Return when *wanted* may continue where *known* stopped. Raises: ConfigError, which names the difference."""
     if server_of(known["source"]) != server_of(wanted["source"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the source {known['source']}, not {wanted['source']}; {_REMEDY}"
         )
-    if set(known["tables"]) != set(wanted["tables"]):
+    if not changes_tables and set(known["tables"]) != set(wanted["tables"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "
-            f"not {', '.join(sorted(wanted['tables']))}; {_REMEDY}"
+            f"not {', '.join(sorted(wanted['tables']))}, and its source cannot change them; {_REMEDY}"
         )
 
 

@@ -12,6 +12,7 @@ from cdc_core.delivery.replay import Replay, WaitingRow, send_again
 from cdc_core.engine.checks import check_sink, prepare_sink
 from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
 from cdc_core.engine.fencing import RunLock, await_idle
+from cdc_core.engine.starting import register
 from cdc_core.errors import ConfigError
 from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.store.progress import DeadLetter, ProgressStore
@@ -50,7 +51,7 @@ def replay(
         letters = [letter for letter in waiting if letter.number not in give_up]
         rows = find(letters) if letters else ()
         missing = len(letters) - sum(len(row.letters) for row in rows)
-        known = store.register(feed.name, feed.definition())
+        known = register(feed, store)
         if not rows:
             if give_up:
                 store.mark_replayed(feed.name, store.begin_attempt(feed.name), list(give_up))

@@ -24,7 +24,7 @@ from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.saved_progress import SavedProgress
 from cdc_core.engine.scan_only import drop_history, finish_earlier_scan, scan_delivered
-from cdc_core.engine.starting import start_token
+from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_record import StatusRecord
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
@@ -130,7 +130,7 @@ class Run:
             self._store.resume(self._feed.name)
 
     def _registered(self) -> Ending:
-        known = self._store.register(self._feed.name, self._feed.definition())
+        known = register(self._feed, self._store)
         self._feed = self._feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=self._store.url)
         self._epoch = known.epoch
         self._dead_letters = DeadLetterLog(self._feed.name, self._store)

@@ -10,11 +10,18 @@ from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.span import Span
 from cdc_core.store.progress import Progress, ProgressStore
+from cdc_core.store.values import ChangefeedRecord
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["start_token"]
+__all__ = ["register", "start_token"]
 
 log = logging.getLogger(__name__)
+
+
+def register(feed: ResolvedChangefeed, store: ProgressStore) -> ChangefeedRecord:
+    """Return the changefeed as the store knows it, added if it is new. Raises: as `ProgressStore.register`."""
+    changes_tables = feed.rangefeed.registration.changes_tables
+    return store.register(feed.name, feed.definition(), changes_tables=changes_tables)
 
 
 def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:

@@ -23,18 +23,19 @@ __all__ = ["Changefeeds"]
 class Changefeeds(Database):
     """Every changefeed that was run with this store, until it is forgotten."""
 
-    def register(self, name: str, definition: Mapping[str, Any]) -> ChangefeedRecord:
+    def register(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False) -> ChangefeedRecord:
         """Add the changefeed, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
 
         With another sink than before, the first record there says that earlier rows are missing from it. Raises:
-        ConfigError when the name belongs to a changefeed that began with another source or other tables.
+        ConfigError when the name belongs to a changefeed that began with another source, or with other tables unless
+        *changes_tables*.
         """
         try:
-            return self._registered(name, definition)
+            return self._registered(name, definition, changes_tables=changes_tables)
         except RetryableError as error:
             if not isinstance(error.__cause__, sa.exc.IntegrityError):
                 raise
-        return self._registered(name, definition)  # another process was faster
+        return self._registered(name, definition, changes_tables=changes_tables)  # another process was faster
 
     def begin_attempt(self, name: str, *, after: int | None = None) -> int:
         """Return the epoch of a new attempt, the greatest so far. Attempts with a smaller epoch are fenced.
@@ -72,7 +73,7 @@ class Changefeeds(Database):
             rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
         return [changefeed_record(row) for row in rows]
 
-    def _registered(self, name: str, definition: Mapping[str, Any]) -> ChangefeedRecord:
+    def _registered(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool) -> ChangefeedRecord:
         with self._transaction() as connection:
             known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
             if known is None:
@@ -89,7 +90,7 @@ class Changefeeds(Database):
             else:
                 before = json.loads(known.definition)
                 if known.token is not None:
-                    require_same_source(name, before, definition)
+                    require_same_source(name, before, definition, changes_tables=changes_tables)
                 if not same_destination(before, definition):
                     turn_away(connection, name, counters=known.counters)
                 connection.execute(update(name).values(definition=dump(definition)))

@@ -37,7 +37,12 @@ def test_consumers_continue_when_columns_are_added_widened_and_dropped(
 ) -> None:
     topic = f"{topic_prefix}items"
     subject = f"{topic}-value"
-    options = {"confluent_schema_registry": schema_registry.url, "topic_prefix": topic_prefix, "topic_partitions": 1}
+    options = {
+        "confluent_schema_registry": schema_registry.url,
+        "topic_prefix": topic_prefix,
+        "topic_partitions": 1,
+        "schema_change_policy": "nobackfill",
+    }
     servers = kafka_broker.bootstrap_servers
     with (
         psycopg.connect(database, autocommit=True) as connection,

@@ -69,7 +69,11 @@ def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_pat
 def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(
     database: str, tmp_path: Path, kept_spark: KeptSpark
 ) -> None:
-    with psycopg.connect(database, autocommit=True) as connection, Feed(tmp_path, database, ["items"]) as feed:
+    options = {"schema_change_policy": "nobackfill"}
+    with (
+        psycopg.connect(database, autocommit=True) as connection,
+        Feed(tmp_path, database, ["items"], options=options) as feed,
+    ):
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
         connection.execute("INSERT INTO items VALUES (1, 'one')")
         feed.once(kept_spark)

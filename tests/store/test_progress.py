@@ -114,7 +114,7 @@ def test_a_run_of_a_changefeed_that_nobody_registered_is_refused(store: Progress
         ),
         (
             {"tables": ["public.orders"]},
-            "on the tables public.orders, public.users, not public.orders; give the new changefeed",
+            "on the tables public.orders, public.users, not public.orders, and its source cannot change them",
         ),
     ],
 )
@@ -215,3 +215,10 @@ def test_being_paused_is_no_new_run_and_neither_is_going_on(store: ProgressStore
 def test_a_changefeed_that_never_ran_is_not_found(store: ProgressStore) -> None:
     assert store.find("orders") is None
     assert not store.resume("orders")
+
+
+def test_a_source_that_can_change_its_tables_continues_with_others(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    store.save_intent("orders", store.begin_attempt("orders"), {"intent": "slot"})
+    changed = {**DEFINITION, "tables": ["public.orders"]}
+    assert store.register("orders", changed, changes_tables=True).definition["tables"] == ["public.orders"]

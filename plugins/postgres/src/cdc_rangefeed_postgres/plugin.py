@@ -17,5 +17,6 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         options="cdc_rangefeed_postgres.options:PostgresOptions",
         writer="cdc_rangefeed_postgres.writer:PostgresWriter",
         repeats_steps=True,
+        changes_tables=True,
         summary="PostgreSQL 14 to 18, by logical decoding",
     )
