@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,17 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted_table
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
 
-__all__ = ["Catalog", "CatalogColumn", "Leaf", "Table", "load_tables", "load_types", "make_version", "shape_of"]
+__all__ = [
+    "Catalog",
+    "CatalogColumn",
+    "Leaf",
+    "Table",
+    "load_again",
+    "load_tables",
+    "load_types",
+    "make_version",
+    "shape_of",
+]
 
 _TABLES = """
 SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text,
@@ -50,6 +60,25 @@ _BY_NAME = (
     + """WHERE (n.nspname::text, c.relname::text) IN
          (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[])) ORDER BY n.nspname, c.relname"""
 )
+
+# Every command that changes what `_TABLES` reads writes a row of one of these catalogs anew. VACUUM and ANALYZE do not.
+_STAMP = """
+WITH watched AS MATERIALIZED (
+    SELECT oid FROM unnest(%(oids)s::oid[]) AS t(oid)
+    UNION SELECT p.relid FROM unnest(%(oids)s::oid[]) AS t(oid), pg_partition_tree(t.oid) AS p)
+SELECT md5(concat_ws('|',
+    (SELECT string_agg(concat(c.oid, ' ', c.xmin, ' ', n.xmin), ',' ORDER BY c.oid)
+     FROM watched w JOIN pg_class c ON c.oid = w.oid JOIN pg_namespace n ON n.oid = c.relnamespace),
+    (SELECT sum(hashtextextended(concat(a.attrelid, ' ', a.attnum, ' ', a.xmin), 0))
+     FROM pg_attribute a WHERE a.attrelid = ANY(%(oids)s::oid[]) AND a.attnum > 0),
+    (SELECT sum(hashtextextended(concat(i.indexrelid, ' ', i.xmin), 0))
+     FROM pg_index i WHERE i.indrelid = ANY(%(oids)s::oid[])),
+    (SELECT sum(hashtextextended(concat(h.inhrelid, ' ', h.inhparent, ' ', h.xmin), 0))
+     FROM pg_inherits h WHERE h.inhrelid IN (SELECT w.oid FROM watched w)),
+    (SELECT sum(hashtextextended(concat(r.oid, ' ', r.xmin), 0))
+     FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = %(publication)s),
+    (SELECT sum(hashtextextended(concat(e.oid, ' ', e.xmin), 0)) FROM pg_enum e)))
+"""
 
 _TYPES = """
 SELECT t.oid::bigint, format_type(t.oid, NULL), t.typtype::text, t.typbasetype::bigint, t.typtypmod,
@@ -154,6 +183,8 @@ class Catalog:
     tables: Mapping[str, Table]
     fingerprint: str
     """A hash of everything in the catalog that decoding and scanning depend on."""
+    stamp: str = ""
+    """See `load_again`."""
 
     @cached_property
     def by_oid(self) -> Mapping[int, Table]:
@@ -177,6 +208,15 @@ def load_tables(
     fingerprint = hashlib.md5(json.dumps(rows).encode(), usedforsecurity=False).hexdigest()[:16]
     tables = [_table(*row) for row in rows]
     return Catalog({table.name.qualified: table for table in tables}, fingerprint)
+
+
+def load_again(connection: Connection, known: Catalog | None, *, publication: str, oids: Sequence[int]) -> Catalog:
+    """Return the tables *oids* that exist: *known* if nothing has changed since, which takes a tenth of the time."""
+    row: Any = connection.execute(_STAMP, {"publication": publication, "oids": list(oids)}).fetchone()
+    if known is not None and known.stamp == row[0]:
+        return known
+    # The stamp is older than what is read after it, so no change is missed the next time.
+    return replace(load_tables(connection, publication=publication, oids=oids), stamp=row[0])
 
 
 def _table(

@@ -133,7 +133,7 @@ class PostgresPlanner(StepPlanner):
 
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
         """Read the catalog again."""
-        self._catalog = load_watched(connection, self._slot, start, diff=self.context.diff)
+        self._catalog = load_watched(connection, self._slot, start, diff=self.context.diff, known=self._catalog)
         return self._catalog
 
     # along the log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc_core import ConfigError, TerminalRangefeedError
-from cdc_rangefeed_postgres.catalog import Catalog, load_tables
+from cdc_rangefeed_postgres.catalog import Catalog, load_again
 from cdc_rangefeed_postgres.checks import check_key
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.remedies import READ_ANEW
@@ -13,13 +13,15 @@ from cdc_rangefeed_postgres.token import PostgresToken
 __all__ = ["load_watched"]
 
 
-def load_watched(connection: Connection, slot: Slot, token: PostgresToken, *, diff: bool) -> Catalog:
-    """Return the present catalog of the tables in *token*.
+def load_watched(
+    connection: Connection, slot: Slot, token: PostgresToken, *, diff: bool, known: Catalog | None = None
+) -> Catalog:
+    """Return the present catalog of the tables in *token*: *known* itself when that is still right.
 
     Raises: TerminalRangefeedError when one of them can no longer be followed.
     """
     states = token.tables
-    catalog = load_tables(connection, publication=slot.name, oids=[state.oid for state in states.values()])
+    catalog = load_again(connection, known, publication=slot.name, oids=[state.oid for state in states.values()])
     for name, state in states.items():
         table = catalog.by_oid.get(state.oid)
         if table is None:
