@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 from cdc_core.errors import OptionError
 
-__all__ = ["place_of", "server_of", "split_parameters"]
+__all__ = ["place_of", "same_server", "split_parameters"]
 
 
 def split_parameters(uri: str, *, owner: str) -> tuple[str, dict[str, str]]:
@@ -37,6 +37,12 @@ def place_of(uri: str) -> str:
     return f"{scheme.lower()}{separator}{','.join(sorted(hosts.rpartition('@')[2].split(',')))}{slash}{path}"
 
 
-def server_of(uri: str) -> str:
-    """Return host, port and database of a source: another value means another source."""
-    return place_of(uri).partition("://")[2]
+def same_server(uri: str, other: str) -> bool:
+    """Return whether two sources are the same database: one host in common is enough, such as after a failover."""
+    (hosts, path), (others, its_path) = (_hosts_and_path(each) for each in (uri, other))
+    return path == its_path and not hosts.isdisjoint(others)
+
+
+def _hosts_and_path(uri: str) -> tuple[set[str], str]:
+    hosts, _, path = place_of(uri).rpartition("://")[2].partition("/")
+    return set(hosts.split(",")), path

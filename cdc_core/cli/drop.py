@@ -25,7 +25,7 @@ from cdc_core.source_objects import SourceObjects
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.reports import is_alive
 from cdc_core.telemetry.status import size_text
-from cdc_core.uris import server_of
+from cdc_core.uris import same_server
 
 __all__ = ["drop"]
 
@@ -139,7 +139,7 @@ def _require_silence(store: ProgressStore, name: str) -> None:
 def _require_source(feed: ResolvedChangefeed, known: ChangefeedRecord) -> None:
     """Return when *feed* names the source that the changefeed was started on. Raises: ConfigError."""
     source = masked_uri(feed.source)
-    if server_of(known.definition["source"]) != server_of(source):
+    if not same_server(known.definition["source"], source):
         raise ConfigError(
             f"changefeed '{feed.name}' was started on the source {known.definition['source']}, not {source}; restore"
             " the source in its definition, or use --forget-only"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc_core.errors import ConfigError
-from cdc_core.uris import place_of, server_of
+from cdc_core.uris import place_of, same_server
 
 __all__ = ["require_same_source", "same_destination"]
 
@@ -17,7 +17,7 @@ def require_same_source(
     name: str, known: Mapping[str, Any], wanted: Mapping[str, Any], *, changes_tables: bool
 ) -> None:
     """Return when *wanted* may continue where *known* stopped. Raises: ConfigError, which names the difference."""
-    if server_of(known["source"]) != server_of(wanted["source"]):
+    if not same_server(known["source"], wanted["source"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the source {known['source']}, not {wanted['source']}; {_REMEDY}"
         )

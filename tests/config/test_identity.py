@@ -11,7 +11,7 @@ from cdc_core.config.identity import same_destination
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import _refuse_one_place as refuse_one_place
 from cdc_core.errors import ConfigError
-from cdc_core.uris import place_of
+from cdc_core.uris import place_of, same_server
 
 SOURCE = "postgresql://u@h/d"
 S3 = "s3://bucket/out?AWS_ACCESS_KEY_ID=k&AWS_SECRET_ACCESS_KEY=hush"
@@ -74,6 +74,20 @@ def test_what_a_definition_says_of_the_place_holds_no_secret() -> None:
 )
 def test_a_place_is_written_in_one_way(uri: str, place: str) -> None:
     assert place_of(uri) == place
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ("postgresql://me:pw@a:1/shop?sslmode=require", True),
+        ("postgresql://b:2,a:1/shop?target_session_attrs=read-write", True),
+        ("postgresql://b:2,c:3/shop", False),
+        ("postgresql://a:1/other", False),
+    ],
+)
+def test_a_source_stays_the_same_when_another_host_is_added(other: str, same: bool) -> None:
+    assert same_server("postgresql://a:1/shop", other) is same
+    assert same_server(other, "postgresql://a:1/shop") is same
 
 
 def test_dead_letters_may_be_below_the_same_path_of_another_store() -> None:

@@ -199,8 +199,14 @@ def test_the_policy_nobackfill_emits_later_changes_only(database: str, sql: Sql)
         assert feed.rows("public.t")[2,] == {"id": 2, "v": 2, "name": "n"}
 
 
-def test_nothing_is_resolved_while_a_table_may_be_changing(database: str, sql: Sql) -> None:
-    create(sql)
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_nothing_is_resolved_while_a_table_may_be_changing(database: str, sql: Sql, partitioned: bool) -> None:
+    if partitioned:
+        sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int) PARTITION BY RANGE (id)")
+        sql.execute("CREATE TABLE t0 PARTITION OF t FOR VALUES FROM (0) TO (1000)")
+        sql.execute("INSERT INTO t VALUES (1, 1)")
+    else:
+        create(sql)
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
     with feed_of(database, "t", "u") as feed, psycopg.connect(database) as other:
         feed.start()

@@ -269,6 +269,26 @@ def test_a_generated_key_column(database: str, sql: Sql) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["STORED", "VIRTUAL"])
+def test_a_publication_that_would_make_updates_fail_is_refused(database: str, sql: Sql, kind: str) -> None:
+    sql.execute(f"CREATE TABLE g (id int PRIMARY KEY, n int, twice int GENERATED ALWAYS AS (n * 2) {kind})")
+    check(database, "g")
+    sql.execute("ALTER TABLE g REPLICA IDENTITY FULL")
+    text = refusal(database, "g")
+    assert text == (
+        "table public.g has REPLICA IDENTITY FULL and the generated column twice, so the server would refuse all its "
+        'updates and deletes once it is published. Run ALTER TABLE "public"."g" REPLICA IDENTITY DEFAULT;'
+    )
+    assert refusal(database, "g", diff=True) == f"{text} and remove option 'diff'"
+    sql.execute("INSERT INTO g (id) VALUES (1)")
+    sql.execute("CREATE PUBLICATION like_ours FOR TABLE g WITH (publish_via_partition_root = true)")
+    with pytest.raises(psycopg.errors.InvalidColumnReference, match="cannot update table"):
+        sql.execute("UPDATE g SET n = 1")
+    sql.execute(text.partition(". Run ")[2])
+    sql.execute("UPDATE g SET n = 1")
+    check(database, "g")
+
+
 def test_tables_listed_twice_or_next_to_their_root(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")

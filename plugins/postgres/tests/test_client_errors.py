@@ -53,3 +53,10 @@ def test_errors_of_cdc_core_pass_unchanged() -> None:
 
 def test_an_error_without_a_text_has_its_class_name() -> None:
     assert text_of(psycopg.OperationalError()) == "OperationalError"
+
+
+def test_the_message_has_what_each_of_several_hosts_said() -> None:
+    with pytest.raises(psycopg.OperationalError) as caught:
+        psycopg.connect("postgresql://u@127.0.0.1:1,127.0.0.1:2/db")
+    refused = 'connection to server at "127.0.0.1", port {} failed: Connection refused'
+    assert text_of(caught.value) == f"{refused.format(1)}; {refused.format(2)}"

@@ -49,6 +49,31 @@ def test_sessions_have_the_settings_that_values_are_decoded_from(database: str) 
         assert shown == [("7MB",), ("UTC",), ("postgres",), ("0",), ("cdc/orders/00aa11bb22cc/check",)]
 
 
+@pytest.mark.parametrize(
+    ("authority", "place"),
+    [
+        ("db", "db:5432/shop"),
+        ("u:s3cret@db:1", "db:1/shop"),
+        ("u:s3cret@db1,db2:2", "db1:5432,db2:2/shop"),
+        ("u:s3cret@db1:1,[::1]:2", "db1:1,[::1]:2/shop"),
+    ],
+)
+def test_messages_name_every_host_of_the_uri(authority: str, place: str) -> None:
+    assert Server(context_of(f"postgresql://{authority}/shop?target_session_attrs=read-write")).place == place
+
+
+def test_every_connection_goes_to_the_host_that_answers(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    sql.execute("INSERT INTO t VALUES (1)")
+    uri = f"{database.replace('@', '@127.0.0.1:1,')}?target_session_attrs=read-write"
+    with feed_of(uri, "t") as feed:
+        feed.start()
+        feed.scan()
+        sql.execute("INSERT INTO t VALUES (2)")
+        feed.catch_up()
+        assert list(feed.rows("public.t")) == [(1,), (2,)]
+
+
 @pytest.mark.parametrize("part", [PostgresRangefeed, PostgresPlanner, PostgresReader, PostgresHistory])
 def test_a_constructor_connects_to_nothing_and_a_part_can_be_closed_twice(part: Callable[..., Any]) -> None:
     opened = part(context_of("postgresql://u:p@127.0.0.1:1/db"))

@@ -29,6 +29,13 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
         ("scan_chunk_size", "0", "source 'postgres': scan_chunk_size must be greater than zero"),
         ("fetch_size", "1KB", "source 'postgres': fetch_size must be between 64KB and 64MB"),
         (
+            "slot_name",
+            "Shop-slot",
+            "source 'postgres': slot_name must have 1 to 63 characters, only lower-case letters, digits and "
+            "underscores",
+        ),
+        ("publication_name", "x" * 64, "source 'postgres': publication_name must have 1 to 63 bytes"),
+        (
             "scan_rounds",
             "1s",
             "source 'postgres' does not know option 'scan_rounds'; did you mean 'scan_round'?",

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres import starting
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.fixtures import fresh_database
@@ -97,7 +98,7 @@ def crash(*_: object, **__: object) -> Any:
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param(lambda patch: patch.setattr(Slot, "create_publication", crash), id="after the intent was saved"),
+        pytest.param(lambda patch: patch.setattr(Publication, "create", crash), id="after the intent was saved"),
         pytest.param(lambda patch: patch.setattr(Slot, "create", crash), id="after the publication"),
         pytest.param(lambda patch: patch.setattr(starting, "first_states", crash), id="after the slot"),
     ],

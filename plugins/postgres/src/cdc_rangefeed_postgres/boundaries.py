@@ -53,14 +53,15 @@ SELECT DISTINCT attname::text FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) 
 """
 # ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition.
 _ALTERED_NOW = """
-WITH watched AS (
-    SELECT oid, false AS above FROM unnest(%(tables)s::oid[]) AS t(oid)
-    UNION SELECT p.relid, NOT p.isleaf FROM unnest(%(tables)s::oid[]) AS t(oid), pg_partition_tree(t.oid) AS p)
+WITH RECURSIVE watched AS (
+    SELECT oid FROM unnest(%(tables)s::oid[]) AS t(oid)
+    UNION ALL SELECT h.inhrelid FROM watched w JOIN pg_inherits h ON h.inhparent = w.oid)
 SELECT EXISTS (
     SELECT FROM pg_locks l JOIN watched w ON w.oid = l.relation
     WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND (l.mode = 'AccessExclusiveLock' OR (w.above AND l.mode = 'ShareUpdateExclusiveLock')))
+      AND (l.mode = 'AccessExclusiveLock' OR (l.mode = 'ShareUpdateExclusiveLock' AND EXISTS (
+          SELECT FROM pg_class c WHERE c.oid = w.oid AND c.relkind = 'p'))))
 """
 _CODE = 4
 _UNPUBLISHED = "." * 2 * _CODE

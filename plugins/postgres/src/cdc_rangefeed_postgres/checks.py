@@ -13,6 +13,9 @@ from cdc_rangefeed_postgres.names import quoted, quoted_table
 __all__ = ["check_key", "check_server", "check_tables", "check_version", "require_tables"]
 
 _OLDEST = 140000
+_FAILOVER = 170000
+_FULL_WITHOUT_GENERATED = 180000
+"""Since this version, a published table with REPLICA IDENTITY FULL and generated columns cannot be updated."""
 _KINDS = {
     "v": "a view",
     "m": "a materialized view",
@@ -44,26 +47,32 @@ def check_version(connection: Connection) -> None:
         raise ConfigError(f"the server is PostgreSQL {version}, but changefeeds need 14 or newer. Upgrade it")
 
 
-def check_server(connection: Connection, *, exists: bool, scan: bool) -> None:
+def check_server(connection: Connection, *, slot: bool, publication: bool, scan: bool, failover: bool) -> None:
     """Raise ConfigError when the server or the role cannot do logical decoding.
 
-    *exists*: the changefeed's slot exists already. *scan*: the initial scan has not begun. A scan that has begun can
-    wait for a free slot.
+    *slot* and *publication*: whether one will be created. *scan*: the initial scan has not begun. A scan that has begun
+    can wait for a free slot.
     """
+    if failover and connection.info.server_version < _FAILOVER:
+        version = connection.info.server_version // 10000
+        raise ConfigError(
+            f"option 'failover' needs PostgreSQL 17 or newer, and the server is PostgreSQL {version}. Remove the option"
+        )
     level = _one(connection, "SELECT current_setting('wal_level')")
     if level != "logical":
         raise ConfigError(
             f"the server's wal_level is {level}, but changefeeds need logical. Run ALTER SYSTEM SET wal_level = "
             "'logical'; and restart the server"
         )
-    if _one(connection, "SELECT pg_is_in_recovery()") and not exists:
-        raise ConfigError("the server is a standby and cannot create a publication. Connect to the primary")
+    if (slot or publication) and _one(connection, "SELECT pg_is_in_recovery()"):
+        what = "publication" if publication else "replication slot that its primary knows"
+        raise ConfigError(f"the server is a standby and cannot create a {what}. Connect to the primary")
     row = connection.execute(_PRIVILEGES, [_REPLICATION_ROLES]).fetchone()
     assert row is not None
     role, database, _, replication, create = row
     if not replication:
         raise ConfigError(f"role {role} may not use replication. Run ALTER ROLE {quoted(role)} REPLICATION;")
-    if not create and not exists:
+    if publication and not create:
         raise ConfigError(
             f"role {role} may not create a publication in database {database}. Run GRANT CREATE ON DATABASE "
             f"{quoted(database)} TO {quoted(role)};"
@@ -71,7 +80,7 @@ def check_server(connection: Connection, *, exists: bool, scan: bool) -> None:
     row = connection.execute(_SLOTS).fetchone()
     assert row is not None
     slots, max_slots, senders, max_senders = row
-    needed = (0 if exists else 1) + (1 if scan else 0)
+    needed = (1 if slot else 0) + (1 if scan else 0)
     if slots + needed > max_slots:
         raise ConfigError(
             f"the server has {max_slots - slots} free replication slots, but the changefeed needs {needed}. Run ALTER "
@@ -95,12 +104,16 @@ def require_tables(connection: Connection, catalog: Catalog, names: Sequence[tup
     return found
 
 
-def check_tables(connection: Connection, tables: Sequence[Table], *, diff: bool, exists: bool) -> None:
-    """Raise ConfigError for a table that cannot be watched, or that the role may not read or publish."""
+def check_tables(connection: Connection, tables: Sequence[Table], *, diff: bool, publication: bool) -> None:
+    """Raise ConfigError for a table that cannot be watched, or that the role may not read or publish.
+
+    *publication*: whether one will be created, which only the owner of the tables can do.
+    """
     for table in tables:
         _check_kind(table, tables)
         check_key(table, diff=diff)
-        _check_privileges(connection, table, exists=exists and table.published)
+        _check_generated(connection, table, diff=diff)
+        _check_privileges(connection, table, publication=publication and not table.published)
 
 
 def check_key(table: Table, *, diff: bool) -> None:
@@ -148,6 +161,19 @@ def _check_identity(table: Table, leaf: Leaf, *, diff: bool) -> None:
         )
 
 
+def _check_generated(connection: Connection, table: Table, *, diff: bool) -> None:
+    """Raise ConfigError when the publication would make the server refuse writes to the table."""
+    generated = [column.name for column in table.all_columns if column.generated]
+    full = [leaf.sql for leaf in table.leaves if leaf.identity == "f"]
+    if connection.info.server_version >= _FULL_WITHOUT_GENERATED and generated and full:
+        remove = " and remove option 'diff'" if diff else ""
+        raise ConfigError(
+            f"table {table.name} has REPLICA IDENTITY FULL and the generated column {generated[0]}, so the server "
+            f"would refuse all its updates and deletes once it is published. Run ALTER TABLE {full[0]} REPLICA "
+            f"IDENTITY DEFAULT;{remove}"
+        )
+
+
 def _check_kind(table: Table, tables: Sequence[Table]) -> None:
     name = table.name
     if table.kind not in "rp":
@@ -176,7 +202,7 @@ def _check_kind(table: Table, tables: Sequence[Table]) -> None:
             raise ConfigError(f"{where} is temporary, so its changes are not in the log. List a permanent table")
 
 
-def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> None:
+def _check_privileges(connection: Connection, table: Table, *, publication: bool) -> None:
     row = connection.execute(
         "SELECT current_user::text, has_schema_privilege(%s, 'USAGE'), pg_has_role(c.relowner, 'USAGE'), "
         "o.rolname::text FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = %s::oid",
@@ -206,7 +232,7 @@ def _check_privileges(connection: Connection, table: Table, *, exists: bool) -> 
             f"table {table.name} has row-level security, which would hide rows from role {role}. Run ALTER ROLE "
             f"{quoted(role)} BYPASSRLS;"
         )
-    if not owns and not exists:
+    if publication and not owns:
         raise ConfigError(
             f"role {role} does not own table {table.name}, and only the owner can publish a table. Run GRANT "
             f"{quoted(owner)} TO {quoted(role)};"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,8 @@ __all__ = ["ClientError", "sqlstate", "text_of", "translated"]
 
 ClientError = (psycopg.Error, AdbcError)
 
+_ATTEMPT = re.compile(r"- host: .*?, hostaddr: .*?: (?:connection failed: )?(.*)")
+"""How psycopg reports one of several hosts."""
 _PRIVILEGE = "42501"
 _LOGIN = ("28", "3D000")
 _TERMINAL = ("0A000", "22P06", "25006")
@@ -25,13 +28,21 @@ def sqlstate(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the first line of the message of the server or client library, without prefixes."""
+    """Return the first line of the message of the server or client library, without prefixes.
+
+    When several hosts failed, return what each of them said.
+    """
     text = str(error).strip()
+    attempts = [found[1] for found in map(_ATTEMPT.fullmatch, text.splitlines()) if found]
+    return "; ".join(map(_first_line, dict.fromkeys(attempts))) or _first_line(text) or type(error).__name__
+
+
+def _first_line(text: str) -> str:
     for marker in ("ERROR:  ", "FATAL:  ", "PANIC:  "):
         _, found, rest = text.partition(marker)
         if found:
             text = rest
-    return text.partition("\n")[0].removesuffix(".").strip() or type(error).__name__
+    return text.partition("\n")[0].removesuffix(".").strip()
 
 
 @contextmanager

@@ -60,11 +60,14 @@ class Server:
 
     @property
     def place(self) -> str:
-        """Host, port and database, for messages."""
+        """Hosts, ports and database, for messages."""
         found = self.parameters
-        host = found.get("host") or found.get("hostaddr") or "the local socket"
-        port = found.get("port") or "5432"
-        return f"{host}:{port}/{found.get('dbname') or found.get('user') or ''}"
+        hosts = (found.get("host") or found.get("hostaddr") or "the local socket").split(",")
+        ports = (found.get("port") or "").split(",")
+        ports = ports * len(hosts) if len(ports) == 1 else ports
+        hosts = [f"[{host}]" if ":" in host else host for host in hosts]
+        places = ",".join(f"{host}:{port or '5432'}" for host, port in zip(hosts, ports, strict=False))
+        return f"{places}/{found.get('dbname') or found.get('user') or ''}"
 
     def mask(self, text: str) -> str:
         """Return *text* without the secrets of the URI."""

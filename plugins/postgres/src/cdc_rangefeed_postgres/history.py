@@ -31,11 +31,16 @@ class PostgresHistory(SourceHistory):
         self._slot = Slot.of(context)
         self._connection = KeptConnection(self._server, "coordinator")
         self._last_record = 0
+        self._released: int | None = None
 
     def release(self, token: Token) -> None:
         with self._server.translated("releasing the log"):
             connection = self._connection.open()
-            self._last_record = self._slot.release(connection, parse_lsn(token["lsn"]), last_record=self._last_record)
+            lsn = parse_lsn(token["lsn"])
+            self._last_record = self._slot.release(
+                connection, lsn, released=self._released, last_record=self._last_record
+            )
+            self._released = max(lsn, self._released or 0)
 
     def metrics(self) -> Mapping[str, float]:
         with self._server.translated("reading metrics"):

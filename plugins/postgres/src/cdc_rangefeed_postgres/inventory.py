@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from cdc_core import SourceObjects
-from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.names import object_name
+from collections.abc import Collection
 
-__all__ = ["created_in"]
+from cdc_core import ConfigError, RangefeedContext, SourceObjects
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.names import object_name, object_pattern
+
+__all__ = ["created_in", "require_no_namesake"]
 
 _CREATED = """
 SELECT o.name, array_agg(o.kind ORDER BY o.kind DESC), max(o.retained), max(o.changefeed),
@@ -25,13 +27,21 @@ FROM (
 WHERE o.name ~ '^cdc_[a-z0-9_]*_[0-9a-f]{12}$'
 GROUP BY o.name ORDER BY o.name
 """
+_NAMESAKES = """
+SELECT o.name, bool_or(o.slot) FROM (
+    SELECT slot_name::text AS name, true AS slot FROM pg_replication_slots WHERE database = current_database()
+    UNION ALL SELECT pubname::text, false FROM pg_publication) o
+LEFT JOIN pg_publication p ON p.pubname = o.name
+WHERE o.name ~ %s AND o.name <> ALL(%s::text[]) AND coalesce(obj_description(p.oid, 'pg_publication'), %s) = %s
+GROUP BY o.name ORDER BY o.name
+"""
 
 
 def created_in(connection: Connection) -> list[SourceObjects]:
     """Return what changefeeds have created in the connection's database, by name.
 
     A slot is active only while it is read, so a changefeed counts as active when it has any other connection. The
-    changefeed's name comes from the publication's comment (see `Slot.create_publication`), otherwise from the object.
+    changefeed's name comes from the publication's comment (see `Publication.create`), otherwise from the object.
     Without that comment, which older versions did not write, it is not sure that a changefeed created it.
     """
     found = []
@@ -50,3 +60,20 @@ def created_in(connection: Connection) -> list[SourceObjects]:
             )
         )
     return found
+
+
+def require_no_namesake(connection: Connection, context: RangefeedContext, *, ours: Collection[str]) -> None:
+    """Return when the database has nothing of another changefeed with the same name, apart from *ours*.
+
+    That changefeed may be this one with its progress lost. Then a new start would deliver every row again, and the
+    old slot would retain the log for ever. Raises: ConfigError.
+    """
+    name, comment = context.changefeed, f"changefeed {context.changefeed}"
+    found = connection.execute(_NAMESAKES, [object_pattern(name), list(ours), comment, comment]).fetchone()
+    if found is not None:
+        what = f"replication slot {found[0]} retains the log" if found[1] else f"publication {found[0]} remains"
+        raise ConfigError(
+            f"{what} for an earlier changefeed '{name}' that the progress store does not know. To continue it, restore"
+            " its store, or point --state at it. To begin anew, remove what it owns with `cdc drop --orphans URI`, or"
+            " use another name"
+        )

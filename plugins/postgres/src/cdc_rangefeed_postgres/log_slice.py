@@ -116,10 +116,12 @@ def _explain(server: Server, slice_: LogSlice) -> None:
     connection = server.connect("explain")
     try:
         slice_.slot.require(connection, needed=slice_.start)
-        row = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [slice_.slot.name]).fetchone()
+        row = connection.execute(
+            "SELECT 1 FROM pg_publication WHERE pubname = %s", [slice_.slot.publication.name]
+        ).fetchone()
     finally:
         connection.close()
     if row is None:
         raise TerminalRangefeedError(
-            f"publication {slice_.slot.name} was dropped, so the log can no longer be read. {START_OVER}"
+            f"publication {slice_.slot.publication.name} was dropped, so the log can no longer be read. {START_OVER}"
         )

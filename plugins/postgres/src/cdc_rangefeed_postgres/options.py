@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from cdc_core import MB, ByteSize, Duration, option
 
 __all__ = ["PostgresOptions"]
+
+_NAME_BYTES = 63
+_SLOT_NAME = re.compile(rf"[a-z0-9_]{{1,{_NAME_BYTES}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,21 @@ class PostgresOptions:
         doc="How long the initial scan waits for an ACCESS SHARE lock on a table, before another attempt. Only "
         "statements such as ALTER TABLE and VACUUM FULL block this lock.",
     )
+    slot_name: str | None = option(
+        None,
+        doc="A replication slot that was made beforehand. The changefeed begins at its confirmed position, and never "
+        "creates or drops it. Without this option the changefeed creates a slot of its own.",
+    )
+    publication_name: str | None = option(
+        None,
+        doc="A publication that was made beforehand, before the slot. The changefeed never creates, alters or drops "
+        "it. Without this option the changefeed creates a publication of its own.",
+    )
+    failover: bool = option(
+        False,
+        doc="Create the replication slot as a failover slot, which standbys synchronise: the changefeed continues on a "
+        "standby that is promoted. With slot_name, require that the slot is one. Needs PostgreSQL 17.",
+    )
     fetch_size: ByteSize = option(
         ByteSize(2 * MB),
         doc="About how many bytes are fetched from the server and decoded at once. A larger transaction is cut into "
@@ -51,3 +70,7 @@ class PostgresOptions:
                 raise ValueError(f"{name} must be greater than zero")
         if not 64 * 1024 <= self.fetch_size <= 64 * MB:
             raise ValueError("fetch_size must be between 64KB and 64MB")
+        if self.slot_name is not None and not _SLOT_NAME.fullmatch(self.slot_name):
+            raise ValueError("slot_name must have 1 to 63 characters, only lower-case letters, digits and underscores")
+        if self.publication_name is not None and not 1 <= len(self.publication_name.encode()) <= _NAME_BYTES:
+            raise ValueError("publication_name must have 1 to 63 bytes")

@@ -37,7 +37,7 @@ class LogDecoder:
     value.
 
     *versions* lists, for each relation id, the versions that its rows can have in this slice, in log order. *lookup*
-    finds unchanged TOAST values that the log does not have.
+    finds unchanged TOAST values that the log does not have. Tables that *versions* does not have are left out.
 
     Raises: RetryableRangefeedError when the log has a version that is not listed. TerminalRangefeedError for a
     TRUNCATE, for a value that has no Arrow value, and for a log without the old rows that *diff* needs.

@@ -9,10 +9,10 @@ from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.checks import check_server, check_tables, check_version, require_tables
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
-from cdc_rangefeed_postgres.inventory import created_in
+from cdc_rangefeed_postgres.inventory import created_in, require_no_namesake
 from cdc_rangefeed_postgres.names import parse_tables
 from cdc_rangefeed_postgres.slot import Slot
-from cdc_rangefeed_postgres.starting import first_token, resumed_token
+from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
 from cdc_rangefeed_postgres.token import PostgresToken, is_intent
 from cdc_rangefeed_postgres.versions import schemas_of
 
@@ -30,15 +30,25 @@ class PostgresRangefeed(Rangefeed):
         self._token: PostgresToken | None = None
 
     def check(self) -> None:
-        names = parse_tables(self.context.tables)
+        parse_tables(self.context.tables)
         connection = self._server.connect_checked()
         try:
             check_version(connection)
-            exists = self._slot.state(connection) is not None
-            check_server(connection, exists=exists, scan=self.context.initial_scan and not exists)
-            catalog = load_tables(connection, publication=self._slot.name, names=names)
-            tables = require_tables(connection, catalog, names)
-            check_tables(connection, tables, diff=self.context.diff, exists=exists)
+            slot = self._slot
+            state = slot.state(connection)
+            started = slot.publication.exists(connection) if slot.given else state is not None
+            check_server(
+                connection,
+                slot=not slot.given and state is None,
+                publication=not slot.publication.given and not started,
+                scan=self.context.initial_scan and not started,
+                failover=slot.failover,
+            )
+            if state is not None:
+                slot.require_failover(state)
+            _, tables = self._load(connection)
+            check_tables(connection, tables, diff=self.context.diff, publication=not slot.publication.given)
+            require_given(connection, slot, self.context, tables)
         except ClientError as error:
             raise ConfigError(
                 self._server.mask(f"the check of PostgreSQL at {self._server.place} failed: {text_of(error)}")
@@ -56,7 +66,8 @@ class PostgresRangefeed(Rangefeed):
         with self._server.translated("starting"):
             connection = self._connection.open()
             if saved is None:
-                self._slot.require_no_namesake(connection)
+                ours = (self._slot.name, self._slot.own, self._slot.publication.name)
+                require_no_namesake(connection, self.context, ours=ours)
             if saved is None or is_intent(saved):
                 self._token = first_token(connection, self._slot, self.context, lambda: self._load(connection), save)
             else:
@@ -81,5 +92,5 @@ class PostgresRangefeed(Rangefeed):
 
     def _load(self, connection: Connection) -> tuple[Catalog, list[Table]]:
         names = parse_tables(self.context.tables)
-        catalog = load_tables(connection, publication=self._slot.name, names=names)
+        catalog = load_tables(connection, publication=self._slot.publication.name, names=names)
         return catalog, require_tables(connection, catalog, names)

@@ -20,7 +20,7 @@ class RelationTracker:
     """Matches the Relation messages of a slice with the listed versions of each table, forward only.
 
     A Relation message is matched when a row of the slice follows it. Messages in transactions before the slice may
-    announce versions that are not listed.
+    announce versions that are not listed. Tables without any listed version are published but not watched, and skipped.
     """
 
     def __init__(self, versions: Mapping[int, Sequence[TableVersion]]) -> None:
@@ -41,7 +41,7 @@ class RelationTracker:
             announced.setdefault(relation.relid, []).append((index, relation))
         relids = messages.numbers(">u4", messages.starts[rows] + 1)
         for relid in np.unique(relids).tolist():
-            if relid not in self._versions:  # it is published, and not watched: it was removed from the changefeed
+            if not self.watches(relid):
                 continue
             group: list[Ints] = []
             version = None

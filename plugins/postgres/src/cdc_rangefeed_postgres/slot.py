@@ -1,23 +1,22 @@
-"""The replication slot and the publication of one changefeed."""
+"""The replication slot of one changefeed."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 import psycopg
-from psycopg import sql
 
 from cdc_core import START_OVER, ConfigError, HistoryLostError, RangefeedContext, RetryableRangefeedError, counted
-from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
-from cdc_rangefeed_postgres.names import feed_applications, object_name, object_pattern, quoted
+from cdc_rangefeed_postgres.names import feed_applications, object_name, quoted
+from cdc_rangefeed_postgres.publication import Publication
 
 __all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "oldest_writer"]
 
@@ -30,17 +29,11 @@ _TERMINATE_LIMIT_S = 10.0
 
 _STATE = """
 SELECT s.plugin::text, s.database::text, s.active_pid, s.confirmed_flush_lsn::text, s.restart_lsn::text, s.wal_status,
-       to_jsonb(s) ->> 'invalidation_reason', to_jsonb(s) ->> 'conflicting'
+       to_jsonb(s) ->> 'invalidation_reason', to_jsonb(s) ->> 'conflicting', to_jsonb(s) ->> 'failover' = 'true'
 FROM pg_replication_slots s WHERE s.slot_name = %s
 """
-_NAMESAKES = """
-SELECT o.name, bool_or(o.slot) FROM (
-    SELECT slot_name::text AS name, true AS slot FROM pg_replication_slots WHERE database = current_database()
-    UNION ALL SELECT pubname::text, false FROM pg_publication) o
-LEFT JOIN pg_publication p ON p.pubname = o.name
-WHERE o.name ~ %s AND o.name <> %s AND coalesce(obj_description(p.oid, 'pg_publication'), %s) = %s
-GROUP BY o.name ORDER BY o.name
-"""
+# On a standby, the log that was received may be more than what was replayed.
+_END = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_flush_lsn() END::text"
 _OLD_CONNECTIONS = """
 SELECT pid FROM pg_stat_activity
 WHERE pid <> pg_backend_pid() AND datname = current_database()
@@ -54,34 +47,50 @@ class SlotState:
     """A slot in pg_replication_slots."""
 
     plugin: str
+    """Empty for a physical slot."""
     database: str
     active_pid: int | None
     confirmed: int
     restart: int
     invalid: str | None
     """Why the slot can no longer be read, or None."""
+    failover: bool
+    """Whether the slot is synchronised to standbys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """The slot and the publication, which have the same name. Holds no connection. Picklable."""
+    """The slot, and the publication that it is read with. Holds no connection. Picklable."""
 
     name: str
+    given: bool
+    """Whether it was made beforehand: then it is read and advanced, but never created or dropped."""
+    own: str
+    """The name of the one that the changefeed creates when none is given."""
+    failover: bool
+    """Whether standbys must have the slot too."""
+    publication: Publication
     feed_id: str
-    changefeed: str
 
     @classmethod
     def of(cls, context: RangefeedContext) -> Self:
         """Return the slot of a changefeed. Connects to nothing."""
-        name = object_name(context.changefeed, context.feed_id)
-        return cls(name=name, feed_id=context.feed_id, changefeed=context.changefeed)
+        own, given = object_name(context.changefeed, context.feed_id), context.options.slot_name
+        return cls(
+            name=given or own,
+            given=given is not None,
+            own=own,
+            failover=context.options.failover,
+            publication=Publication.of(context),
+            feed_id=context.feed_id,
+        )
 
     def state(self, connection: Connection) -> SlotState | None:
         """Return the slot's state; None when the slot does not exist."""
         row = connection.execute(_STATE, [self.name]).fetchone()
         if row is None:
             return None
-        plugin, database, pid, confirmed, restart, wal_status, reason, conflicting = row
+        plugin, database, pid, confirmed, restart, wal_status, reason, conflicting, failover = row
         invalid = reason or ("conflict with recovery" if conflicting == "true" else None)
         if invalid is None and wal_status == "lost":
             invalid = "wal_removed"
@@ -92,58 +101,20 @@ class Slot:
             confirmed=parse_lsn(confirmed) if confirmed else 0,
             restart=parse_lsn(restart) if restart else 0,
             invalid=invalid,
+            failover=bool(failover),
         )
 
-    def create_publication(self, connection: Connection, tables: Sequence[Table]) -> None:
-        """Create the publication of *tables*. Changes of a partition are published under its root's name.
-
-        Its comment names the changefeed, because different names may become the same slot name.
-        """
-        names = ", ".join(table.sql_only for table in tables)
-        connection.execute(
-            f"CREATE PUBLICATION {quoted(self.name)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
-        )
-        connection.execute(
-            sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(self.name), sql.Literal(self._comment))
-        )
-
-    def change_publication(self, connection: Connection, *, add: Sequence[Table], drop: Sequence[Table]) -> None:
-        """Publish the tables *add*, and no longer the tables *drop*. Repeatable."""
-        for verb, tables in (("ADD", add), ("DROP", drop)):
-            names = [table.sql_only for table in tables if table.published is (verb == "DROP")]
-            if names:
-                connection.execute(f"ALTER PUBLICATION {quoted(self.name)} {verb} TABLE {', '.join(names)}")
-
-    def require_no_namesake(self, connection: Connection) -> None:
-        """Return when the database has nothing of another changefeed with the same name. Raises: ConfigError.
-
-        That changefeed may be this one with its progress lost. Then a new start would deliver every row again, and the
-        old slot would retain the log for ever.
-        """
-        found = connection.execute(
-            _NAMESAKES, [object_pattern(self.changefeed), self.name, self._comment, self._comment]
-        ).fetchone()
-        if found is not None:
-            what = f"replication slot {found[0]} retains the log" if found[1] else f"publication {found[0]} remains"
-            raise ConfigError(
-                f"{what} for an earlier changefeed '{self.changefeed}' that the progress store does not know. To"
-                " continue it, restore its store, or point --state at it. To begin anew, remove what it owns with"
-                " `cdc drop --orphans URI`, or use another name"
-            )
-
-    @property
-    def _comment(self) -> str:
-        return f"changefeed {self.changefeed}"
-
-    def create(self, connection: Connection, *, limit_s: float) -> int:
+    def create(self, connection: Connection, *, limit_s: float, temporary: bool = False) -> int:
         """Create the slot and return its consistent point. The server first waits for all open write transactions.
 
         Raises: RetryableRangefeedError when that takes longer than *limit_s*; no slot is left then.
         """
+        more = ", failover => true" if self.failover and not temporary else ""
         try:
             with cancelled_after(connection, limit_s):
                 row = connection.execute(
-                    "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s)", [self.name, PLUGIN]
+                    f"SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, temporary => %s{more})",
+                    [self.name, PLUGIN, temporary],
                 ).fetchone()
         except psycopg.errors.QueryCanceled:
             raise RetryableRangefeedError(
@@ -155,6 +126,13 @@ class Slot:
 
     def require(self, connection: Connection, *, needed: int) -> None:
         """Return when the slot has all changes from *needed* on. Raises: HistoryLostError."""
+        row = connection.execute(_END).fetchone()
+        if row is not None and row[0] is not None and parse_lsn(row[0]) < needed:
+            raise HistoryLostError(
+                f"the server's log ends at {row[0]}, but changes up to {lsn_text(needed)} were delivered: the server "
+                "was restored from a backup, or is a standby that was promoted before it had received them. "
+                f"{START_OVER}"
+            )
         state = self.state(connection)
         if state is None:
             raise HistoryLostError(
@@ -178,19 +156,34 @@ class Slot:
                 f"after {lsn_text(needed)} are lost. {START_OVER}"
             )
 
-    def peek(self, end: int, *, binary: bool) -> str:
+    def require_failover(self, state: SlotState) -> None:
+        """Return when the slot is a failover slot, or need not be one. Raises: ConfigError."""
+        if self.failover and not state.failover:
+            raise ConfigError(
+                f"replication slot {self.name} was created without failover, which option 'failover' asks for. Run "
+                f"ALTER_REPLICATION_SLOT {self.name} (FAILOVER true); on a replication connection, or set failover = "
+                "false"
+            )
+
+    def peek(self, end: int | None, *, binary: bool, changes: int | None = None) -> str:
         """Return the item of an SQL FROM clause that decodes the log up to *end*.
 
         The server stops after the first record that ends at or after *end*. The result has every transaction with
-        `final_lsn < end` and perhaps one more, which the caller must leave out.
+        `final_lsn < end` and perhaps one more, which the caller must leave out. It also stops after the transaction
+        with message number *changes*.
         """
+        publication = quoted(self.publication.name).replace("'", "''")
+        upto = "NULL" if end is None else f"'{lsn_text(end)}'"
         return (
-            f"pg_logical_slot_peek_binary_changes('{self.name}', '{lsn_text(end)}', NULL, 'proto_version', '1', "
-            f"'publication_names', '{quoted(self.name)}', 'binary', '{'true' if binary else 'false'}')"
+            f"pg_logical_slot_peek_binary_changes('{self.name}', {upto}, {changes or 'NULL'}, 'proto_version', '1', "
+            f"'publication_names', '{publication}', 'binary', '{'true' if binary else 'false'}')"
         )
 
-    def release(self, connection: Connection, lsn: int, *, last_record: int) -> int:
+    def release(self, connection: Connection, lsn: int, *, released: int | None, last_record: int) -> int:
         """Let the server forget the log before *lsn*. Never moves the slot back.
+
+        *released* is the greatest LSN of the calls before, None for the first call. Raises: HistoryLostError when
+        another program has moved a slot that was made beforehand.
 
         The server decodes from the slot's restart point, which only moves at certain log records. When it is far
         behind, ask the server to write one. Returns the LSN of the last such request, *last_record* for the next call.
@@ -199,6 +192,8 @@ class Slot:
         if state is None or state.invalid is not None:
             self.require(connection, needed=lsn)
             return last_record
+        if self.given and released is not None and state.confirmed > released:
+            self.require(connection, needed=released)
         if state.confirmed < lsn:
             connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.name, lsn_text(lsn)])
         if lsn - state.restart < _LARGE_LAG_BYTES or lsn - last_record < _LARGE_LAG_BYTES:
@@ -211,7 +206,7 @@ class Slot:
         return lsn
 
     def end_old_connections(self, connection: Connection) -> None:
-        """Return when this changefeed has no other connection, and nobody uses the slot.
+        """Return when this changefeed has no other connection, and nobody uses the slot that it created.
 
         Raises: RetryableRangefeedError when a connection does not end within a few seconds.
         """
@@ -231,15 +226,17 @@ class Slot:
             time.sleep(0.05)
 
     def drop(self, connection: Connection) -> None:
-        """Drop the slot and the publication, if they exist."""
+        """Drop the slot and the publication that the changefeed created, if they exist; never one made beforehand."""
         self.end_old_connections(connection)
-        connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [self.name]
-        )
-        connection.execute(f"DROP PUBLICATION IF EXISTS {quoted(self.name)}")
+        if not (self.given and self.name == self.own):
+            connection.execute(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [self.own]
+            )
+        self.publication.drop(connection)
 
     def _old_connections(self, connection: Connection) -> list[int]:
-        rows = connection.execute(_OLD_CONNECTIONS, [feed_applications(self.feed_id), self.name]).fetchall()
+        created = None if self.given and self.name == self.own else self.own
+        rows = connection.execute(_OLD_CONNECTIONS, [feed_applications(self.feed_id), created]).fetchall()
         return [row[0] for row in rows]
 
 

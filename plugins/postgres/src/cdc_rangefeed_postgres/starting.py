@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.boundaries import with_layouts
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
+from cdc_rangefeed_postgres.given_slot import first_position, require_slot
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
@@ -19,9 +20,24 @@ from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, intent
 from cdc_rangefeed_postgres.versions import first_states
 from cdc_rangefeed_postgres.watched_tables import load_watched
 
-__all__ = ["first_token", "resumed_token"]
+__all__ = ["first_token", "require_given", "resumed_token"]
 
 log = logging.getLogger(__name__)
+
+_NEWEST = """
+SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
+"""
+
+
+def require_given(connection: Connection, slot: Slot, context: RangefeedContext, tables: Sequence[Table]) -> None:
+    """Return when the slot and the publication that were made beforehand serve the changefeed. Raises: ConfigError.
+
+    *tables* are the watched ones.
+    """
+    if slot.publication.given:
+        slot.publication.require(connection, tables)
+    if slot.given:
+        require_slot(connection, slot, context)
 
 
 def first_token(
@@ -31,18 +47,21 @@ def first_token(
     load: Callable[[], tuple[Catalog, list[Table]]],
     save: Callable[[Token], None],
 ) -> PostgresToken:
-    """Create the publication and the slot, and return a token at the slot's consistent point.
+    """Create the publication and the slot that are not given, and return a token at the position where reading begins.
 
     The intent is saved first. After a crash this function finds and removes what the crashed attempt had created.
     """
     _, tables = load()
+    require_given(connection, slot, context, tables)
     set_lock_timeout(connection, context.options.lock_timeout)
     save(intent(slot.name))
     clock: Any = connection.execute(CLOCK_US).fetchone()
     slot.drop(connection)
-    slot.create_publication(connection, tables)
+    if not slot.publication.given:
+        slot.publication.create(connection, tables)
     set_lock_timeout(connection, 0.0)  # a wait for transactions is a wait for a lock
-    lsn = slot.create(connection, limit_s=context.options.snapshot_wait)
+    limit_s = context.options.snapshot_wait
+    lsn = first_position(connection, slot, limit_s=limit_s) if slot.given else slot.create(connection, limit_s=limit_s)
     set_lock_timeout(connection, context.options.lock_timeout)
     # Everything below is read after the consistent point, so it includes everything that existed there.
     catalog, tables = load()
@@ -53,10 +72,11 @@ def first_token(
         total = sum(part.blocks for part in parts)
         scan = Scan(parts=parts, total=total) if parts else None
         log.info("initial scan: tables and partitions to read: %d, blocks: %d", len(parts), total)
-    row: Any = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    row: Any = connection.execute(_NEWEST).fetchone()
     return PostgresToken(
         lsn=lsn,
-        clock=Timestamp(clock[0] * 1000),
+        # What a slot has from before the start keeps its commit times.
+        clock=None if slot.given else Timestamp(clock[0] * 1000),
         tables=states,
         catalog=catalog.fingerprint,
         settled=parse_lsn(row[0]),
@@ -77,6 +97,8 @@ def resumed_token(
     """
     slot.require(connection, needed=saved.lsn)
     slot.end_old_connections(connection)
+    if slot.given:
+        require_slot(connection, slot, context)
     catalog, _ = load()
     if catalog.tables.keys() != saved.tables.keys():
         saved = _with_tables(connection, slot, context, saved, load)
@@ -99,9 +121,9 @@ def _with_tables(
     added = [table for table in tables if table.name.qualified not in saved.tables]
     removed = {name: state for name, state in saved.tables.items() if name not in catalog.tables}
     oids = {state.oid for state in removed.values()} - {table.oid for table in tables}
-    gone = load_tables(connection, publication=slot.name, oids=oids)
+    gone = load_tables(connection, publication=slot.publication.name, oids=oids)
     set_lock_timeout(connection, context.options.lock_timeout)
-    slot.change_publication(connection, add=added, drop=list(gone.tables.values()))
+    slot.publication.change(connection, add=added, drop=list(gone.tables.values()))
     # Read again: everything that existed when the tables were published is in it.
     catalog, tables = load()
     added = [table for table in tables if table.name.qualified not in saved.tables]

@@ -21,7 +21,8 @@ def load_watched(
     Raises: TerminalRangefeedError when one of them can no longer be followed.
     """
     states = token.tables
-    catalog = load_again(connection, known, publication=slot.name, oids=[state.oid for state in states.values()])
+    oids = [state.oid for state in states.values()]
+    catalog = load_again(connection, known, publication=slot.publication.name, oids=oids)
     for name, state in states.items():
         table = catalog.by_oid.get(state.oid)
         if table is None:
@@ -33,7 +34,8 @@ def load_watched(
             )
         if not table.published:
             raise TerminalRangefeedError(
-                f"table {name} is no longer in publication {slot.name}, so changes to it may be lost. {READ_ANEW}"
+                f"table {name} is no longer in publication {slot.publication.name}, so changes to it may be lost. "
+                f"{READ_ANEW}"
             )
         if table.key != state.key:
             raise TerminalRangefeedError(
@@ -44,4 +46,11 @@ def load_watched(
             check_key(table, diff=diff)
         except ConfigError as error:
             raise TerminalRangefeedError(str(error)) from None
+    if slot.publication.given:
+        try:
+            slot.publication.require(connection, catalog.tables.values())
+        except ConfigError as error:
+            raise TerminalRangefeedError(
+                f"{str(error).rstrip(';.')}. Changes since it was altered may be lost. {READ_ANEW}"
+            ) from None
     return catalog

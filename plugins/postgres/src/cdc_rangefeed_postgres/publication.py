@@ -1,0 +1,147 @@
+"""The publication of one changefeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from psycopg import sql
+
+from cdc_core import ConfigError, RangefeedContext
+from cdc_rangefeed_postgres.catalog import Table
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.names import object_name, quoted
+
+__all__ = ["Publication"]
+
+_STATE = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"
+# Before PostgreSQL 15 there were no column lists and no row filters, and the view has no columns for them.
+_TABLES = """
+SELECT t.schemaname::text, t.tablename::text, to_jsonb(t) -> 'attnames', to_jsonb(t) ->> 'rowfilter'
+FROM pg_publication_tables t WHERE t.pubname = %s
+AND (t.schemaname::text, t.tablename::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+"""
+_GENERATED_ARE_PUBLISHED = 180000
+"""Since this version a publication can have generated columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """The publication. Holds no connection. Picklable."""
+
+    name: str
+    given: bool
+    """Whether it was made beforehand: then it is never created, altered or dropped."""
+    own: str
+    """The name of the one that the changefeed creates when none is given."""
+    changefeed: str
+
+    @classmethod
+    def of(cls, context: RangefeedContext) -> Self:
+        """Return the publication of a changefeed. Connects to nothing."""
+        own, given = object_name(context.changefeed, context.feed_id), context.options.publication_name
+        return cls(name=given or own, given=given is not None, own=own, changefeed=context.changefeed)
+
+    def exists(self, connection: Connection) -> bool:
+        return connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [self.name]).fetchone() is not None
+
+    def create(self, connection: Connection, tables: Sequence[Table]) -> None:
+        """Create the publication of *tables*. Changes of a partition are published under its root's name.
+
+        Its comment names the changefeed, because different names may become the same object name.
+        """
+        names = ", ".join(table.sql_only for table in tables)
+        connection.execute(
+            f"CREATE PUBLICATION {quoted(self.own)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
+        )
+        comment = f"changefeed {self.changefeed}"
+        connection.execute(
+            sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(self.own), sql.Literal(comment))
+        )
+
+    def change(self, connection: Connection, *, add: Sequence[Table], drop: Sequence[Table]) -> None:
+        """Publish the tables *add*, and no longer the tables *drop*. Repeatable. Never one that was made beforehand."""
+        for verb, tables in (("ADD", add), ("DROP", drop)):
+            names = [table.sql_only for table in tables if table.published is (verb == "DROP")]
+            if names and not self.given:
+                connection.execute(f"ALTER PUBLICATION {quoted(self.name)} {verb} TABLE {', '.join(names)}")
+
+    def drop(self, connection: Connection) -> None:
+        """Drop the publication that the changefeed created, if it exists; never one that was made beforehand."""
+        if self.given and self.name == self.own:
+            return
+        # On a standby, DROP is refused even if there is nothing to drop.
+        if connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [self.own]).fetchone() is not None:
+            connection.execute(f"DROP PUBLICATION IF EXISTS {quoted(self.own)}")
+
+    def require(self, connection: Connection, tables: Iterable[Table]) -> None:
+        """Return when the log has every change of every column of *tables*. Raises: ConfigError.
+
+        Only for a publication that was made beforehand.
+        """
+        what = f"publication {self.name}"
+        tables = list(tables)
+        state = connection.execute(_STATE, [self.name]).fetchone()
+        if state is None:
+            names = ", ".join(table.sql for table in tables)
+            raise ConfigError(
+                f"{what} does not exist. Run CREATE PUBLICATION {quoted(self.name)} FOR TABLE {names} WITH "
+                "(publish_via_partition_root = true);"
+            )
+        operations = ("insert", "update", "delete", "truncate")
+        missing = [name for name, published in zip(operations, state, strict=False) if not published]
+        if missing:
+            remedy = self._alter("SET (publish = 'insert, update, delete, truncate');")
+            raise ConfigError(f"{what} does not publish {' and '.join(missing)}. {remedy}")
+        if not state[4]:
+            raise ConfigError(
+                f"{what} publishes changes of partitions under the names of the partitions. "
+                f"{self._alter('SET (publish_via_partition_root = true);')}"
+            )
+        schemas, relations = [table.name.schema for table in tables], [table.name.table for table in tables]
+        rows = connection.execute(_TABLES, [self.name, schemas, relations]).fetchall()
+        found = {(schema, name): (columns, row_filter) for schema, name, columns, row_filter in rows}
+        for table in tables:
+            if (table.name.schema, table.name.table) not in found:
+                raise ConfigError(f"table {table.name} is not in {what}. {self._alter(f'ADD TABLE {table.sql};')}")
+            columns, row_filter = found[table.name.schema, table.name.table]
+            if row_filter is not None:
+                raise ConfigError(
+                    f"table {table.name} has a row filter in {what}, so changes would be missing. {self._again(table)}"
+                )
+            self._require_columns(connection, table, None if columns is None else set(columns))
+
+    def _require_columns(self, connection: Connection, table: Table, published: set[str] | None) -> None:
+        if published is None:
+            return
+        expected = [column.name for column in table.columns]
+        absent = [name for name in expected if name not in published]
+        if absent:
+            raise ConfigError(
+                f"table {table.name} has a column list in publication {self.name} that leaves out "
+                f"{', '.join(absent)}. {self._again(table)}"
+            )
+        generated = [column.name for column in table.all_columns if column.generated and column.name in published]
+        if generated and connection.info.server_version >= _GENERATED_ARE_PUBLISHED:
+            row = connection.execute(
+                "SELECT p.pubgencols::text FROM pg_publication p WHERE p.pubname = %s", [self.name]
+            ).fetchone()
+            remedy = self._again(table)
+            if row is not None and row[0] != "n":
+                remedy = self._alter("SET (publish_generated_columns = none);")
+            raise ConfigError(
+                f"table {table.name} is in publication {self.name} with the generated column {generated[0]}, and "
+                f"changefeeds leave out generated columns. {remedy}"
+            )
+
+    def _alter(self, clause: str) -> str:
+        return f"Run ALTER PUBLICATION {quoted(self.name)} {clause}"
+
+    def _again(self, table: Table) -> str:
+        """Return the statements that publish the whole table. In one transaction, so that no change is missed."""
+        name = quoted(self.name)
+        return (
+            f"Run BEGIN; ALTER PUBLICATION {name} DROP TABLE {table.sql}; ALTER PUBLICATION {name} ADD TABLE "
+            f"{table.sql}; COMMIT;"
+        )

@@ -1,0 +1,75 @@
+"""A standby is promoted after the primary has died: the changefeed continues there, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.feeding import feed_of
+from cdc_testing.postgres import table_of
+from cdc_testing.runs import eventually
+from cdc_testing.standby import both_hosts, slot_is_synchronised, standby_of
+
+from cdc_core import ConfigError, HistoryLostError, RetryableRangefeedError
+
+
+def test_every_acknowledged_row_arrives_after_a_failover() -> None:
+    acknowledged: list[int] = []
+
+    def write() -> None:
+        """Insert rows one by one until the server dies. A row counts when its commit was acknowledged."""
+        try:
+            with psycopg.connect(primary.uri(), autocommit=True) as sql:
+                for number in range(1000, 1_000_000):
+                    sql.execute("INSERT INTO t VALUES (%s, 0)", [number])
+                    acknowledged.append(number)
+        except psycopg.OperationalError:
+            pass
+
+    with EmbeddedPostgres(settings={"fsync": "off"}) as primary:
+        with psycopg.connect(primary.uri(), autocommit=True) as sql:
+            sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+            sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 500) g")
+        with standby_of(primary) as standby:
+            uri = both_hosts(primary, standby)
+            with feed_of(uri, "t", options={"failover": True}) as feed:
+                feed.start()
+                feed.scan()
+                slot = f"cdc_test_{feed.context.feed_id}"
+                eventually("the slot on the standby", lambda: slot_is_synchronised(standby, slot), limit_s=90)
+                writer = threading.Thread(target=write)
+                writer.start()
+                feed.steps_until(lambda: len(feed.rows("public.t")) > 700)
+                primary.kill()
+                writer.join()
+                with pytest.raises(RetryableRangefeedError):
+                    feed.step()
+                with pytest.raises(ConfigError) as unreachable:
+                    feed.restart()
+                text = str(unreachable.value)
+                for port in (primary.port, standby.port):
+                    assert f"127.0.0.1:{port}" in text.partition(": ")[0]
+                    assert f"port {port} failed: " in text
+                assert primary.password not in text
+                with psycopg.connect(standby.uri(), autocommit=True) as sql:
+                    sql.execute("SELECT pg_promote()")
+                    feed.restart()
+                    sql.execute("UPDATE t SET n = 1 WHERE id < 10")
+                    feed.catch_up()
+                    assert {(number,) for number in acknowledged} <= feed.rows("public.t").keys()
+                    assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
+
+
+def test_a_log_that_ends_before_what_was_delivered_is_lost_history(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as sql:
+        sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        feed.saved = {**feed.token, "lsn": "FF/0"}
+        with pytest.raises(
+            HistoryLostError, match=r"the server's log ends at \S+, but changes up to FF/0 were delivered"
+        ):
+            feed.restart()
