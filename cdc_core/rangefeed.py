@@ -61,7 +61,7 @@ class RangefeedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanProgress:
-    """How much of the initial scan lies behind a token. `unit` names what is counted, such as 'chunks'."""
+    """How much of an initial scan or a backfill lies behind a token. `unit` names what is counted, such as 'chunks'."""
 
     done: int
     total: int
@@ -96,9 +96,9 @@ class Rangefeed(ABC):
         """
 
     def scan_progress(self, token: Token) -> ScanProgress | None:  # noqa: ARG002
-        """Return how far the initial scan is at *token*, for the status; None when it is complete or unknown.
+        """Return how far the initial scan or a backfill is at *token*, for the status; None when none is left.
 
-        Connects to nothing. Unknown by default.
+        None also when that is unknown, as by default. Connects to nothing.
         """
         return None
 

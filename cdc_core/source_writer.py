@@ -42,7 +42,7 @@ class SourceWriter(ABC):
     """Writes to tables of its own in the database that a rangefeed reads. Constructors connect to nothing.
 
     Every table has the columns `id` (integer, primary key), `n` (integer, never null) and `note` (text, or null), and
-    what `add_column` added. *table* is the name as the user of a changefeed writes it.
+    what was added. *table* is the name as the user of a changefeed writes it.
     """
 
     def __init__(self, context: SourceWriterContext) -> None:
@@ -68,9 +68,17 @@ class SourceWriter(ABC):
     def add_column(self, table: str, column: str) -> None:
         """Add a text column that may be null and is null in every row."""
 
+    def add_filled_column(self, table: str, column: str, value: str) -> bool:  # noqa: ARG002
+        """Add a text column that is *value* in every row, later ones included, as by a default; return True.
+
+        No row is written for it. By default return False: nothing was done, and what a rangefeed does at such a change
+        is not tested.
+        """
+        return False
+
     @abstractmethod
     def drop_column(self, table: str, column: str) -> None:
-        """Remove a column that `add_column` added."""
+        """Remove a column that `add_column` or `add_filled_column` added."""
 
     @abstractmethod
     def close(self) -> None:

@@ -23,6 +23,7 @@ from cdc_testing.nemesis_events import (
     DropColumn,
     Event,
     Fault,
+    FillColumn,
     Look,
     Open,
     Pause,
@@ -164,9 +165,11 @@ class _Player:
             case AddColumn(table, column):
                 self._database.add_column(table, column)
                 self._watch.look_at_schemas()
+            case FillColumn(table, column, value):
+                self._ledger.filled(column, value, self._database.fill_column(table, column, value), table=table)
+                self._watch.look_at_schemas()
             case DropColumn(table, column):
-                self._database.drop_column(table, column)
-                self._ledger.dropped(table, column)
+                self._ledger.dropped(table, column, self._database.drop_column(table, column))
                 self._watch.look_at_schemas()
             case Disturb():
                 self._tried(lambda: self._database.disturb(event))

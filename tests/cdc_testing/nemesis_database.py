@@ -49,7 +49,12 @@ class NemesisDatabase(ABC):
     def add_column(self, table: str, column: str) -> None: ...
 
     @abstractmethod
-    def drop_column(self, table: str, column: str) -> None: ...
+    def fill_column(self, table: str, column: str, value: str) -> Timestamp | None:
+        """Add a column that has *value* in every row, and return when that was, as far as the database tells."""
+
+    @abstractmethod
+    def drop_column(self, table: str, column: str) -> Timestamp | None:
+        """Drop a column and return when that was, as far as the database tells."""
 
     @abstractmethod
     def disturb(self, event: Disturb) -> None:
@@ -95,6 +100,10 @@ class PostgresNemesis(NemesisDatabase):
 
     def add_column(self, table: str, column: str) -> None:
         self._writer.add_column(table, column)
+
+    def fill_column(self, table: str, column: str, value: str) -> None:
+        if not self._writer.add_filled_column(table, column, value):
+            raise StatementError("the writer cannot add a column with a default")
 
     def drop_column(self, table: str, column: str) -> None:
         self._writer.drop_column(table, column)
@@ -155,8 +164,11 @@ class SimulatedNemesis(NemesisDatabase):
     def add_column(self, table: str, column: str) -> None:
         self.database.add_column(table, column)
 
-    def drop_column(self, table: str, column: str) -> None:
-        self.database.drop_column(table, column)
+    def fill_column(self, table: str, column: str, value: str) -> Timestamp:
+        return self.database.add_column(table, column, default=value)
+
+    def drop_column(self, table: str, column: str) -> Timestamp:
+        return self.database.drop_column(table, column)
 
     def disturb(self, event: Disturb) -> None:
         if event.statement in ("push", "abort"):

@@ -14,6 +14,7 @@ __all__ = [
     "DropColumn",
     "Event",
     "Fault",
+    "FillColumn",
     "Look",
     "Open",
     "Pause",
@@ -73,6 +74,15 @@ class AddColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class FillColumn:
+    """Add a column that has *value* in every row, although no row is written."""
+
+    table: str
+    column: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class DropColumn:
     table: str
     column: str
@@ -122,6 +132,7 @@ Event = (
     | RollBack
     | Disturb
     | AddColumn
+    | FillColumn
     | DropColumn
     | Resume
     | Pause

@@ -30,7 +30,12 @@ class Ledger:
     """When each of the commits was, where the database tells; in order."""
     versions: dict[int, Row] = field(default_factory=dict)
     """By `n`, with all columns that were ever written."""
+    fills: dict[str, str] = field(default_factory=dict)
+    """What rows have in a column that was added with a default, by column, where nothing else was written."""
     _rows: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    _filled: dict[str, tuple[str, Timestamp]] = field(default_factory=dict)
+    """Topic and time of such a column, and of a dropped one, where the database tells."""
+    _dropped: dict[str, tuple[str, Timestamp]] = field(default_factory=dict)
 
     def committed(self, writes: Sequence[Write], at: Timestamp | None) -> None:
         """Take a transaction's writes, in order, as committed; those of one row were locked until then."""
@@ -66,11 +71,31 @@ class Ledger:
                     state[topic][key] = row
         return state
 
-    def dropped(self, table: str, column: str) -> None:
+    def whole_state_at(self, timestamp: Timestamp) -> dict[str, dict[tuple[Any, ...], Row]]:
+        """Return all rows as of *timestamp* with all their columns, of which those that are null may be missing."""
+        return {
+            topic: {key: self._whole(topic, row, timestamp) for key, row in rows.items()}
+            for topic, rows in self.state_at(timestamp).items()
+        }
+
+    def filled(self, column: str, value: str, at: Timestamp | None, *, table: str) -> None:
+        """A column was added that is *value* in every row."""
+        self.fills[column] = value
+        if at is not None:
+            self._filled[column] = self.topics[table], at
+
+    def dropped(self, table: str, column: str, at: Timestamp | None) -> None:
         """A column is gone, and with it its values."""
+        if at is not None:
+            self._dropped[column] = self.topics[table], at
         for place, row in self._rows.items():
             if place[0] == table:
                 self._rows[place] = {name: value for name, value in row.items() if name != column}
+
+    def _whole(self, topic: str, row: Row, timestamp: Timestamp) -> Row:
+        filled = {name: self.fills[name] for name in _until(self._filled, topic, timestamp)}
+        gone = _until(self._dropped, topic, timestamp)
+        return {name: value for name, value in {**filled, **self.versions[row["n"]]}.items() if name not in gone}
 
 
 class Projected:
@@ -90,7 +115,7 @@ class Projected:
 
 
 class RowValidator:
-    """Every row is one that was committed, with the values that were written: columns not written yet are null."""
+    """Every row is one that was committed, with what was written; other columns have their default or are null."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -102,7 +127,9 @@ class RowValidator:
                 continue
             written = self._ledger.versions.get(image["n"])
             wrong = written is None or any(
-                value != written.get(name) for name, value in image.items() if value is not None
+                value != written.get(name, self._ledger.fills.get(name))
+                for name, value in image.items()
+                if value is not None
             )
             if wrong:
                 self._failures.append(f"{row.place} at {row.updated}: {which} is {image}, written was {written}")
@@ -112,6 +139,10 @@ class RowValidator:
 
     def failures(self) -> list[str]:
         return self._failures
+
+
+def _until(columns: Mapping[str, tuple[str, Timestamp]], topic: str, timestamp: Timestamp) -> set[str]:
+    return {name for name, (of, at) in columns.items() if of == topic and at <= timestamp}
 
 
 def _projected(row: Row | None) -> Row | None:

@@ -15,6 +15,7 @@ from cdc_testing.nemesis_events import (
     DropColumn,
     Event,
     Fault,
+    FillColumn,
     Look,
     Open,
     Pause,
@@ -178,6 +179,7 @@ class _Writer:
             (self._resume, 50, not self._running),
             (self._fault, 8, self._running and quiet and self._faults < MOST_FAULTS),
             (self._add_column, 3, quiet and sum(map(len, self._columns.values())) < COLUMNS),
+            (self._fill_column, 3, self._simulated and quiet and sum(map(len, self._columns.values())) < COLUMNS),
             (self._drop_column, 3, quiet and any(self._columns.values())),
             (self._disturb, 15, self._simulated),
         ]
@@ -230,11 +232,19 @@ class _Writer:
         self._faults += 1
 
     def _add_column(self) -> None:
+        self._events.append(AddColumn(*self._new_column()))
+
+    def _fill_column(self) -> None:
+        table, column = self._new_column()
+        self._events.append(FillColumn(table, column, f"default of {column}"))
+
+    def _new_column(self) -> tuple[str, str]:
+        """Return a table and the name of a column that it gets. No two columns of a script have one name."""
         table = self._chance.choice(self._tables)
         self._added += 1
         column = f"test{self._added}"
         self._columns[table].append(column)
-        self._events.append(AddColumn(table, column))
+        return table, column
 
     def _drop_column(self) -> None:
         table = self._chance.choice([table for table in self._tables if self._columns[table]])

@@ -75,11 +75,11 @@ class Watch:
             OrderValidator(),
             TopicValidator(set(self.ledger.topics.values()), in_value=envelope.topic_in_value),
             RowValidator(self.ledger),
-            Projected(BeforeAfterValidator(as_of, diff=envelope.diff)),
+            Projected(BeforeAfterValidator(as_of, diff=envelope.diff, backfills=True)),
             Projected(PrefixValidator(commits, endpoints=endpoints, whole=all_arrived)),
         ]
         if self._exact:
-            found.append(Projected(FingerprintValidator(self.ledger.state_at, endpoints=endpoints)))
+            found.append(FingerprintValidator(self.ledger.whole_state_at, endpoints=endpoints))
         if envelope.mvcc_timestamp:
             found.append(MvccValidator())
         if envelope.key_in_value:

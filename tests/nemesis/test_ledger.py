@@ -31,7 +31,7 @@ def test_a_delete_of_nothing_is_no_commit() -> None:
 def test_a_row_must_have_what_was_written_and_may_lack_columns() -> None:
     ledger = Ledger({"foo": "foo"})
     ledger.committed([Write("foo", 1, {"n": 1, "note": "a", "test1": "x"})], None)
-    ledger.dropped("foo", "test1")
+    ledger.dropped("foo", "test1", None)
     ledger.committed([Write("foo", 1, {"n": 2})], None)
 
     def failures(**after: object) -> list[str]:
@@ -45,3 +45,30 @@ def test_a_row_must_have_what_was_written_and_may_lack_columns() -> None:
     assert failures(id=1, n=2, note="a", test1="x") != []
     assert failures(id=1, n=1, note="b") != []
     assert failures(id=1, n=3) == ["topic foo key [1] at 1.0000000000: after is {'id': 1, 'n': 3}, written was None"]
+
+
+def test_rows_have_the_columns_of_their_time() -> None:
+    ledger = Ledger({"foo": "foo", "bar": "bar"})
+    ledger.committed([Write("foo", 1, {"n": 1}), Write("bar", 1, {"n": 2})], Timestamp(10))
+    ledger.filled("test1", "filled", Timestamp(20), table="foo")
+    ledger.committed([Write("foo", 1, {"n": 3, "test1": "x"}), Write("foo", 2, {"n": 4})], Timestamp(30))
+    ledger.dropped("foo", "test1", Timestamp(40))
+
+    def values(at: int) -> dict[int, object]:
+        return {row["n"]: row.get("test1") for row in ledger.whole_state_at(Timestamp(at))["foo"].values()}
+
+    assert [values(at) for at in (19, 20, 30)] == [{1: None}, {1: "filled"}, {3: "x", 4: "filled"}]
+    assert values(40) == {3: None, 4: None}
+    assert ledger.whole_state_at(Timestamp(30))["bar"] == {(1,): {"id": 1, "n": 2, "note": None}}
+
+
+def test_a_row_may_have_the_default_of_a_column_that_it_never_wrote() -> None:
+    ledger = Ledger({"foo": "foo"})
+    ledger.committed([Write("foo", 1, {"n": 1})], None)
+    ledger.filled("test1", "filled", None, table="foo")
+    validator = RowValidator(ledger)
+    for value in ("filled", None, "other"):
+        after = {"id": 1, "n": 1, "note": None, "test1": value}
+        validator.note_row(SeenRow(topic="foo", key=(1,), after=after, updated=Timestamp(1)))
+    (failure,) = validator.failures()
+    assert "other" in failure

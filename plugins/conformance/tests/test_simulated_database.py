@@ -244,6 +244,68 @@ def test_a_column_with_the_name_of_a_dropped_one_starts_empty(db: SimulatedDatab
     assert db.as_of(before).rows("t") == {1: {"id": 1, "n": 1, "note": "old"}}
 
 
+def test_a_default_is_in_rows_that_exist_and_in_later_ones_that_say_nothing_else(db: SimulatedDatabase) -> None:
+    before = db.put("t", id=1, n=1)
+    since = db.add_column("t", "size", "int", default=7)
+    db.put("t", id=2, n=1)
+    db.put("t", id=3, n=1, size=None)
+    assert {id_: row["size"] for id_, row in db.rows("t").items()} == {1: 7, 2: 7, 3: None}
+    assert "size" not in db.as_of(before).rows("t")[1]
+    assert db.as_of(since).rows("t") == {1: {"id": 1, "n": 1, "note": None, "size": 7}}
+
+
+def test_a_renamed_column_keeps_its_values(db: SimulatedDatabase) -> None:
+    db.put("t", id=1, n=1, note="kept")
+    db.rename_column("t", "note", "text")
+    assert db.rows("t") == {1: {"id": 1, "n": 1, "text": "kept"}}
+    db.put("t", id=1, text="new")
+    db.add_column("t", "note", default="another")
+    assert db.rows("t") == {1: {"id": 1, "n": 1, "text": "new", "note": "another"}}
+
+
+def test_another_type_computes_the_values_of_rows_that_exist_anew(db: SimulatedDatabase) -> None:
+    db.add_column("t", "size", "int", default=7)
+    db.put("t", id=1, n=1)
+    db.put("t", id=2, n=1, size=None)
+    db.change_type("t", "size", "float")
+    db.change_type("t", "size", "string")
+    db.put("t", id=3, n=1, size="big")
+    assert {id_: row["size"] for id_, row in db.rows("t").items()} == {1: "7.0", 2: None, 3: "big"}
+
+
+def test_a_transaction_that_is_open_during_a_change_keeps_what_it_wrote(db: SimulatedDatabase) -> None:
+    txn = db.begin()
+    txn.put("t", id=1, n=1, note="early")
+    since = db.rename_column("t", "note", "text")
+    db.add_column("t", "size", "int", default=7)
+    txn.put("t", id=2, n=1, text="late")
+    assert txn.commit() > since
+    assert db.rows("t")[1] == {"id": 1, "n": 1, "text": "early", "size": 7}
+    assert db.rows("t")[2] == {"id": 2, "n": 1, "text": "late", "size": 7}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda db: db.add_column("t", "note"), "already has a column 'note'"),
+        (lambda db: db.add_column("t", "x", "int", default="7"), "cannot hold '7'"),
+        (lambda db: db.add_column("t", "x", "date"), "unknown type 'date'"),
+        (lambda db: db.drop_column("t", "id"), "no column 'id' that can be dropped"),
+        (lambda db: db.rename_column("t", "x", "y"), "no column 'x' that can be renamed"),
+        (lambda db: db.rename_column("t", "note", "n"), "already has a column 'n'"),
+        (lambda db: db.change_type("t", "note", "int"), "of type 'string' cannot become 'int'"),
+        (lambda db: db.change_type("t", "n", "string"), "no column 'n' that can be changed"),
+    ],
+)
+def test_an_impossible_change_of_a_table_is_refused(
+    db: SimulatedDatabase, change: Callable[[SimulatedDatabase], None], message: str
+) -> None:
+    shape = db.cluster.table("t").newest_shape
+    with pytest.raises(StatementError, match=message):
+        change(db)
+    assert db.cluster.table("t").newest_shape == shape
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

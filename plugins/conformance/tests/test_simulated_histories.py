@@ -19,10 +19,12 @@ from cdc_conformance.simulated.keys import key_of
 from cdc_conformance.simulated.scan import point
 from cdc_conformance.simulated.script import PAUSE, RESUME, Marker, Step, play
 from cdc_conformance.simulated.session import Session
+from cdc_conformance.simulated.shapes import Shape
 from cdc_conformance.simulated.steps import (
     Abort,
     AddColumn,
     Begin,
+    ChangeType,
     CollectGarbage,
     Commit,
     Crash,
@@ -33,6 +35,7 @@ from cdc_conformance.simulated.steps import (
     Put,
     Read,
     Remove,
+    RenameColumn,
     Restart,
     Rollback,
     SetLag,
@@ -45,12 +48,13 @@ from cdc_conformance.simulated.steps import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_core import Frontier, Op, Span, StepLimit, Timestamp
+from cdc_core import Frontier, Op, SchemaChangeRules, Span, StepLimit, Timestamp
 
 TABLES = st.sampled_from(["t", "u"])
 IDS = st.integers(0, 5)
 NODES = st.integers(1, 3)
 NAMES = st.sampled_from(["a", "b"])
+COLUMNS = st.sampled_from(["note", "x", "y"])
 VALUES = st.integers(0, 9)
 MS = st.sampled_from([0.0, 50.0, 300.0])
 ROWS = st.lists(st.tuples(TABLES, IDS), min_size=2, max_size=3)
@@ -100,11 +104,14 @@ PARTS: st.SearchStrategy[Items] = st.one_of(
     st.one_of(alone(st.builds(Crash, NODES)), RESTARTS, RESTARTS),
     alone(
         st.one_of(
-            st.builds(AddColumn, TABLES, st.sampled_from(["x", "y"])),
-            st.builds(DropColumn, TABLES, st.just("x")),
-            st.builds(CollectGarbage),
+            st.builds(AddColumn, TABLES, COLUMNS),
+            st.builds(AddColumn, TABLES, COLUMNS, st.just("int"), VALUES),
+            st.builds(DropColumn, TABLES, COLUMNS),
+            st.builds(RenameColumn, TABLES, COLUMNS, COLUMNS),
+            st.builds(ChangeType, TABLES, COLUMNS, st.sampled_from(["float", "string"])),
         )
     ),
+    alone(st.builds(CollectGarbage)),
     alone(st.sampled_from([PAUSE, PAUSE, RESUME])),
 )
 SCRIPTS = st.lists(PARTS, min_size=30, max_size=50).map(lambda parts: [item for part in parts for item in part])
@@ -153,8 +160,9 @@ class Consumer:
             versions = self._versions.setdefault((row.table, row.key), [])
             assert all(updated < row.updated for updated, _ in versions), f"{row} after {versions[-1]}"
             previous = versions[-1][1] if versions else None
-            assert row.op is not Op.SCAN or not versions
-            assert (row.before is None) == (previous is None)
+            backfilled = row.op is Op.SCAN and any(shape.since == row.updated for shape in self._shapes(row.table))
+            assert row.op is not Op.SCAN or backfilled or not versions
+            assert (row.before is None) == (previous is None or backfilled)
             assert row.mvcc is not None
             assert row.mvcc <= row.updated
             versions.append((row.updated, row.after))
@@ -164,14 +172,13 @@ class Consumer:
                 assert self._held(span, reached) == self._holds(span, reached)
 
     def _held(self, span: Span, at: Timestamp) -> dict[int, dict[str, Any]]:
-        """Return the rows of the span as of *at* according to the arrivals, in the shape that the table has then."""
-        columns = self.db.cluster.tables[span.table].shape_at(at).schema.columns
+        """Return the rows of the span as of *at* according to the arrivals, column by column."""
         rows = {}
         for (table, id_), versions in self._versions.items():
             if f"sim.public.{table}" == span.table and in_span(id_, span):
                 row = next((after for updated, after in reversed(versions) if updated <= at), None)
                 if row is not None:
-                    rows[id_] = {column.name: row.get(column.name) for column in columns}
+                    rows[id_] = row
         return rows
 
     def _holds(self, span: Span, at: Timestamp) -> dict[int, dict[str, Any]]:
@@ -184,10 +191,21 @@ class Consumer:
             if version.cells is not None and in_span(id_, span)
         }
 
+    def _shapes(self, table: str) -> list[Shape]:
+        return self.db.cluster.table(table).shapes[1:]
+
     def _follow(self, earlier: Follower | None) -> Follower:
-        reached = None if earlier is None else earlier.reached
-        options = {"scan_chunk_rows": 2, "batch_rows": 2, "time_passes": False}
-        return Follower(self.db, "t", "u", limit=self.limit, resume_from=reached, options=options, diff=True, mvcc=True)
+        return Follower(
+            self.db,
+            "t",
+            "u",
+            limit=self.limit,
+            resume_from=None if earlier is None else earlier.reached,
+            options={"scan_chunk_rows": 2, "batch_rows": 2, "time_passes": False},
+            diff=True,
+            mvcc=True,
+            schema_changes=SchemaChangeRules(events="column_changes"),
+        )
 
 
 def in_span(id_: int, span: Span) -> bool:

@@ -9,7 +9,15 @@ from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_conformance.simulated.planner import SimulatedPlanner
 from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
 
-from cdc_core import ConfigError, HistoryLostError, Op, RangefeedContext, StepLimit, TerminalRangefeedError
+from cdc_core import (
+    ConfigError,
+    HistoryLostError,
+    Op,
+    RangefeedContext,
+    SchemaChangeRules,
+    StepLimit,
+    TerminalRangefeedError,
+)
 
 
 @pytest.fixture
@@ -85,7 +93,7 @@ def test_a_step_obeys_the_limit_and_splits_no_transaction(db: SimulatedDatabase)
 
 
 def test_a_schema_change_ends_a_step_and_later_rows_have_the_new_version(db: SimulatedDatabase) -> None:
-    feed = Follower(db, diff=True)
+    feed = Follower(db, diff=True, schema_changes=SchemaChangeRules(policy="nobackfill"))
     db.put("t", id=1, n=1)
     db.add_column("t", "extra")
     db.put("t", id=1, extra="x")

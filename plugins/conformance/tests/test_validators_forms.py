@@ -77,6 +77,14 @@ def test_nan_equals_nan_and_a_missing_column_equals_null() -> None:
     assert {key_of((float("nan"),)), key_of((float("nan"),))} == {(math.nan,)}
 
 
+def test_a_row_of_a_backfill_lacks_before_but_repeats_the_row() -> None:
+    first, again, other = row("a", 1, {"v": 1}), row("a", 3, {"v": 1}), row("a", 3, {"v": 2})
+    for oracle in (None, lambda _topic, _key, _when: {"v": 1}):
+        assert feed(BeforeAfterValidator(oracle, backfills=True), first, mark(2), again) == []
+        assert len(feed(BeforeAfterValidator(oracle), first, mark(2), again)) == 1
+        assert feed(BeforeAfterValidator(oracle, backfills=True), first, mark(2), other) != []
+
+
 def test_an_oracle_is_retried_while_its_database_is_down() -> None:
     answers: list[object] = [ConnectionError("down"), ConnectionError("down"), {"v": 1}, None]
 

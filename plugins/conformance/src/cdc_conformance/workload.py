@@ -92,8 +92,7 @@ class Transaction:
         before = self._take(table, id_)
         n = self._workload.versions_of(table, id_) + 1
         self._transaction.put(table, {"id": id_, "n": n, **values})
-        blank = dict.fromkeys(self._workload.columns[table])
-        self._rows[table, id_] = {**blank, **(before or {}), "id": id_, "n": n, **values}
+        self._rows[table, id_] = {**self._workload.blank(table), **(before or {}), "id": id_, "n": n, **values}
 
     def delete(self, table: str, id_: int) -> None:
         self._take(table, id_)
@@ -147,6 +146,7 @@ class Workload:
         self.rows: dict[RowKey, Row] = {}
         """The rows that are committed now."""
         self.columns: dict[str, tuple[str, ...]] = dict.fromkeys(tables, ("id", "n", "note"))
+        self._fills: dict[tuple[str, str], str] = {}
         self._chance = random.Random(seed)
         self._keys = keys
         self._most_open = most_open
@@ -218,8 +218,23 @@ class Workload:
         self.writer.add_column(table, column)
         self.columns[table] = (*self.columns[table], column)
 
+    def add_filled_column(self, table: str, column: str, value: str) -> bool:
+        """Add a column that is *value* in every row, and return whether the source can. No transaction may be open."""
+        if not self.writer.add_filled_column(table, column, value):
+            return False
+        self.columns[table] = (*self.columns[table], column)
+        self._fills[table, column] = value
+        for key, row in self.rows.items():
+            if key[0] == table:
+                self.rows[key] = {**row, column: value}
+        return True
+
+    def blank(self, table: str) -> Row:
+        """Return what a new row of *table* holds where nothing is written."""
+        return {column: self._fills.get((table, column)) for column in self.columns[table]}
+
     def drop_column(self, table: str, column: str) -> None:
-        """Drop a column that `add_column` added. No transaction may be open."""
+        """Drop a column that was added. No transaction may be open."""
         self.writer.drop_column(table, column)
         self.columns[table] = tuple(name for name in self.columns[table] if name != column)
         for key, row in self.rows.items():

@@ -92,14 +92,16 @@ def with_schema_changes(
     rules: SchemaChangeRules,
     *,
     resolved: Timestamp,
+    compared: Catalog | None,
 ) -> PostgresToken:
     """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
 
+    *compared* is the catalog with which this function returned last in this process.
     Raises: TerminalRangefeedError when the policy is to stop, or for a partition that was truncated.
     """
     tables = [catalog.tables[name] for name in token.tables]
     files = _files(connection, tables)
-    if catalog.fingerprint == token.catalog and all(
+    if catalog is compared and all(
         state.layout is not None and state.layout.files == _of(files, catalog.tables[name])
         for name, state in token.tables.items()
     ):

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cdc_core import ContractError, RangefeedContext, Slice, StepLimit, StepPlanner, Timestamp, Token
+from cdc_core import (
+    ContractError,
+    RangefeedContext,
+    Slice,
+    StepLimit,
+    StepPlanner,
+    TerminalRangefeedError,
+    Timestamp,
+    Token,
+)
 from cdc_rangefeed_postgres.blocks import take
 from cdc_rangefeed_postgres.boundaries import is_altered_now, with_schema_changes
 from cdc_rangefeed_postgres.catalog import Catalog
@@ -59,6 +68,9 @@ class PostgresPlanner(StepPlanner):
         self._commit_times: bool | None = None
         self._sure = True
         """Whether the catalog shows every change before the end of the log."""
+        self._compared: Catalog | None = None
+        self._ending: tuple[int, TerminalRangefeedError] | None = None
+        """Where the log ends for a changefeed that ends at a schema boundary, and with which error."""
 
     def now(self) -> Timestamp:
         with self._server.translated("reading the clock"):
@@ -114,11 +126,21 @@ class PostgresPlanner(StepPlanner):
                 return None
             self._sure = not altered
             catalog = self._refresh(connection, start)
-            start = with_schema_changes(
-                connection, catalog, start, self.context.schema_changes, resolved=start.clock or after
-            )
-            removed = self._options.removed_partitions
-            start = with_present_partitions(connection, catalog, start, removed=removed)
+            try:
+                start = with_schema_changes(
+                    connection,
+                    catalog,
+                    start,
+                    self.context.schema_changes,
+                    resolved=start.clock or after,
+                    compared=self._compared,
+                )
+                removed = self._options.removed_partitions
+                start = with_present_partitions(connection, catalog, start, removed=removed)
+            except TerminalRangefeedError as error:
+                self._ending = self._ending or (flushed, error)
+                return self._before_the_end(connection, start, limit, *self._ending)
+            self._compared = catalog
         elif start.clock is not None and clock.wall - start.clock.wall < _IDLE_NS:
             return None
         if start.scan is not None:
@@ -130,6 +152,20 @@ class PostgresPlanner(StepPlanner):
         lsn = max(start.lsn, min(flushed, start.lsn + bound))
         reached = clock if lsn >= flushed and self._sure else None
         return self._along_log(connection, replace(start, clock=reached), lsn, until=reached, mark=reached)
+
+    def _before_the_end(
+        self, connection: Connection, start: PostgresToken, limit: StepLimit, last: int, error: TerminalRangefeedError
+    ) -> PostgresToken:
+        """Deliver the log before the schema boundary at which the changefeed ends with *error*, unresolved.
+
+        The log does not say where the boundary is. *last*, the end of the log at which it was found, lies behind it.
+        Raises: *error* when that is reached, or when a scan is not complete.
+        """
+        if start.scan is not None or start.lsn >= last:
+            raise error
+        self._sure = False
+        end = min(last, start.lsn + _log_bytes(limit))
+        return self._along_log(connection, replace(start, clock=None), end, until=None, mark=None)
 
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
         """Read the catalog again."""

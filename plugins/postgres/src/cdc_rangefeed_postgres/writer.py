@@ -54,6 +54,13 @@ class PostgresWriter(SourceWriter):
     def add_column(self, table: str, column: str) -> None:
         self._execute("ALTER TABLE {} ADD COLUMN {} text", _identifier(table), sql.Identifier(column))
 
+    def add_filled_column(self, table: str, column: str, value: str) -> bool:
+        default = sql.Literal(value)
+        self._execute(
+            "ALTER TABLE {} ADD COLUMN {} text DEFAULT {}", _identifier(table), sql.Identifier(column), default
+        )
+        return True
+
     def drop_column(self, table: str, column: str) -> None:
         self._execute("ALTER TABLE {} DROP COLUMN {}", _identifier(table), sql.Identifier(column))
 
@@ -82,7 +89,7 @@ class PostgresWriter(SourceWriter):
         """Take back a connection without a transaction."""
         self._idle.append(connection)
 
-    def _execute(self, statement: str, *names: sql.Identifier) -> None:
+    def _execute(self, statement: str, *names: sql.Composable) -> None:
         connection = self.take()
         with connection.transaction():
             connection.execute(sql.SQL(statement).format(*names))

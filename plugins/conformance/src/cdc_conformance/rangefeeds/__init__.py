@@ -11,6 +11,7 @@ from cdc_conformance.rangefeeds.marks import Marks
 from cdc_conformance.rangefeeds.outages import Outages
 from cdc_conformance.rangefeeds.restarts import Restarts
 from cdc_conformance.rangefeeds.row_contents import RowContents
+from cdc_conformance.rangefeeds.schema_boundaries import SchemaBoundaries
 from cdc_conformance.rangefeeds.slices import Slices
 from cdc_conformance.rangefeeds.startup import Startup
 from cdc_conformance.rangefeeds.suite import RangefeedSuite
@@ -24,6 +25,7 @@ class RangefeedConformance(
     InitialScan,
     Transactions,
     RowContents,
+    SchemaBoundaries,
     Marks,
     Limits,
     Slices,

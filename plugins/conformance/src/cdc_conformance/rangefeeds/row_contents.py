@@ -228,9 +228,9 @@ class RowContents(RangefeedSuite):
         workload.put(table, 2)
         feed.catch_up()
         shapes = {
-            change.n: (tuple(change.after), change.after.get("extra"))
-            for change in feed.changes
-            if change.after and change.id == 1
+            n: (tuple(change.after), change.after.get("extra"))
+            for n, change in _first_arrivals(feed.changes).items()
+            if change.after
         }
         narrow, wide = ("id", "n", "note"), ("id", "n", "note", "extra")
         expected = {1: (narrow, None), 2: (narrow, None), 3: (wide, "x"), 4: (narrow, None)}
@@ -257,9 +257,18 @@ class RowContents(RangefeedSuite):
         workload.put(table, 1)
         workload.put(table, 2)
         feed.catch_up()
-        found = {change.n: change.version for change in feed.changes if change.id == 1}
+        found = {n: change.version for n, change in _first_arrivals(feed.changes).items()}
         rising = found[1] < found[2] == found[3] < found[4]
         assert rising, f"versions 1 to 4 of the row arrived with the schema versions {list(found.values())}"
+
+
+def _first_arrivals(changes: list[Change]) -> dict[int | None, Change]:
+    """Return the first arrival of each version of row 1; a backfill repeats the newest one in another shape."""
+    found: dict[int | None, Change] = {}
+    for change in changes:
+        if change.id == 1:
+            found.setdefault(change.n, change)
+    return found
 
 
 def _n(row: Row | None) -> int | None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from cdc_conformance.plugin import SIMULATED
-from cdc_conformance.sabotage.broken_rangefeeds import lifecycle, planning, rows
+from cdc_conformance.sabotage.broken_rangefeeds import boundaries, lifecycle, planning, rows
 from cdc_conformance.sabotage.rangefeed_suite import SimulatedSuite
 from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_core import Rangefeed, RangefeedRegistration, SliceReader, SourceHistory, StepPlanner
@@ -73,6 +73,15 @@ SABOTEURS = {
     "test_columns_have_the_declared_types": _broken(rows.WideOps),
     "test_rows_carry_the_schema_they_were_written_with": _broken(rows.KeepsTheFirstSchema),
     "test_schema_versions_increase_across_restarts": _broken(rows.NumbersSchemasByWidth),
+    # schema boundaries
+    "test_no_resolved_mark_passes_a_schema_change_before_its_backfill": _broken(
+        boundaries.ResolvesBeforeTheBackfillIsComplete
+    ),
+    "test_a_backfill_yields_every_row_that_exists": _broken(boundaries.BackfillsWhatTheInitialScanRead),
+    "test_a_backfill_is_later_than_everything_before": _broken(boundaries.BackfillsAsOfTheLastMark),
+    "test_policy_stop_ends_the_changefeed_at_the_change": _broken(boundaries.StopsOneStepLate),
+    "test_policy_nobackfill_yields_no_rows_for_the_change": _broken(boundaries.BackfillsUnasked),
+    "test_schema_change_events_select_the_changes": _broken(boundaries.BackfillsForEveryChange),
     # marks
     "test_span_marks_follow_the_rows_of_their_slice": _broken(planning.YieldsMarksFirst),
     "test_rows_are_at_or_below_the_mark_of_their_span": _broken(planning.MarksBelowTheLastRow),

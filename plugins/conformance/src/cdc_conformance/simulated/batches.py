@@ -11,8 +11,8 @@ import pyarrow as pa
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.keys import key_of
 from cdc_conformance.simulated.scan import point
+from cdc_conformance.simulated.shapes import Shape
 from cdc_conformance.simulated.slices import Piece
-from cdc_conformance.simulated.table import Shape
 from cdc_core import Op, RowBatch, Span, Timestamp
 
 __all__ = ["BatchLayout", "changed_rows", "scanned_rows"]

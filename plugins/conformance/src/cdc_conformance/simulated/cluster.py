@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.keys import key_of
+from cdc_conformance.simulated.shapes import Shape
 from cdc_conformance.simulated.state import table_name
 from cdc_conformance.simulated.table import Table
 from cdc_conformance.simulated.topology import Node, Range
@@ -136,17 +137,17 @@ class Cluster(Writes):
             self._end_abandoned(transaction)
         self.nodes[node].down_since = None
 
-    def _on_add_column(self, table: str, column: str, type: str) -> Timestamp:  # noqa: A002
-        known = self.table(table)
-        since = self._schema_time(known)
-        known.add_column(column, type, since)
-        return self._happened(since)
+    def _on_add_column(self, table: str, column: str, type: str, default: Any = None) -> Timestamp:  # noqa: A002
+        return self._reshape(table, lambda shape, at: shape.with_column(column, type, default=default, since=at))
 
     def _on_drop_column(self, table: str, column: str) -> Timestamp:
-        known = self.table(table)
-        since = self._schema_time(known)
-        known.drop_column(column, since)
-        return self._happened(since)
+        return self._reshape(table, lambda shape, at: shape.without_column(column, since=at))
+
+    def _on_rename_column(self, table: str, column: str, to: str) -> Timestamp:
+        return self._reshape(table, lambda shape, at: shape.with_name(column, to, since=at))
+
+    def _on_change_type(self, table: str, column: str, type: str) -> Timestamp:  # noqa: A002
+        return self._reshape(table, lambda shape, at: shape.with_type(column, type, since=at))
 
     def _on_gc(self, threshold: str) -> None:
         at = Timestamp.parse(threshold)
@@ -154,10 +155,17 @@ class Cluster(Writes):
         for table in self.tables.values():
             table.collect(at)
 
-    def _schema_time(self, table: Table) -> Timestamp:
-        """Return when a change of the table's shape takes effect: later than all its writes and closed timestamps."""
-        closed = max(range_.closed for range_ in self.ranges[table.name.full])
-        return max(self.clock(), closed.next(), table.latest.next(), self._read.next())
+    def _reshape(self, table: str, change: Callable[[Shape, Timestamp], Shape]) -> Timestamp:
+        """Give the table another shape from a timestamp on that is later than everything else, and no row's.
+
+        Open transactions keep their timestamps: their rows are resolved before a reader comes to the change.
+        """
+        known = self.table(table)
+        closed = (range_.closed for range_ in self.ranges[known.name.full])
+        pending = (transaction.timestamp for transaction in self.transactions.values())
+        since = max(self.clock(), max(self.high, *closed, *pending).next())
+        known.shapes.append(change(known.newest_shape, since))
+        return self._happened(since)
 
     def _clean_up(self) -> None:
         for transaction in list(self.transactions.values()):

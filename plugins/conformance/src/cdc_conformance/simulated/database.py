@@ -80,14 +80,19 @@ class SimulatedDatabase(Session):
     def drop_table(self, table: str) -> None:
         self.execute("drop", table=table)
 
-    def add_column(self, table: str, column: str, type_: str = "string") -> Timestamp:
-        """Add a column, null in every row, and return the timestamp from which on it exists."""
-        since: Timestamp = self.execute("add_column", table=table, column=column, type=type_)
-        return since
+    def add_column(self, table: str, column: str, type_: str = "string", *, default: Any = None) -> Timestamp:
+        """Add a column that is *default* in every row, and return the timestamp from which on it exists."""
+        return self._reshape("add_column", table=table, column=column, type=type_, default=default)
 
     def drop_column(self, table: str, column: str) -> Timestamp:
-        since: Timestamp = self.execute("drop_column", table=table, column=column)
-        return since
+        return self._reshape("drop_column", table=table, column=column)
+
+    def rename_column(self, table: str, column: str, to: str) -> Timestamp:
+        return self._reshape("rename_column", table=table, column=column, to=to)
+
+    def change_type(self, table: str, column: str, type_: str) -> Timestamp:
+        """Change the column's type, and compute its values anew: any type to string, or int to float."""
+        return self._reshape("change_type", table=table, column=column, type=type_)
 
     def put(self, table: str, *, node: int | None = None, **row: Any) -> Timestamp:
         """Insert *row*, or update the row with its `id`, and return the commit timestamp."""
@@ -233,6 +238,10 @@ class SimulatedDatabase(Session):
         """Return the timestamp that each changefeed protects, by name."""
         kept = sorted((self.directory / _PROTECTED).glob("[!.]*"))
         return {path.name: Timestamp.parse(path.read_text()) for path in kept}
+
+    def _reshape(self, op: str, **fields: Any) -> Timestamp:
+        since: Timestamp = self.execute(op, **fields)
+        return since
 
     def _gateway(self, node: int | None) -> int:
         if node is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
+from cdc_conformance.simulated.boundaries import next_boundary
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.slices import Piece
 from cdc_conformance.simulated.table import Table
@@ -16,17 +17,16 @@ __all__ = ["advanced", "grouped", "pieces"]
 def advanced(cluster: Cluster, frontier: Frontier, limit: StepLimit) -> Frontier:
     """Return *frontier* at the end of the next step: *frontier* itself while nothing more is resolved.
 
-    Every span advances to its resolved timestamp, but not past the next change of its table's shape. A step that would
-    exceed *limit* ends at the timestamp at which it is full.
+    Every span advances to its resolved timestamp, but not past the next schema boundary, where all tables wait for each
+    other. A step that would exceed *limit* ends at the timestamp at which it is full.
     """
     following = Frontier.from_json(frontier.to_json())
-    for span, reached in frontier:
-        table = cluster.tables[span.table]
-        bound = _bound(table, reached)
+    boundary = next_boundary(cluster, frontier)
+    for span, _ in frontier:
         for resolved_span, resolved in cluster.resolved(span.table):
             common = span.overlap(resolved_span)
             if common is not None:
-                following.forward(common, resolved if bound is None else min(resolved, bound))
+                following.forward(common, resolved if boundary is None else min(resolved, boundary.at.prev()))
     full = _full(cluster, frontier, following, limit)
     return following if full is None else _cut(frontier, following, full)
 
@@ -59,12 +59,6 @@ def _differences(start: Frontier, end: Frontier) -> Iterator[tuple[Timestamp, Ti
             common = span.overlap(other)
             if common is not None and upto > after:
                 yield after, upto, common
-
-
-def _bound(table: Table, reached: Timestamp) -> Timestamp | None:
-    """Return the last timestamp of the shape that rows later than *reached* have; None for the newest shape."""
-    ends = (shape.since.prev() for shape in table.shapes[1:])
-    return next((end for end in ends if end > reached), None)
 
 
 def _full(cluster: Cluster, start: Frontier, end: Frontier, limit: StepLimit) -> Timestamp | None:

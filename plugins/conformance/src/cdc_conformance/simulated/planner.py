@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cdc_conformance.simulated import log_steps, scan
+from cdc_conformance.simulated.boundaries import reached_boundary
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_conformance.simulated.slices import LogSlice, ScanSlice
@@ -40,6 +41,7 @@ class SimulatedPlanner(StepPlanner):
         token = SimulatedToken.from_token(start)
         cluster = self.source.cluster
         self.source.require(cluster, token)
+        token = self._behind_the_boundary(cluster, token)
         if token.scan is not None:
             left = scan.taken(
                 cluster,
@@ -61,18 +63,32 @@ class SimulatedPlanner(StepPlanner):
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:  # noqa: ARG002
         first, last = SimulatedToken.from_token(start), SimulatedToken.from_token(end)
         cluster = self.source.cluster
-        if first.scan is not None:
-            return self._scan_slices(cluster, first.scan, last.scan)
+        begun = self._behind_the_boundary(cluster, first).scan
+        if begun is not None:
+            return self._scan_slices(cluster, begun, last.scan)
         groups = log_steps.grouped(log_steps.pieces(cluster, first.frontier, last.frontier))
         return [Slice(lower=group[0].after.next(), payload=LogSlice(pieces=tuple(group))) for group in groups]
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
-        if any(SimulatedToken.from_token(token).scan is not None for token in (start, end)):
-            return None
-        return self.slices(start, end, after=after)
+        slices = self.slices(start, end, after=after)
+        return None if any(isinstance(slice_.payload, ScanSlice) for slice_ in slices) else slices
 
     def close(self) -> None:
         self.source.close()
+
+    def _behind_the_boundary(self, cluster: Cluster, token: SimulatedToken) -> SimulatedToken:
+        """Return *token* behind the schema boundary that it is at, if it is at one, with the backfill still to be done.
+
+        The same for the same token, whenever it is called: nothing below a boundary changes any more. A span mark of
+        the backfill is the first that passes the boundary. Raises: TerminalRangefeedError when the policy is to stop.
+        """
+        boundary = None if token.scan is not None else reached_boundary(cluster, token.frontier)
+        if boundary is None:
+            return token
+        rules, resolved = self.context.schema_changes, token.frontier.high_water
+        again = [Span(name) for name in rules.tables_to_read_again(boundary.changes, resolved=resolved)]
+        backfill = scan.begin(cluster, again, boundary.at) if again else None
+        return replace(token, frontier=boundary.passed(token.frontier), scan=backfill)
 
     def _let_time_pass(self, cluster: Cluster, frontier: Frontier) -> bool:
         """Tick if a tick is due, and return whether it was: at once while a tick can resolve something, else rarely."""

@@ -12,6 +12,7 @@ __all__ = [
     "Abort",
     "AddColumn",
     "Begin",
+    "ChangeType",
     "CollectGarbage",
     "Commit",
     "Crash",
@@ -22,6 +23,7 @@ __all__ = [
     "Put",
     "Read",
     "Remove",
+    "RenameColumn",
     "Restart",
     "Rollback",
     "SetLag",
@@ -212,9 +214,10 @@ class AddColumn(Step):
     table: str
     column: str
     type: str = "string"
+    default: Any = None
 
     def play(self, stage: Stage) -> Timestamp:
-        return stage.db.add_column(self.table, self.column, self.type)
+        return stage.db.add_column(self.table, self.column, self.type, default=self.default)
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,26 @@ class DropColumn(Step):
 
     def play(self, stage: Stage) -> Timestamp:
         return stage.db.drop_column(self.table, self.column)
+
+
+@dataclass(frozen=True)
+class RenameColumn(Step):
+    table: str
+    column: str
+    to: str
+
+    def play(self, stage: Stage) -> Timestamp:
+        return stage.db.rename_column(self.table, self.column, self.to)
+
+
+@dataclass(frozen=True)
+class ChangeType(Step):
+    table: str
+    column: str
+    type: str
+
+    def play(self, stage: Stage) -> Timestamp:
+        return stage.db.change_type(self.table, self.column, self.type)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cdc_conformance.simulated.table import Cells
+from cdc_conformance.simulated.shapes import Cells
 from cdc_core import Timestamp
 
 __all__ = ["Intent", "Row", "Status", "Transaction"]

@@ -53,6 +53,10 @@ class SimulatedWriter(SourceWriter):
     def add_column(self, table: str, column: str) -> None:
         self.database.add_column(table, column)
 
+    def add_filled_column(self, table: str, column: str, value: str) -> bool:
+        self.database.add_column(table, column, default=value)
+        return True
+
     def drop_column(self, table: str, column: str) -> None:
         self.database.drop_column(table, column)
 

@@ -53,7 +53,7 @@ class Writes(State):
         if set is None and base is None and own is None:
             return
         cells = None if set is None else known.cells_of(id, set, base)
-        least = [transaction.timestamp, range_.closed.next(), known.newest_shape.since]
+        least = [transaction.timestamp, range_.closed.next(), known.newest_shape.since.next()]
         if newest is not None:
             least.append(newest.timestamp.next())
         transaction.timestamp = max(least)

@@ -19,13 +19,15 @@ class BeforeAfterValidator:
 
     *as_of* reads the source. Without it, `before` must equal `after` of the previous version that arrived, and the
     first version of a key is not checked. A missing `before` is accepted while no mark covers the row's place, because
-    scanned rows have none. A repeat must equal the first arrival.
+    scanned rows have none. With *backfills*, a row that equals the version before may always lack it: a backfill
+    repeats rows. A repeat of one timestamp must equal the first arrival.
 
     Cost: one or two calls of *as_of* for each row. Memory: every distinct version.
     """
 
     as_of: AsOf | None = None
     diff: bool = field(default=True, kw_only=True)
+    backfills: bool = field(default=False, kw_only=True)
     _seen: dict[tuple[str, Key], dict[Timestamp, SeenRow]] = field(default_factory=dict)
     _times: dict[tuple[str, Key], list[Timestamp]] = field(default_factory=dict)
     _marks: Marks = field(default_factory=Marks)
@@ -54,7 +56,8 @@ class BeforeAfterValidator:
             found.append(f"{_said(row)}: after is {row_text(row.after)}, expected {row_text(expected)}")
         if not self.diff or not self._may_be_scanned(row):
             previous = as_of(row.topic, row.key, row.updated.prev()) if self.diff else None
-            found += self._before(row, previous)
+            if not self._may_be_backfilled(row, previous):
+                found += self._before(row, previous)
         return found
 
     def _looked_up(self, row: SeenRow) -> list[str]:
@@ -65,7 +68,7 @@ class BeforeAfterValidator:
         if place == 0:
             return []
         previous = self._seen[row.topic, row.key][times[place - 1]].after
-        if self._may_be_scanned(row) and same(row.after, previous):
+        if self._may_be_backfilled(row, previous) or (self._may_be_scanned(row) and same(row.after, previous)):
             return []
         return self._before(row, previous)
 
@@ -86,6 +89,9 @@ class BeforeAfterValidator:
                 f"{_said(row)}: arrived again with before {row_text(row.before)}, expected {row_text(first.before)}"
             )
         return found
+
+    def _may_be_backfilled(self, row: SeenRow, previous: Row | None) -> bool:
+        return self.backfills and row.before is None and row.after is not None and same(row.after, previous)
 
     def _may_be_scanned(self, row: SeenRow) -> bool:
         return row.before is None and row.after is not None and not self._marks.over(row)

@@ -57,7 +57,10 @@ class BrokenHistory(SimulatedHistory):
 
 
 class BrokenReader(SimulatedReader):
-    """A reader to derive mistakes from: all items pass through `log` or `scan`, then through `batch` or `mark`."""
+    """A reader to derive mistakes from.
+
+    All items pass through `log`, `scan` or `backfill`, then through `batch` or `mark`.
+    """
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
@@ -68,7 +71,8 @@ class BrokenReader(SimulatedReader):
         if isinstance(slice_.payload, LogSlice):
             items = self.log(slice_.payload, items)
         elif isinstance(slice_.payload, ScanSlice):
-            items = self.scan(slice_.payload, items)
+            again = self._is_backfill(slice_.payload)
+            items = self.backfill(slice_.payload, items) if again else self.scan(slice_.payload, items)
         for item in items:
             if isinstance(item, SpanMark):
                 yield self.mark(item)
@@ -81,6 +85,9 @@ class BrokenReader(SimulatedReader):
     def scan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
         return self.each(items)
 
+    def backfill(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
+        return self.each(items)
+
     def batch(self, rows: RowBatch) -> RowBatch:
         return rows
 
@@ -88,13 +95,16 @@ class BrokenReader(SimulatedReader):
         return mark
 
     def row(self, row: Row) -> Row:
-        """Change one row, a dict of its batch's columns. Called for each row, unless `log` or `scan` is overridden."""
+        """Change one row, a dict of its batch's columns. Called for each row, unless `log` or another is overridden."""
         return row
 
     def each(self, items: Items) -> Items:
         if type(self).row is BrokenReader.row:
             return items
         return edited(items, lambda rows: [self.row(row) for row in rows])
+
+    def _is_backfill(self, payload: ScanSlice) -> bool:
+        return any(shape.since == payload.at for shape in self.source.cluster.tables[payload.span.table].shapes[1:])
 
     def events(self) -> list[Row]:
         """Return all events of the database."""

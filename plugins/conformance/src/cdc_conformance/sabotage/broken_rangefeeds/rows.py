@@ -243,10 +243,12 @@ class WideOps(BrokenReader):
 
 
 class KeepsTheFirstSchema(BrokenReader):
-    """Decodes all rows with the columns that the table had at the start."""
+    """Decodes rows with the columns that the table had at the start, or at the last backfill."""
 
     def batch(self, rows: RowBatch) -> RowBatch:
-        schema = replace(rows.schema, columns=tuple(rows.schema.columns[:3]))
+        shapes = self.source.cluster.tables[rows.schema.name.full].shapes[: rows.schema.version]
+        known = next(shape for shape in reversed(shapes) if shape.change is None or shape.change.kind.is_default)
+        schema = replace(rows.schema, columns=known.schema.columns)
         return rebuilt(rows, rows.batch.to_pylist(), schema=schema)
 
 

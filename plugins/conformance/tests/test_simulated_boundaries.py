@@ -1,0 +1,151 @@
+"""Schema boundaries: what a changefeed of the simulated database does when a table gets another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_conformance.simulated import SimulatedDatabase
+from cdc_conformance.simulated.follower import Arrival, Follower
+from cdc_conformance.simulated.tokens import SimulatedToken
+
+from cdc_core import Op, SchemaChangeRules, Span, StepLimit, TerminalRangefeedError, Timestamp
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> SimulatedDatabase:
+    db = SimulatedDatabase.create(tmp_path / "db", seed=1)
+    db.create_table("t")
+    for id_ in range(5):
+        db.put("t", id=id_, n=id_)
+    return db
+
+
+def followed(db: SimulatedDatabase, *tables: str, **rules: Any) -> Follower:
+    """Return a follower that has read everything up to now."""
+    feed = Follower(db, *tables, schema_changes=SchemaChangeRules(**rules), diff=True, mvcc=True)
+    feed.until(db.now)
+    feed.batches.clear()
+    return feed
+
+
+def again(feed: Follower, *, at: Timestamp) -> list[Arrival]:
+    """Return the rows of the backfill as of *at*."""
+    return [row for row in feed.arrivals if row.op is Op.SCAN and row.updated == at]
+
+
+def test_rows_that_exist_follow_as_of_the_change(db: SimulatedDatabase) -> None:
+    feed = followed(db)
+    early = db.put("t", id=1, n=10)
+    since = db.add_column("t", "size", "int", default=7)
+    late = db.put("t", id=1, n=11, size=8)
+    feed.until(db.now)
+    assert [row.updated for row in feed.arrivals] == [early, *[since] * 5, late]
+    found = again(feed, at=since)
+    assert [row.after for row in found] == list(db.as_of(since).rows("t").values())
+    assert all(row.before is None and row.mvcc is not None and row.mvcc < since for row in found)
+    assert feed.arrivals[-1].before == {"id": 1, "n": 10, "note": None, "size": 7}
+
+
+CHANGES: dict[str, tuple[Callable[[SimulatedDatabase], Timestamp], bool]] = {
+    "added": (lambda db: db.add_column("t", "x"), False),
+    "filled": (lambda db: db.add_column("t", "x", default="filled"), True),
+    "dropped": (lambda db: db.drop_column("t", "note"), True),
+    "renamed": (lambda db: db.rename_column("t", "note", "text"), False),
+    "retyped": (lambda db: db.change_type("t", "size", "float"), True),
+}
+"""What a statement does, and whether the default events include it."""
+
+
+@pytest.mark.parametrize("events", ["default", "column_changes"])
+@pytest.mark.parametrize("kind", CHANGES)
+def test_the_events_decide_what_is_read_again(db: SimulatedDatabase, kind: str, events: str) -> None:
+    change, default = CHANGES[kind]
+    db.add_column("t", "size", "int", default=7)
+    feed = followed(db, events=events)
+    since = change(db)
+    feed.until(db.now)
+    assert len(again(feed, at=since)) == (5 if default or events == "column_changes" else 0)
+
+
+def test_a_backfill_continues_where_a_restart_interrupts_it(db: SimulatedDatabase) -> None:
+    feed = followed(db)
+    since = db.drop_column("t", "note")
+    late = db.put("t", id=2, n=20)
+    db.settle()
+    feed.limit = StepLimit(rows=2, bytes=10**9)
+    while not feed.arrivals:
+        feed.step()
+    assert SimulatedToken.from_token(feed.token).scan is not None
+    assert feed.frontier.high_water == since.prev()
+    other = Follower(db, resume_from=feed.reached)
+    other.until(db.now)
+    rows = [*feed.arrivals, *other.arrivals]
+    assert [(row.key, row.updated) for row in rows] == [*((id_, since) for id_ in range(5)), (2, late)]
+
+
+def test_all_tables_wait_at_a_boundary_for_the_slowest(db: SimulatedDatabase) -> None:
+    db.create_table("u")
+    feed = followed(db, "t", "u")
+    slow = db.begin()
+    slow.put("u", id=1, n=1)
+    since = db.drop_column("t", "note")
+    for _ in range(30):
+        feed.step()
+    assert feed.arrivals == []
+    assert feed.frontier.of(Span("sim.public.t")) == since.prev()
+    slow.commit()
+    feed.until(db.now)
+    assert [row.table for row in feed.arrivals] == ["u", *"ttttt"]
+
+
+def test_two_changes_in_a_row_are_two_backfills(db: SimulatedDatabase) -> None:
+    feed = followed(db)
+    first = db.add_column("t", "x", default="1")
+    second = db.add_column("t", "y", default="2")
+    feed.until(db.now)
+    assert [len(again(feed, at=at)) for at in (first, second)] == [5, 5]
+    assert "y" not in (again(feed, at=first)[0].after or {})
+
+
+def test_nothing_is_read_again_without_a_backfill(db: SimulatedDatabase) -> None:
+    feed = followed(db, policy="nobackfill")
+    db.add_column("t", "x", default="filled")
+    late = db.put("t", id=1, n=10)
+    feed.until(db.now)
+    assert [(row.updated, row.after) for row in feed.arrivals] == [
+        (late, {"id": 1, "n": 10, "note": None, "x": "filled"})
+    ]
+
+
+def test_a_changefeed_stops_at_the_boundary_whenever_it_is_resumed(db: SimulatedDatabase) -> None:
+    feed = followed(db, policy="stop")
+    early = db.put("t", id=1, n=10)
+    since = db.drop_column("t", "note")
+    db.put("t", id=1, n=11)
+    db.settle()
+    with pytest.raises(TerminalRangefeedError, match=r"table sim\.public\.t: column note was dropped"):
+        feed.until(db.now)
+    assert [row.updated for row in feed.arrivals] == [early]
+    assert feed.frontier.high_water == since.prev()
+    stopped = Follower(db, resume_from=feed.reached, schema_changes=SchemaChangeRules(policy="stop"))
+    with pytest.raises(TerminalRangefeedError, match="column note was dropped"):
+        stopped.step()
+    resumed = Follower(db, resume_from=feed.reached)
+    resumed.until(db.now)
+    assert len(again(resumed, at=since)) == 5
+
+
+def test_a_step_into_a_backfill_is_planned_anew(db: SimulatedDatabase) -> None:
+    feed = followed(db)
+    db.drop_column("t", "note")
+    db.settle()
+    steps = []
+    while not feed.arrivals:
+        start = feed.token
+        assert feed.step()
+        steps.append(feed.planner.repeat(start, feed.token, after=feed.frontier.latest))
+    assert steps[-1] is None
+    assert None not in steps[:-1]
