@@ -63,11 +63,19 @@ from cdc_core.step_planner import Slice, StepLimit, StepPlanner
 from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
 from cdc_core.telemetry.stages import repeating
 from cdc_core.timestamp import Timestamp
+from cdc_core.unavailable import (
+    UNAVAILABLE_MEMBER,
+    refuse_unavailable,
+    unavailable_by_column,
+    unavailable_column,
+    unavailable_sets,
+)
 
 __all__ = [
     "MB",
     "METADATA_MEMBER",
     "START_OVER",
+    "UNAVAILABLE_MEMBER",
     "BadRowError",
     "ByteSize",
     "CdcError",
@@ -154,9 +162,13 @@ __all__ = [
     "option",
     "parse_options",
     "plain_value",
+    "refuse_unavailable",
     "repeating",
     "secret_forms",
     "secret_values",
     "shown_key",
+    "unavailable_by_column",
+    "unavailable_column",
+    "unavailable_sets",
     "uri_secrets",
 ]

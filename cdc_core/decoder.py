@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_core.encoder import EncoderContext
-from cdc_core.rows import TIMESTAMP_TYPE, Op, RowBatch
+from cdc_core.rows import TIMESTAMP_TYPE, UNAVAILABLE_TYPE, Op, RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
@@ -24,7 +24,8 @@ class DecodedRow:
     Values are those of `RowBatch.column(...).to_pylist()` for the same row, or numbers where Python lacks the value
     (infinite dates, 24:00:00, years outside of its range), see `plain_value`. `key` has the values of the primary key
     in key order, from any part of the message. `key_in_value` and `topic_in_value` are what these options add to the
-    value. `after` is None for a delete. In envelope `bare`, it may be the key and nulls.
+    value. `after` is None for a delete. In envelope `bare`, it may be the key and nulls. It lacks the columns that
+    `unavailable` names: the source did not know their values.
     """
 
     key: tuple[Any, ...] | None
@@ -34,6 +35,7 @@ class DecodedRow:
     mvcc: Timestamp | None = None
     key_in_value: tuple[Any, ...] | None = None
     topic_in_value: str | None = None
+    unavailable: tuple[str, ...] = ()
 
 
 class Decoder(ABC):
@@ -93,13 +95,19 @@ def rows_of(schema: TableSchema, decoded: Sequence[DecodedRow]) -> RowBatch:
             raise ValueError(f"a row of table {schema.name} in a file has no 'updated' or no key")
     keys = [dict(zip(schema.primary_key, row.key or (), strict=True)) for row in decoded]
     updated = [{"wall": row.updated.wall, "logical": row.updated.logical} for row in decoded if row.updated]
+    incomplete = any(row.unavailable for row in decoded)
     return RowBatch.of(
         schema,
         op=pa.array([Op.DELETE if row.after is None else Op.INSERT for row in decoded], pa.uint8()),
         updated=pa.array(updated, TIMESTAMP_TYPE),
         key=_structs(schema.key_type, keys),
-        after=_structs(schema.after_type, [row.after for row in decoded]),
+        after=_structs(schema.after_type, [_filled(row) for row in decoded]),
+        unavailable=pa.array([row.unavailable or None for row in decoded], UNAVAILABLE_TYPE) if incomplete else None,
     )
+
+
+def _filled(row: DecodedRow) -> Mapping[str, Any] | None:
+    return dict.fromkeys(row.unavailable) | dict(row.after) if row.after and row.unavailable else row.after
 
 
 def _structs(type_: pa.StructType, values: Sequence[Mapping[str, Any] | None]) -> pa.StructArray:

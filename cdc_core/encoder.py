@@ -38,6 +38,9 @@ class Encoder(ABC):
     encode rows with it, and the coordinator encodes resolved marks. It is one class because all of these need the same
     schemas, and an encoder has no other state.
 
+    A row can have columns in `unavailable`, whose values the source does not know. Its message lacks these columns and
+    names them, or `encode` raises EncodeError, see `refuse_unavailable`. A null in their place would be a wrong value.
+
     Constructors have no side effects and connect to nothing. The registration declares envelopes and outputs, and the
     engine refuses any other before a changefeed starts.
 

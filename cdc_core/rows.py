@@ -14,10 +14,12 @@ import pyarrow as pa
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["TIMESTAMP_TYPE", "Op", "RowBatch", "shown_key", "shown_value"]
+__all__ = ["TIMESTAMP_TYPE", "UNAVAILABLE_TYPE", "Op", "RowBatch", "shown_key", "shown_value"]
 
 TIMESTAMP_TYPE = pa.struct([pa.field("wall", pa.int64()), pa.field("logical", pa.int32())])
 """Arrow type of the columns `updated` and `mvcc`."""
+UNAVAILABLE_TYPE = pa.list_(pa.string())
+"""Arrow type of the column `unavailable`."""
 
 
 class Op(IntEnum):
@@ -33,13 +35,15 @@ class Op(IntEnum):
 class RowBatch:
     """Changes of one table under one version of its schema, as an Arrow record batch.
 
-    column    Arrow type            meaning
-    op        uint8                 an `Op`
-    updated   struct<wall, logical> commit timestamp of the row version; scan timestamp for scanned rows
-    mvcc      struct<wall, logical> the row's own commit timestamp, when the source knows it; column may be missing
-    key       schema.key_type       never null, and no field of it is null
-    after     schema.after_type     null for a delete
-    before    schema.after_type     only when before images were asked for; null when there was no row before
+    column      Arrow type            meaning
+    op          uint8                 an `Op`
+    updated     struct<wall, logical> commit timestamp of the row version; scan timestamp for scanned rows
+    mvcc        struct<wall, logical> the row's own commit timestamp, when the source knows it; column may be missing
+    key         schema.key_type       never null, and no field of it is null
+    after       schema.after_type     null for a delete
+    before      schema.after_type     only when before images were asked for; null when there was no row before
+    unavailable list<string>          the columns whose values in `after` the source does not know: `after` has nulls
+                                      there, which do not mean NULL. Null for most rows, missing when no row has any
 
     Within a slice the rows of one key are in `updated` order.
     """
@@ -58,9 +62,11 @@ class RowBatch:
         after: pa.StructArray,
         before: pa.StructArray | None = None,
         mvcc: pa.StructArray | None = None,
+        unavailable: pa.ListArray | None = None,
     ) -> RowBatch:
         """Build a batch from its columns. Raises: ValueError when a column has another type than the schema says."""
         columns = {"op": op, "updated": updated, "mvcc": mvcc, "key": key, "after": after, "before": before}
+        columns["unavailable"] = unavailable
         wanted = {
             "op": pa.uint8(),
             "updated": TIMESTAMP_TYPE,
@@ -68,6 +74,7 @@ class RowBatch:
             "key": schema.key_type,
             "after": schema.after_type,
             "before": schema.after_type,
+            "unavailable": UNAVAILABLE_TYPE,
         }
         present = {name: column for name, column in columns.items() if column is not None}
         for name, column in present.items():
@@ -89,6 +96,14 @@ class RowBatch:
     @property
     def has_before(self) -> bool:
         return "before" in self.batch.schema.names
+
+    @property
+    def has_unavailable(self) -> bool:
+        """Whether a row has columns in `unavailable`."""
+        if "unavailable" not in self.batch.schema.names:
+            return False
+        column = self.batch.column("unavailable")
+        return bool(column.null_count < len(column))
 
     def column(self, name: str) -> pa.Array:
         """Return a column of the table above. Raises: KeyError when this batch does not have it."""

@@ -21,6 +21,7 @@ from cdc_core.delivery.row_json import key_json, row_json
 from cdc_core.rows import TIMESTAMP_TYPE, Op, RowBatch
 from cdc_core.schema import Column, ColumnType, Kind, TableSchema
 from cdc_core.timestamp import Timestamp
+from cdc_core.unavailable import unavailable_by_column
 
 __all__ = [
     "BLOCKED",
@@ -137,7 +138,7 @@ def _letter(changefeed: str, bad: BadRow) -> dict[str, Any]:
         "op": Op(row.column("op")[0].as_py()).name.lower(),
         "stage": bad.stage,
         "error": bad.shown_reason,
-        "row": row_json(row.schema, image),
+        "row": row_json(row.schema, image, without=unavailable_by_column(row)),
         "schema_version": row.schema.version,
         _PAYLOAD: base64.b64encode(zlib.compress(row.to_ipc())).decode(),
     }

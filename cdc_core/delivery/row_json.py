@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,14 +27,16 @@ def key_json(schema: TableSchema, key: pa.StructScalar) -> str:
     return "[" + ", ".join(_dumped(shown_value(key[name])) for name in schema.primary_key) + "]"
 
 
-def row_json(schema: TableSchema, row: pa.StructScalar) -> str:
+def row_json(schema: TableSchema, row: pa.StructScalar, *, without: Collection[str] = ()) -> str:
     """Return one entry of a column `after` or `before` as a JSON object in column order; `null` when it is null.
 
+    The columns *without* are left out: their values are unavailable.
     Valid JSON whatever the row holds: what cannot be shown as itself is shown as text.
     """
     if not row.is_valid:
         return "null"
-    members = (f"{json.dumps(column.name)}: {_member(row[column.name], column.type)}" for column in schema.columns)
+    columns = [column for column in schema.columns if column.name not in without]
+    members = (f"{json.dumps(column.name)}: {_member(row[column.name], column.type)}" for column in columns)
     return "{" + ", ".join(members) + "}"
 
 

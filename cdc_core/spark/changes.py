@@ -33,6 +33,7 @@ from cdc_core.schema import TableSchema
 from cdc_core.spark.column_types import cast, common_type, type_of
 from cdc_core.stored_history import StoredFile
 from cdc_core.timestamp import Timestamp
+from cdc_core.unavailable import unavailable_by_column
 
 __all__ = ["changes"]
 
@@ -70,6 +71,9 @@ def changes(
 
     *after* is a mark, or zero for the beginning, as in `ChangeReader.read`. When no rows have come since, the result is
     empty and has the columns of the newest version.
+
+    A row that lacks a value, which the source did not know, ends the query with a ConfigError: a null would be wrong.
+    `ChangeReader` names such values in the column `unavailable`.
 
     The rows are not ordered; `updated` gives the order of the rows of a key. The mark is fixed at the time of the call.
     Raises: as `ChangeReader`; ConfigError when there is no file of the table, when the table has a column with the name
@@ -194,7 +198,13 @@ def _target(versions: Sequence[TableSchema], *, prefix: str, as_text: Collection
 
 
 def _columns(rows: RowBatch, target: pa.Schema, *, path: str) -> pa.RecordBatch:
-    """Return *rows* in the columns of *target*."""
+    """Return *rows* in the columns of *target*. Raises: ConfigError when a row lacks values: they are not nulls."""
+    for name in unavailable_by_column(rows):
+        raise ConfigError(
+            f"column {name} of table {rows.schema.name} is unavailable in rows of file {path}, because updates left a"
+            " large value unchanged, and a DataFrame would have nulls there. Read the files with ChangeReader, which"
+            f" names them. For later rows, run ALTER TABLE {rows.schema.name} REPLICA IDENTITY FULL"
+        )
     after, key = rows.column("after"), rows.column("key")
     images = dict(zip((field.name for field in after.type), after.flatten(), strict=True))
     if after.null_count:

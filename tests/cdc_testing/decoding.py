@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
@@ -59,7 +59,7 @@ def transaction(*changes: bytes, lsn: int = 100, us: int = US) -> tuple[bytes, .
     return begin(lsn, us=us), *changes, commit()
 
 
-def rows_of(batches: Sequence[RowBatch]) -> list[tuple[Any, ...]]:
+def rows_of(batches: Iterable[RowBatch]) -> list[tuple[Any, ...]]:
     """Return (op, key, after) of each row, and `before` if the batch has it. Structs are tuples."""
     rows = []
     for batch in batches:
@@ -70,7 +70,7 @@ def rows_of(batches: Sequence[RowBatch]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def updated_of(batches: Sequence[RowBatch], column: str = "updated") -> list[tuple[int, int]]:
+def updated_of(batches: Iterable[RowBatch], column: str = "updated") -> list[tuple[int, int]]:
     rows = [row for batch in batches for row in batch.column(column).to_pylist()]
     return [(row["wall"] - WALL, row["logical"]) for row in rows]
 

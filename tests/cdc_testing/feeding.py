@@ -42,6 +42,8 @@ class Change:
     step: int
     scanned: bool
     """Whether it was read from a table, not from the log."""
+    unavailable: tuple[str, ...] = ()
+    """The columns that `after` lacks, because the source does not know their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +190,19 @@ class Feed:
 
     def _changes(self, rows: RowBatch, *, scanned: bool) -> Iterator[Change]:
         for row in rows.batch.to_pylist():
-            mvcc = row.get("mvcc")
+            mvcc, unavailable = row.get("mvcc"), tuple(row.get("unavailable") or ())
             yield Change(
                 table=rows.schema.name.qualified,
                 op=Op(row["op"]),
                 key=tuple(row["key"].values()),
                 updated=Timestamp(**row["updated"]),
-                after=row["after"],
+                after=_known(row["after"], unavailable),
                 before=row.get("before"),
                 mvcc=None if mvcc is None else Timestamp(**mvcc),
                 version=rows.schema.version,
                 step=self.steps,
                 scanned=scanned,
+                unavailable=unavailable,
             )
 
     def _apply(self, changes: Sequence[Change]) -> None:
@@ -211,8 +214,14 @@ class Feed:
             if change.after is None:
                 self.state[change.table].pop(change.key, None)
             else:
-                self.state[change.table][change.key] = change.after
+                known = self.state[change.table].get(change.key, {})
+                kept = {name: known[name] for name in change.unavailable if name in known}
+                self.state[change.table][change.key] = kept | change.after
         self.changes += changes
+
+
+def _known(image: dict[str, Any] | None, unavailable: tuple[str, ...]) -> dict[str, Any] | None:
+    return image and {name: value for name, value in image.items() if name not in unavailable}
 
 
 @contextmanager

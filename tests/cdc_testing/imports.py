@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "messages", "schema_change"),
-    ("options", "envelope", "source_objects"),
+    ("options", "envelope", "source_objects", "unavailable"),
     ("file_body", "registrations", "rangefeed", "source_writer"),
     ("step_planner", "source_history", "encoder", "hookspecs"),
     ("slice_reader", "sink_context", "decoder", "stored_history"),

@@ -10,9 +10,9 @@ import adbc_driver_postgresql.dbapi as adbc
 import numpy as np
 import psycopg
 import pyarrow as pa
+from cdc_rangefeed_postgres.completion import Lookup
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.scan_values import select_list, to_struct
-from cdc_rangefeed_postgres.toast import Lookup
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
 from cdc_testing.pgvalues import TYPES, Maker
 
@@ -127,7 +127,7 @@ class LogProbe:
 
     def log(self, *, binary: bool, diff: bool = False, lookup: Lookup | None = None) -> list[RowBatch]:
         """Return all rows of the log, decoded at once."""
-        return self.decoder(diff=diff, lookup=lookup).decode(self.messages(binary=binary))
+        return list(self.decoder(diff=diff, lookup=lookup).decode(self.messages(binary=binary)))
 
     def scan(self, version: TableVersion, columns: Sequence[str] | None = None, *, where: str = "true") -> pa.Array:
         """Return the rows of a table in the order of column id."""

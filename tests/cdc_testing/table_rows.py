@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from cdc_core import Column, ColumnType, Op, RowBatch, TableName, TableSchema, Timestamp
+from cdc_core import Column, ColumnType, Op, RowBatch, TableName, TableSchema, Timestamp, unavailable_column
 
 __all__ = ["MakeRows", "Row", "make_rows", "row"]
 
@@ -24,6 +25,7 @@ class Row:
     key: tuple[Any, ...] | None = None
     updated: Timestamp = Timestamp(1_700_000_000_000_000_000)
     mvcc: Timestamp | None = None
+    unavailable: tuple[str, ...] = ()
 
 
 MakeRows = Callable[..., RowBatch]
@@ -83,6 +85,9 @@ def make_rows() -> MakeRows:
             after=structs(schema.after_type, [row.after for row in rows]),
             before=structs(schema.after_type, [row.before for row in rows]) if diff else None,
             mvcc=timestamps([row.updated if row.mvcc is None else row.mvcc for row in rows]) if mvcc else None,
+            unavailable=unavailable_column(
+                {name: np.array([name in row.unavailable for row in rows], np.bool_) for name in types}
+            ),
         )
 
     return make

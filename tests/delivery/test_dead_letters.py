@@ -66,6 +66,14 @@ def test_people_see_the_row_as_it_is_and_a_deleted_one_as_it_was(rows: RowBatch)
     assert [letter["key"] for letter in shown] == ["[7]", "[7]"]
 
 
+def test_people_see_no_column_whose_value_is_unavailable(make_rows: MakeRows) -> None:
+    change = Row(op=Op.UPDATE, after={"id": 7, "price": None, "doc": None}, unavailable=("doc",))
+    row = make_rows(TYPES, [change], primary_key=["id"])
+    [letter] = dead_letter_batch("shop", [BadRow(row=row, stage="sink", reason="no")]).column("after").to_pylist()
+    assert letter["row"] == '{"id": 7, "price": null}'
+    assert row_of(letter).column("unavailable").to_pylist() == [["doc"]]
+
+
 def test_the_same_rows_give_the_same_dead_letters(rows: RowBatch) -> None:
     bad = [BadRow(row=rows.slice(0, 1), stage="encode", reason="no")]
     assert dead_letter_batch("shop", bad).batch.equals(dead_letter_batch("shop", bad).batch)

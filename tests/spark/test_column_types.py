@@ -6,10 +6,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from cdc_core import Column, ColumnType, ConfigError, Kind, Op, RowBatch, TableName, TableSchema
+from cdc_core import Column, ColumnType, ConfigError, Kind, Op, RowBatch, TableName, TableSchema, unavailable_column
 from cdc_core.spark.changes import _columns, _target
 from cdc_core.spark.column_types import cast, common_type, type_of
 
@@ -146,6 +147,14 @@ def test_a_nan_decimal_is_an_error_that_names_as_text() -> None:
         _columns(rows, _target([rows.schema], prefix=""), path="f")
     read = _columns(rows, _target([rows.schema], prefix="", as_text=["price"]), path="f")
     assert read.column("price").to_pylist() == ["NaN"]
+
+
+def test_a_value_that_is_unavailable_is_an_error_and_not_a_null() -> None:
+    whole = one_row(other(Kind.STRING), None)
+    lacking = unavailable_column({"price": np.array([True])})
+    rows = RowBatch(schema=whole.schema, batch=whole.batch.append_column("unavailable", lacking))
+    with pytest.raises(ConfigError, match=r"column price of table public.orders is unavailable in rows of file f,"):
+        _columns(rows, _target([rows.schema], prefix=""), path="f")
 
 
 def test_an_unknown_column_in_as_text_is_refused() -> None:

@@ -59,7 +59,12 @@ def rows(make_rows: Any, row: Any) -> RowBatch:
 def expected(rows: RowBatch) -> list[dict[str, Any]]:
     columns = {name: rows.column(name).to_pylist() for name in ("after", "updated", "key")}
     return [
-        {"after": after, "updated": str(Timestamp(stamp["wall"], stamp["logical"])), "key": key}
+        {
+            "after": after,
+            "updated": str(Timestamp(stamp["wall"], stamp["logical"])),
+            "key": key,
+            "unavailable": None,
+        }
         for after, stamp, key in zip(*columns.values(), strict=True)
     ]
 
@@ -147,7 +152,7 @@ def test_files_of_different_topics_or_rows_have_different_sync_markers(rows: Row
 
 def test_a_file_has_no_field_for_resolved_marks_and_needs_no_registry(rows: RowBatch) -> None:
     schema = json.loads(encoder_with().file_schema(rows.schema, "orders"))
-    assert [field["name"] for field in schema["fields"]] == ["after", "updated", "key"]
+    assert [field["name"] for field in schema["fields"]] == ["after", "updated", "key", "unavailable"]
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -134,6 +134,38 @@ def test_a_subject_holds_rows_and_resolved_marks(
         assert consumer.read(row, schema=schema) == {"after": {"id": 1}, "resolved": None}
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("first", ["complete", "lacking"])
+def test_a_subject_holds_rows_that_lack_values_at_every_level(
+    url: str,
+    consumer: Consumer,
+    topic_prefix: str,
+    make_rows: Any,
+    row: Any,
+    set_compatibility: Any,
+    level: str,
+    first: str,
+) -> None:
+    topic = f"{topic_prefix}orders"
+    set_compatibility(f"{topic}-value", level)
+    encoder = encoder_for(url)
+    changes = [
+        row(after={"id": 1, "body": "b"}),
+        row(op=Op.UPDATE, after={"id": 1, "body": None}, unavailable=("body",)),
+    ]
+    rows = make_rows({"id": INT8, "body": TEXT}, changes, primary_key=["id"])
+    encoder.encode(rows.slice(0 if first == "complete" else 1, 1), topic=topic)
+    complete, lacking = encoder.encode(rows, topic=topic).value.to_pylist()
+    assert consumer.read(complete) == {"after": {"id": 1, "body": "b"}, "resolved": None}
+    names = {"unavailable": ["body"]}
+    assert consumer.read(lacking) == {"after": {"id": 1, "body": None}, "resolved": None, **names}
+    assert consumer.read(complete, schema=consumer.schema_of(lacking))["unavailable"] is None
+    wider = make_rows(
+        {"id": INT8, "body": TEXT, "new": INT8}, [row(after={"id": 1, "body": "b", "new": 2})], primary_key=["id"]
+    )
+    assert consumer.read(encoder.encode(wider, topic=topic).value[0].as_py())["after"]["new"] == 2
+
+
 STEPS: dict[str, tuple[dict[str, ColumnType], dict[str, Any], dict[str, Any]]] = {
     "added": ({"id": INT4, "a": INT4, "r": REAL, "s": SHORT_TEXT, "new": TEXT}, {"new": "n"}, {}),
     "dropped": ({"id": INT4, "r": REAL, "s": SHORT_TEXT}, {}, {"a": None}),

@@ -83,6 +83,7 @@ def test_columns_of_metadata_follow_those_of_the_table(make_rows: Any, row: Any)
         "__crdb__updated",
         "__crdb__mvcc_timestamp",
         "__crdb__before",
+        "__crdb__unavailable",
     ]
     found = table.to_pylist()
     assert [value["__crdb__event_type"] for value in found] == ["c", "c", "u", "d"]
@@ -95,9 +96,31 @@ def test_columns_of_metadata_follow_those_of_the_table(make_rows: Any, row: Any)
         "__crdb__updated": "",
         "__crdb__mvcc_timestamp": "",
         "__crdb__before": {"id": 2, "v": None},
+        "__crdb__unavailable": None,
     }
     assert [value["__crdb__before"] for value in found[:3]] == [None, None, {"id": 2, "v": "b"}]
-    assert read(written(context({"updated": False}), rows)).column_names == ["id", "v", "__crdb__event_type"]
+    names = ["id", "v", "__crdb__event_type", "__crdb__unavailable"]
+    assert read(written(context({"updated": False}), rows)).column_names == names
+
+
+def test_a_row_that_lacks_values_names_its_columns(make_rows: Any, row: Any) -> None:
+    changes = [
+        row(op=Op.INSERT, after={"id": 1, "v": "a", "w": None}),
+        row(op=Op.UPDATE, after={"id": 1, "v": None, "w": None}, unavailable=("v",)),
+        row(op=Op.UPDATE, after={"id": 2, "v": None, "w": None}, unavailable=("v", "w")),
+        row(op=Op.DELETE, key=(1,)),
+    ]
+    rows = make_rows({"id": INT, "v": TEXT, "w": TEXT}, changes, primary_key=["id"])
+    body = written(context(), rows.slice(0, 1), rows.slice(1))
+    assert body == written(context(), rows)
+    names = [None, ["v"], ["v", "w"], None]
+    assert read(body).column("__crdb__unavailable").to_pylist() == names
+    found = ParquetDecoder(context()).rows(rows.schema, body)
+    assert found.column("unavailable").to_pylist() == names
+    assert found.column("after").equals(rows.column("after"))
+    decoded = ParquetDecoder(context()).file(rows.schema, body)
+    assert [row.unavailable for row in decoded] == [(), ("v",), ("v", "w"), ()]
+    assert [row.after for row in decoded] == [{"id": 1, "v": "a", "w": None}, {"id": 1, "w": None}, {"id": 2}, None]
 
 
 def test_a_file_contains_the_schema_of_the_table(many: RowBatch) -> None:
@@ -238,7 +261,7 @@ def test_a_file_has_one_schema(many: RowBatch, make_rows: Any, row: Any) -> None
         body.write(other)
 
 
-@pytest.mark.parametrize("name", ["__crdb__event_type", "__crdb__updated", "__crdb__before"])
+@pytest.mark.parametrize("name", ["__crdb__event_type", "__crdb__updated", "__crdb__before", "__crdb__unavailable"])
 def test_a_column_named_like_metadata_is_refused(make_rows: Any, row: Any, name: str) -> None:
     rows = make_rows({"id": INT, name: TEXT}, [row(after={"id": 1, name: "x"})], primary_key=["id"])
     with pytest.raises(ConfigError, match=rf"table public\.orders has a column {name}"):

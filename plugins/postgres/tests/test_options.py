@@ -14,7 +14,8 @@ OWNER = "source 'postgres'"
 
 def test_the_table_in_the_readme_agrees_with_the_options() -> None:
     rows = ["| option | type | default | meaning |", "|---|---|---|---|"]
-    rows += [f"| `{row.name}` | {row.type} | {row.default} | {row.doc} |" for row in describe(PostgresOptions)]
+    cells = [(f"`{row.name}`", row.type.replace("|", "\\|"), row.default, row.doc) for row in describe(PostgresOptions)]
+    rows += [f"| {' | '.join(row)} |" for row in cells]
     begin, end = "<!-- options: begin -->\n", "\n<!-- options: end -->"
     text = README.read_text(encoding="utf-8")
     assert text[text.index(begin) + len(begin) : text.index(end)] == "\n".join(rows)

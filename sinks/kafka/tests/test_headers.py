@@ -3,13 +3,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import JSON, TEXT, rows, version
 
-from cdc_core import Column, ConfigError, EncodeError, TerminalSinkError, Timestamp
+from cdc_core import (
+    Column,
+    ConfigError,
+    EncodeError,
+    MessageBatch,
+    RowBatch,
+    TerminalSinkError,
+    Timestamp,
+    unavailable_column,
+)
 
 
 def test_extra_headers_are_on_every_message(kafka: KafkaRig) -> None:
@@ -109,6 +119,24 @@ def test_a_column_that_cannot_hold_headers_is_refused_before_and_during_a_run(
     with pytest.raises(EncodeError if of_one_row else TerminalSinkError) as refused:
         kafka.sink(options).emit(batch)
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("lacking", [["meta"], ["text", "meta"], ["text"]])
+def test_a_row_whose_column_of_headers_is_unavailable_is_refused(lacking: list[str]) -> None:
+    batch = rows([7, 8], extra={"meta": (JSON, ["{}", None])})
+    masks = {name: np.array([False, True]) for name in lacking}
+    batch = RowBatch(schema=batch.schema, batch=batch.batch.append_column("unavailable", unavailable_column(masks)))
+    headers = Headers(KafkaOptions(headers_json_column_name="meta"))
+    payload = headers.payload(batch)
+    assert payload.has_unavailable == ("text" in lacking)
+    message = MessageBatch(topic="t", key=payload.column("key"), value=payload.column("key"), updated=None)
+    if "meta" not in lacking:
+        assert payload.column("unavailable").to_pylist() == [None, ["text"]]
+        assert headers.of(batch, message) == [[], []]
+        return
+    with pytest.raises(EncodeError, match=r"column meta .* is unavailable in the row with key \{'id': 8\}") as refused:
+        headers.of(batch, message)
+    assert refused.value.row == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,16 @@ from typing import Any
 
 from cdc_schema_registry import Registry, unframe
 
-from cdc_core import DecodedRow, Decoder, EncoderContext, Envelope, OptionError, TableSchema, Timestamp
+from cdc_core import (
+    UNAVAILABLE_MEMBER,
+    DecodedRow,
+    Decoder,
+    EncoderContext,
+    Envelope,
+    OptionError,
+    TableSchema,
+    Timestamp,
+)
 from cdc_encoder_avro.container_reading import read_container
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.record_reading import RecordReader
@@ -81,6 +90,10 @@ def _decoded(
     row = row_field(envelope)
     after = None if row is None else reader.row(schema, record, row)
     before = reader.row(schema, record, "before")
+    lacking = frozenset(record.get(UNAVAILABLE_MEMBER) or ())
+    unavailable = () if row is None else reader.columns(row, lacking)
+    if after is not None and unavailable:
+        after = {name: value for name, value in after.items() if name not in unavailable}
     key_record = reader.row(schema, record, "key")
     key_in_value = None if key_record is None else tuple(key_record.values())
     return DecodedRow(
@@ -91,6 +104,7 @@ def _decoded(
         mvcc=_timestamp(record, "mvcc_timestamp"),
         key_in_value=key_in_value,
         topic_in_value=record.get("topic"),
+        unavailable=unavailable,
     )
 
 

@@ -16,6 +16,7 @@ from cdc_schema_registry import Registry, frame_one
 from fastavro.schema import SchemaParseException
 
 from cdc_core import (
+    UNAVAILABLE_MEMBER,
     Column,
     ConfigError,
     DeleteForm,
@@ -27,6 +28,7 @@ from cdc_core import (
     RowBatch,
     TableSchema,
     Timestamp,
+    unavailable_sets,
 )
 from cdc_encoder_avro.container import AvroBody
 from cdc_encoder_avro.options import AvroOptions
@@ -41,6 +43,7 @@ from cdc_encoder_avro.schemas import (
 )
 from cdc_encoder_avro.strings import string_bytes
 from cdc_encoder_avro.timestamps import timestamp_pieces
+from cdc_encoder_avro.unavailable import by_row, unavailable_pieces
 from cdc_encoder_avro.values import value_pieces
 
 __all__ = ["AvroEncoder"]
@@ -49,13 +52,15 @@ _OWNER = "encoder 'avro'"
 _NULL, _PRESENT = b"\x00", b"\x02"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Headers:
     """The bytes before every key and every value of one schema version in one topic."""
 
     schema: TableSchema
     key: bytes
     value: bytes
+    incomplete: bytes | None = None
+    """Those before a value that lacks columns; None before the first one, whose schema is registered then."""
 
 
 class AvroEncoder(Encoder):
@@ -93,7 +98,7 @@ class AvroEncoder(Encoder):
         headers = self._headers_of(rows.schema, topic)
         key = self._key(rows)
         keys = joined([headers.key, *key], len(rows))
-        values = joined([headers.value, *self._value(rows, topic, key)], len(rows))
+        values = joined([*self._value_headers(rows, topic, headers), *self._value(rows, topic, key)], len(rows))
         after = rows.column("after")
         if self.context.envelope.delete is DeleteForm.TOMBSTONE and after.null_count:
             values = pc.if_else(after.is_valid(), values, pa.scalar(None, values.type))
@@ -116,7 +121,7 @@ class AvroEncoder(Encoder):
 
     def file_schema(self, schema: TableSchema, topic: str) -> str:
         """Return the Avro schema of a file of rows of *schema*."""
-        return schema_text(self._envelope_schema(schema, topic, resolved=False))
+        return schema_text(self._envelope_schema(schema, topic, resolved=False, unavailable=True))
 
     @cached_property
     def _registry(self) -> Registry:
@@ -136,16 +141,30 @@ class AvroEncoder(Encoder):
     def _subject(self, topic: str, part: str) -> str:
         return f"{self._options.avro_schema_prefix}{topic}-{part}"
 
-    def _envelope_schema(self, schema: TableSchema, topic: str, *, resolved: bool) -> dict[str, object]:
-        envelope = self.context.envelope
-        return envelope_schema(schema, topic, envelope=envelope, options=self._options, resolved=resolved)
+    def _envelope_schema(
+        self, schema: TableSchema, topic: str, *, resolved: bool, unavailable: bool
+    ) -> dict[str, object]:
+        envelope, options = self.context.envelope, self._options
+        return envelope_schema(
+            schema, topic, envelope=envelope, options=options, resolved=resolved, unavailable=unavailable
+        )
 
     def _subjects(self, schema: TableSchema, topic: str) -> dict[str, str]:
         """Return the schemas of keys and values, by subject."""
+        value = self._envelope_schema(schema, topic, resolved=not self._files, unavailable=self._files)
         return {
             self._subject(topic, "key"): schema_text(key_schema(schema, self._options)),
-            self._subject(topic, "value"): schema_text(self._envelope_schema(schema, topic, resolved=not self._files)),
+            self._subject(topic, "value"): schema_text(value),
         }
+
+    def _value_headers(self, rows: RowBatch, topic: str, headers: _Headers) -> list[Piece]:
+        """Return what comes before each value. Rows that lack values have a schema of their own."""
+        if not self._lacks_values(rows):
+            return [headers.value]
+        if headers.incomplete is None:
+            text = schema_text(self._envelope_schema(rows.schema, topic, resolved=True, unavailable=True))
+            headers.incomplete = frame_one(b"", self._registered(self._subject(topic, "value"), text))
+        return by_row(rows, [headers.incomplete if names else headers.value for names, _ in unavailable_sets(rows)])
 
     def _headers_of(self, schema: TableSchema, topic: str) -> _Headers:
         place = (topic, schema.name.full)
@@ -163,11 +182,16 @@ class AvroEncoder(Encoder):
         return self._fields(rows, columns, key, None)
 
     def _value(self, rows: RowBatch, topic: str, key: list[Piece] | None) -> list[Piece]:
-        """Return the pieces of the envelope record."""
+        """Return the pieces of the envelope record. In a message, only rows that lack values say so."""
         pieces: list[Piece] = []
-        for name in envelope_fields(self.context.envelope, resolved=not self._files):
+        for name in envelope_fields(self.context.envelope, resolved=not self._files, unavailable=self._files):
             pieces += self._field(rows, name, topic, key)
+        if self._lacks_values(rows) and not self._files:
+            pieces += unavailable_pieces(rows, complete=b"")
         return pieces
+
+    def _lacks_values(self, rows: RowBatch) -> bool:
+        return rows.has_unavailable and row_field(self.context.envelope) is not None
 
     def _field(self, rows: RowBatch, name: str, topic: str, key: list[Piece] | None) -> list[Piece]:
         """Return the union of null and a field of the envelope record."""
@@ -176,6 +200,8 @@ class AvroEncoder(Encoder):
             return [_NULL]
         if name == "topic":
             return [string_bytes(topic, branch=1)]
+        if name == UNAVAILABLE_MEMBER:
+            return unavailable_pieces(rows, complete=_NULL) if self._lacks_values(rows) else [_NULL]
         if name == "key":
             return [_PRESENT, *(self._key(rows) if key is None else key)]
         if name == row_field(envelope):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -50,6 +50,13 @@ class RecordReader:
         """Return the row in field *name* of an envelope, by the names of its columns."""
         image = record.get(name)
         return None if image is None else _row(schema, image, self._fields[name]["type"][1]["fields"])
+
+    def columns(self, name: str, fields: Collection[str]) -> tuple[str, ...]:
+        """Return the names of the columns of *fields*, fields of the row in field *name* of an envelope, in order."""
+        if not fields:
+            return ()
+        every = self._fields[name]["type"][1]["fields"]
+        return tuple(field.get(SQL_NAME, field["name"]) for field in every if field["name"] in fields)
 
     def key(self, schema: TableSchema, record: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the values of a message's key."""

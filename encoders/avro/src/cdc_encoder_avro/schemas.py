@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from cdc_core import Column, Envelope, RowPlace, TableSchema
+from cdc_core import UNAVAILABLE_MEMBER, Column, Envelope, RowPlace, TableSchema
 from cdc_encoder_avro.names import avro_name, avro_namespace
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.types import branches
+from cdc_encoder_avro.unavailable import UNAVAILABLE_TYPE
 
 __all__ = [
     "SQL_NAME",
@@ -31,8 +32,8 @@ SQL_TYPE = "sql_type"
 SQL_NAME = "sql_name"
 """Property of a field or record: the name of the column or table, when that is not an Avro name."""
 _ROW_FIELDS = {RowPlace.MEMBER: "after", RowPlace.MESSAGE: "record"}
-_FIELDS = ("before", "after", "updated", "mvcc_timestamp", "resolved", "record", "key", "topic")
-"""Every field that the record of an envelope can have, in CockroachDB's order."""
+_FIELDS = ("before", "after", "updated", "mvcc_timestamp", "resolved", "record", "key", "topic", UNAVAILABLE_MEMBER)
+"""Every field that the record of an envelope can have, in CockroachDB's order. The last one is not in CockroachDB."""
 
 
 def key_schema(schema: TableSchema, options: AvroOptions) -> dict[str, Any]:
@@ -45,22 +46,30 @@ def row_field(envelope: Envelope) -> str | None:
     return _ROW_FIELDS.get(envelope.row)
 
 
-def envelope_fields(envelope: Envelope, *, resolved: bool) -> list[str]:
-    """Return the fields of the envelope record in their order. `envelope_schema` explains *resolved*."""
-    present = {row_field(envelope), *envelope.images, *envelope.metadata, *(["resolved"] if resolved else [])}
+def envelope_fields(envelope: Envelope, *, resolved: bool, unavailable: bool) -> list[str]:
+    """Return the fields of the envelope record in their order. `envelope_schema` explains the arguments."""
+    present = {row_field(envelope), *envelope.images, *envelope.metadata}
+    present |= {name for name, wanted in (("resolved", resolved), (UNAVAILABLE_MEMBER, unavailable)) if wanted}
     return [name for name in _FIELDS if name in present]
 
 
 def envelope_schema(
-    schema: TableSchema, topic: str, *, envelope: Envelope, options: AvroOptions, resolved: bool
+    schema: TableSchema,
+    topic: str,
+    *,
+    envelope: Envelope,
+    options: AvroOptions,
+    resolved: bool,
+    unavailable: bool = False,
 ) -> dict[str, Any]:
     """Return the record of a message's value, or of a row in a file.
 
     With *resolved* it has the field `resolved`, which is null in all rows. A reader that uses this schema for the whole
-    topic can then recognise resolved marks.
+    topic can then recognise resolved marks. With *unavailable* it has the field for rows that lack values.
     """
     records = _Records(schema, options)
-    fields = {name: records.field(name) for name in envelope_fields(envelope, resolved=resolved)}
+    names = envelope_fields(envelope, resolved=resolved, unavailable=unavailable)
+    fields = {name: records.field(name) for name in names}
     return _envelope(topic, options, fields)
 
 
@@ -86,6 +95,8 @@ class _Records:
         """Return the type of an envelope's field."""
         if name == "key":
             return self.key()
+        if name == UNAVAILABLE_MEMBER:
+            return UNAVAILABLE_TYPE
         if name in _ROW_FIELDS.values():
             return self._record("", self._schema.columns)
         return self._record("_before", self._schema.columns) if name == "before" else "string"

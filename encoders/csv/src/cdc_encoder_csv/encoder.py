@@ -23,6 +23,7 @@ from cdc_core import (
     TerminalError,
     Timestamp,
     joined_values,
+    refuse_unavailable,
 )
 from cdc_encoder_csv.fields import field_texts, quoted_name
 from cdc_encoder_csv.options import CsvOptions
@@ -50,6 +51,7 @@ class CsvEncoder(Encoder):
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         _refuse_deletes(rows)
+        refuse_unavailable(rows, format_="CSV")
         key = [rows.schema.column(name) for name in rows.schema.primary_key]
         return MessageBatch(
             topic=topic,
@@ -74,6 +76,7 @@ class CsvEncoder(Encoder):
     def lines(self, rows: RowBatch) -> pa.Buffer:
         """Return the lines of *rows*. Raises: EncodeError."""
         _refuse_deletes(rows)
+        refuse_unavailable(rows, format_="CSV")
         return joined_values(_binary([*self._lines(rows.schema.columns, rows.column("after")), "\n"], len(rows)))
 
     def _lines(self, columns: Sequence[Column], structs: pa.StructArray) -> list[Piece]:

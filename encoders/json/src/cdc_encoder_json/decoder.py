@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc_column_texts import NULL
 
-from cdc_core import DecodedRow, Decoder, EncoderContext, RowBatch, TableSchema, Timestamp
+from cdc_core import UNAVAILABLE_MEMBER, DecodedRow, Decoder, EncoderContext, RowBatch, TableSchema, Timestamp
 from cdc_encoder_json.line_reading import read_lines
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.scanning import plain, split_array, split_object, string
@@ -71,6 +71,7 @@ class JsonDecoder(Decoder):
             mvcc=_timestamp(metadata, "mvcc_timestamp"),
             key_in_value=key_in_value,
             topic_in_value=string(metadata["topic"]) if "topic" in metadata else None,
+            unavailable=tuple(string(name) for name in split_array(metadata.get(UNAVAILABLE_MEMBER, "[]"))),
         )
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cdc_core import ColumnType, Envelope, Kind, RowPlace, TableSchema
+from cdc_core import UNAVAILABLE_MEMBER, ColumnType, Envelope, Kind, RowPlace, TableSchema
 
 __all__ = ["allows_resolved", "key_schema", "resolved_schema", "value_schema"]
 
@@ -60,8 +60,9 @@ def value_schema(schema: TableSchema, envelope: Envelope) -> str | None:
         return None
     table = schema.name.table
     columns = {column.name: _column(column.type, nullable=True) for column in sorted(schema.columns, key=_name)}
-    special = {"key": _key(schema), "topic": _TEXT}
-    metadata = {name: special.get(name, _TIMESTAMP) for name in sorted((*envelope.metadata, "resolved"))}
+    special = {"key": _key(schema), "topic": _TEXT, UNAVAILABLE_MEMBER: {"type": "array", "items": _TEXT}}
+    always = ("resolved", UNAVAILABLE_MEMBER)
+    metadata = {name: special.get(name, _TIMESTAMP) for name in sorted((*envelope.metadata, *always))}
     members = envelope.placed(metadata, _object)
     if envelope.row is RowPlace.MESSAGE:
         return _text(table, _object(members | columns))

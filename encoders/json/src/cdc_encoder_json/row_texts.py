@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +26,8 @@ class _Layout:
     members: tuple[tuple[int, str], ...]
 
     @classmethod
-    def of(cls, schema: TableSchema, *, metadata: bool) -> _Layout:
-        names = [(column.name, index) for index, column in enumerate(schema.columns)]
+    def of(cls, schema: TableSchema, *, metadata: bool, without: Collection[str]) -> _Layout:
+        names = [(column.name, index) for index, column in enumerate(schema.columns) if column.name not in without]
         if metadata:
             names.append((METADATA_MEMBER, _METADATA_INDEX))
         names.sort()
@@ -43,7 +44,7 @@ class RowTexts:
     def __init__(self, *, null_as_object: bool, metadata: bool) -> None:
         self._null_as_object = null_as_object
         self._metadata = metadata
-        self._layouts: dict[TableName, _Layout] = {}
+        self._layouts: dict[tuple[TableName, bool, tuple[str, ...]], _Layout] = {}
 
     def key(self, rows: RowBatch) -> list[Piece]:
         """Return the JSON arrays of the primary keys' values."""
@@ -66,6 +67,15 @@ class RowTexts:
         objects = objects.append(pl.Series([absent], dtype=pl.String))
         return [objects.gather(pl.Series(np.where(present, np.cumsum(present) - 1, len(places)).astype(np.uint32)))]
 
+    def incomplete(
+        self, rows: RowBatch, without: tuple[str, ...], *, metadata: list[Piece] | None = None
+    ) -> list[Piece]:
+        """Return the JSON objects of the rows after the change, none of which is deleted, *without* some columns.
+
+        With *metadata*, the objects have a member for it, whatever the constructor was told.
+        """
+        return self._members(rows, rows.column("after"), None, metadata, without=without)
+
     def with_deleted(self, rows: RowBatch, metadata: list[Piece]) -> list[Piece]:
         """Return the JSON objects of the rows after the change. A deleted row has its key, and nulls elsewhere.
 
@@ -82,10 +92,17 @@ class RowTexts:
         return self._members(rows, after, None, metadata)
 
     def _members(
-        self, rows: RowBatch, structs: pa.StructArray, places: Ints | None, metadata: list[Piece] | None = None
+        self,
+        rows: RowBatch,
+        structs: pa.StructArray,
+        places: Ints | None,
+        metadata: list[Piece] | None = None,
+        *,
+        without: tuple[str, ...] = (),
     ) -> list[Piece]:
         pieces: list[Piece] = []
-        for index, start in self._layout(rows.schema).members:
+        layout = self._layout(rows.schema, metadata=self._metadata or bool(without and metadata), without=without)
+        for index, start in layout.members:
             if index == _METADATA_INDEX:
                 pieces += [start, *(metadata or [])]
                 continue
@@ -100,8 +117,9 @@ class RowTexts:
         except NoRepresentationError as error:
             raise encode_error(error, rows, column, format_="JSON", places=places) from error
 
-    def _layout(self, schema: TableSchema) -> _Layout:
-        layout = self._layouts.get(schema.name)
+    def _layout(self, schema: TableSchema, *, metadata: bool, without: tuple[str, ...]) -> _Layout:
+        place = (schema.name, metadata, without)
+        layout = self._layouts.get(place)
         if layout is None or (layout.schema is not schema and layout.schema != schema):
-            layout = self._layouts[schema.name] = _Layout.of(schema, metadata=self._metadata)
+            layout = self._layouts[place] = _Layout.of(schema, metadata=metadata, without=without)
         return layout

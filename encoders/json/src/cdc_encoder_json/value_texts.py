@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
-from cdc_column_texts import NULL, Piece, hlc_pieces, quoted
+from cdc_column_texts import NULL, Piece, hlc_pieces, joined, quoted
 
-from cdc_core import DeleteForm, Envelope, RowBatch, RowPlace, Timestamp
+from cdc_core import (
+    UNAVAILABLE_MEMBER,
+    DeleteForm,
+    EncodeError,
+    Envelope,
+    RowBatch,
+    RowPlace,
+    Timestamp,
+    unavailable_sets,
+)
 from cdc_encoder_json.row_texts import RowTexts
 
 __all__ = ["ValueTexts"]
@@ -32,6 +42,39 @@ class ValueTexts:
 
     def value(self, rows: RowBatch, topic: str, key: list[Piece]) -> list[Piece]:
         """Return the pieces of the values; a null is a tombstone. *key* holds the pieces of the keys."""
+        if rows.has_unavailable and self._envelope.row is not RowPlace.NOWHERE:
+            return [self._by_sets(rows, topic)]
+        return self._complete(rows, topic, key)
+
+    def _by_sets(self, rows: RowBatch, topic: str) -> pl.Series:
+        """Return the values of rows of which some lack columns: each set of lacking columns by itself."""
+        texts, places = [], []
+        for without, indices in unavailable_sets(rows):
+            part = RowBatch(schema=rows.schema, batch=rows.batch.take(pa.array(indices)))
+            try:
+                key = self._texts.key(part)
+                pieces = self._incomplete(part, topic, key, without) if without else self._complete(part, topic, key)
+                texts.append(joined(pieces, len(part)))
+            except EncodeError as error:
+                raise EncodeError(str(error), row=None if error.row is None else int(indices[error.row])) from error
+            places.append(indices)
+        return pl.concat(texts).gather(pl.Series(np.argsort(np.concatenate(places))))
+
+    def _incomplete(self, rows: RowBatch, topic: str, key: list[Piece], without: tuple[str, ...]) -> list[Piece]:
+        """Return the pieces of the values of rows *without* the same columns, none of which is deleted."""
+        envelope = self._envelope
+        members = [(name, self._metadata(rows, name, topic, key)) for name in envelope.metadata]
+        members.append((UNAVAILABLE_MEMBER, [f"[{', '.join(map(quoted, without))}]"]))
+        members.sort(key=lambda member: member[0])
+        if envelope.row is RowPlace.MESSAGE:
+            return self._texts.incomplete(rows, without, metadata=_object(members))
+        images = [
+            (name, self._texts.incomplete(rows, without) if name == "after" else self._image(rows, name))
+            for name in envelope.images
+        ]
+        return _object([*images, *members])
+
+    def _complete(self, rows: RowBatch, topic: str, key: list[Piece]) -> list[Piece]:
         envelope = self._envelope
         metadata = ((name, self._metadata(rows, name, topic, key)) for name in envelope.metadata)
         if envelope.row is RowPlace.MEMBER:

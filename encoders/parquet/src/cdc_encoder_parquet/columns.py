@@ -20,6 +20,7 @@ __all__ = [
     "METADATA",
     "MVCC",
     "SCHEMA_KEY",
+    "UNAVAILABLE",
     "UPDATED",
     "file_columns",
     "file_metadata",
@@ -27,11 +28,13 @@ __all__ = [
 ]
 
 EVENT_TYPE, UPDATED, MVCC, BEFORE = "__crdb__event_type", "__crdb__updated", "__crdb__mvcc_timestamp", "__crdb__before"
-METADATA = (EVENT_TYPE, UPDATED, MVCC, BEFORE)
+UNAVAILABLE = "__crdb__unavailable"
+METADATA = (EVENT_TYPE, UPDATED, MVCC, BEFORE, UNAVAILABLE)
 """Every column of metadata that a file may have, in order."""
 EVENTS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d", Op.SCAN: "c"}
 SCHEMA_KEY = b"cdc.schema"
 """Key of the file metadata that holds the table's schema as JSON: names, source types, primary key, version."""
+_NAMES = pa.list_(pa.field("element", pa.string()))
 _EVENTS_BY_NUMBER = pa.array([None, *(EVENTS[op] for op in sorted(EVENTS))])
 
 
@@ -45,6 +48,7 @@ def file_schema(schema: TableSchema, envelope: Envelope, options: ParquetOptions
         fields.append(pa.field(MVCC, pa.string()))
     if envelope.diff:
         fields.append(pa.field(BEFORE, pa.struct(columns)))
+    fields.append(pa.field(UNAVAILABLE, _NAMES))
     return pa.schema(fields)
 
 
@@ -63,6 +67,7 @@ def file_columns(rows: RowBatch, schema: pa.Schema, envelope: Envelope, options:
         arrays.append(hlc_texts(envelope.column(rows, "mvcc_timestamp")))
     if BEFORE in schema.names:
         arrays.append(_before(rows, envelope, schema.field(BEFORE).type, options))
+    arrays.append(rows.column("unavailable").cast(_NAMES) if rows.has_unavailable else pa.nulls(len(rows), _NAMES))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -13,7 +13,7 @@ from cdc_column_texts import timestamps_of_texts
 
 from cdc_core import DecodedRow, Decoder, Op, RowBatch, TableSchema, Timestamp, plain_value
 from cdc_encoder_parquet.column_reading import row_values
-from cdc_encoder_parquet.columns import BEFORE, EVENT_TYPE, EVENTS, METADATA, MVCC, UPDATED
+from cdc_encoder_parquet.columns import BEFORE, EVENT_TYPE, EVENTS, METADATA, MVCC, UNAVAILABLE, UPDATED
 
 __all__ = ["ParquetDecoder"]
 
@@ -41,9 +41,12 @@ class ParquetDecoder(Decoder):
         before: list[Any] = [None] * table.num_rows
         if BEFORE in table.schema.names:
             before = _structs(table.column(BEFORE), schema)
+        names = _unavailable(table)
+        lacking = [None] * table.num_rows if names is None else names.to_pylist()
         rows = []
         for row, event in enumerate(events):
-            image = {name: column[row] for name, column in values.items()}
+            unavailable = tuple(lacking[row] or ())
+            image = {name: column[row] for name, column in values.items() if name not in unavailable}
             key = tuple(image[name] for name in schema.primary_key)
             rows.append(
                 DecodedRow(
@@ -53,6 +56,7 @@ class ParquetDecoder(Decoder):
                     updated=updated[row],
                     mvcc=mvcc[row],
                     key_in_value=key if self.context.envelope.key_in_value else None,
+                    unavailable=unavailable,
                 )
             )
         return rows
@@ -75,6 +79,7 @@ class ParquetDecoder(Decoder):
                 schema.key_type, [columns[schema.after_type.get_field_index(name)] for name in schema.primary_key]
             ),
             after=RowBatch.struct(schema.after_type, columns, deleted),
+            unavailable=_unavailable(table),
         )
 
     def resolved(self, value: bytes | None) -> Timestamp | None:
@@ -91,6 +96,14 @@ def _table(body: bytes) -> pa.RecordBatch:
         raise ValueError(f"the file is damaged: {error}") from error
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _unavailable(table: pa.RecordBatch) -> pa.ListArray | None:
+    """Return the names of unavailable columns by row; None when no row has any."""
+    if UNAVAILABLE not in table.schema.names:
+        return None
+    names = table.column(UNAVAILABLE)
+    return None if names.null_count == len(names) else names.cast(pa.list_(pa.string()))
 
 
 def _values(array: pa.Array, schema: TableSchema, name: str) -> list[Any]:

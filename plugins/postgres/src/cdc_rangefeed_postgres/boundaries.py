@@ -7,7 +7,8 @@ What is compared, for each table:
 
     a new attribute      a column was added. Rows that exist have a value in it when pg_attribute.atthasmissing says so,
                          or when the table was written anew
-    a code per attribute its name and its type; an attribute that was dropped, or is generated, is not in the log
+    a code per attribute its name and its type; an attribute that was dropped, or is generated, is not in the log. Rows
+                         of the log can have a column that was added and dropped since
     the file of a leaf   the table was written anew: by ALTER TABLE when an attribute changed as well, otherwise by
                          VACUUM FULL, CLUSTER and the like, which change no value, or by TRUNCATE
 
@@ -42,7 +43,7 @@ __all__ = ["is_altered_now", "with_layouts", "with_schema_changes"]
 log = logging.getLogger(__name__)
 
 _ATTRIBUTES = """
-SELECT attrelid::bigint, attname::text, atttypid::bigint, attisdropped OR attgenerated <> '', xmin::text
+SELECT attrelid::bigint, attname::text, atttypid::bigint, attisdropped, attgenerated <> '', xmin::text
 FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 ORDER BY attrelid, attnum
 """
 _FILES = """
@@ -64,7 +65,7 @@ SELECT EXISTS (
           SELECT FROM pg_class c WHERE c.oid = w.oid AND c.relkind = 'p'))))
 """
 _CODE = 4
-_UNPUBLISHED = "." * 2 * _CODE
+_DROPPED, _GENERATED = "-" * 2 * _CODE, "." * 2 * _CODE
 
 
 def is_altered_now(connection: Connection, token: PostgresToken) -> bool:
@@ -131,9 +132,9 @@ _Files = Mapping[int, tuple[int, bool]]
 
 def _attributes(connection: Connection, tables: Iterable[Table]) -> _Attributes:
     found: dict[int, list[tuple[str, str, str]]] = {table.oid: [] for table in tables}
-    for oid, name, kind, hidden, writer in connection.execute(_ATTRIBUTES, [list(found)]):
-        code = _UNPUBLISHED if hidden else _hash(name)[:_CODE] + _hash(str(kind))[:_CODE]
-        found[oid].append((name, code, writer))
+    for oid, name, kind, dropped, generated, writer in connection.execute(_ATTRIBUTES, [list(found)]):
+        code = _hash(name)[:_CODE] + _hash(str(kind))[:_CODE]
+        found[oid].append((name, _DROPPED if dropped else _GENERATED if generated else code, writer))
     return found
 
 
@@ -181,7 +182,7 @@ def _changes(
     def note(kind: ShapeChange, what: str) -> None:
         changes.append(SchemaChange(table=table.name.qualified, kind=kind, what=what))
 
-    added = [name for name, code, _ in attributes[len(old) :] if code != _UNPUBLISHED]
+    added = [name for name, code, _ in attributes[len(old) :] if code not in (_DROPPED, _GENERATED)]
     if added:
         leaves = [leaf.oid for leaf in table.leaves]
         filled = set(added) if rewritten else {row[0] for row in connection.execute(_FILLED, [leaves])}
@@ -190,16 +191,19 @@ def _changes(
                 note(ShapeChange.COLUMN_FILLED, f"column {name} was added with a value for rows that exist")
             else:
                 note(ShapeChange.COLUMN_ADDED, f"column {name} was added")
+    if any(code == _DROPPED for _, code, _ in attributes[len(old) :]):
+        note(ShapeChange.COLUMN_DROPPED, "a column was added and dropped")
     retyped = False
     for was, (name, code, _) in zip(old, attributes, strict=False):
-        if was == code:
+        if was == code or (was == _GENERATED and code == _DROPPED):
             continue
-        if code == _UNPUBLISHED:
+        if code == _DROPPED:
             note(ShapeChange.COLUMN_DROPPED, "a column was dropped")
-            continue
-        if was[:_CODE] != code[:_CODE]:
+        elif was == _GENERATED:
+            note(ShapeChange.COLUMN_FILLED, f"column {name} is no longer generated")
+        elif was[:_CODE] != code[:_CODE]:
             note(ShapeChange.COLUMN_RENAMED, f"a column was renamed to {name}")
-        if was[_CODE:] != code[_CODE:]:
+        if code != _DROPPED and was != _GENERATED and was[_CODE:] != code[_CODE:]:
             retyped = True
             note(ShapeChange.VALUES_CHANGED, f"the type of column {name} was changed")
     if rewritten and altered and not retyped:

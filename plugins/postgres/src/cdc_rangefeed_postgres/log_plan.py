@@ -38,6 +38,7 @@ class LogPlan:
             until=self.until,
             mark=self.mark,
             resolved=self.resolved,
+            scanning=self.start.scan is not None,
             binary=all(binary_safe(version.columns, version.types) for found in versions.values() for version in found),
             versions=versions,
             tables=tuple(table.name.full for table in self.catalog.tables.values()),

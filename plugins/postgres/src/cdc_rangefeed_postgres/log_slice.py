@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -13,16 +12,14 @@ import pyarrow as pa
 
 from cdc_core import START_OVER, RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
+from cdc_rangefeed_postgres.completion import Lookup
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.slot import Slot
-from cdc_rangefeed_postgres.toast import Lookup
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["LogSlice", "read_log"]
-
-log = logging.getLogger(__name__)
 
 _IN_USE = "55006"
 _NOT_READY = ("55000", "42704", "58P01")
@@ -42,6 +39,8 @@ class LogSlice:
     mark: Timestamp | None
     """The timestamp of the slice's marks; None for that of its last transaction."""
     resolved: bool
+    scanning: bool
+    """Whether a scan is not complete."""
     binary: bool
     versions: Mapping[int, tuple[TableVersion, ...]]
     tables: tuple[str, ...]
@@ -56,11 +55,12 @@ def read_log(
     *,
     diff: bool,
     mvcc: bool,
-    lookup: Lookup,
+    lookup: Lookup | None,
 ) -> Iterator[RowBatch | SpanMark]:
     """Yield the rows of a slice, and then a mark for each watched table.
 
-    *connection* is an ADBC connection in autocommit mode; the caller closes it after an error.
+    *connection* is an ADBC connection in autocommit mode; the caller closes it after an error. *lookup* reads unchanged
+    large values that the log lacks; None leaves them unavailable.
     """
     decoder = LogDecoder(
         slice_.versions,
@@ -78,8 +78,6 @@ def read_log(
         with server.translated("reading the log"):
             for batch in _batches(server, connection, query, slice_, options):
                 yield from decoder.decode(batch.column(0))
-        if decoder.incomplete:
-            log.warning("lost_toast_rows=%d in this slice", decoder.incomplete)
     timestamp = decoder.latest if slice_.mark is None else slice_.mark
     for table in slice_.tables:
         yield SpanMark(span=Span(table), timestamp=timestamp, resolved=slice_.resolved)

@@ -57,6 +57,13 @@ class PostgresOptions:
         "several fetches, and rows after each cut get a higher logical counter. Change this option only after a clean "
         "stop: after a crash, rows that are repeated could get other timestamps than before.",
     )
+    unchanged_toast: Literal["unavailable", "lookup"] = option(
+        "unavailable",
+        doc="What to do about a large value that an update leaves unchanged, and which the log therefore does not "
+        "have unless the table has REPLICA IDENTITY FULL. 'unavailable' leaves its column out of the message and names "
+        "it in `unavailable`. 'lookup' reads the present value of the row, which may be newer than the version. While "
+        "an initial scan runs, values are always looked up.",
+    )
 
     removed_partitions: Literal["delete", "keep"] = option(
         "delete",

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_core import ContractError, Op, RowBatch, TableName, TableSchema, TerminalRangefeedError, Timestamp
+from cdc_core import ContractError, Op, RowBatch, TableSchema, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
+from cdc_rangefeed_postgres.completion import Lookup, completed
 from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.keys import fold
 from cdc_rangefeed_postgres.relation_tracker import RelationTracker
 from cdc_rangefeed_postgres.remedies import READ_ANEW
-from cdc_rangefeed_postgres.toast import Lookup, fill_unchanged
+from cdc_rangefeed_postgres.toast import fill_from_earlier, require_keys, unavailable_of
 from cdc_rangefeed_postgres.transactions import Stamps, TransactionClock
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["LogDecoder"]
 
-_logger = logging.getLogger(__name__)
 _ROW_KINDS = np.frombuffer(b"IUD", np.uint8)
 _TRUNCATE = ord("T")
 _KNOWN_KINDS = np.frombuffer(b"IUDBCRTYOM", np.uint8)
@@ -37,10 +36,11 @@ class LogDecoder:
     value.
 
     *versions* lists, for each relation id, the versions that its rows can have in this slice, in log order. *lookup*
-    finds unchanged TOAST values that the log does not have. Tables that *versions* does not have are left out.
+    finds unchanged TOAST values that the log does not have; without it, or when it finds none, they are unavailable.
+    Tables that *versions* does not have are left out.
 
     Raises: RetryableRangefeedError when the log has a version that is not listed. TerminalRangefeedError for a
-    TRUNCATE, for a value that has no Arrow value, and for a log without the old rows that *diff* needs.
+    TRUNCATE, for a value that has no Arrow value, and for a log without a key or the old rows that *diff* needs.
     """
 
     def __init__(
@@ -56,26 +56,23 @@ class LogDecoder:
         lookup: Lookup | None = None,
         target_bytes: int = 2 << 20,
     ) -> None:
-        self.incomplete = 0
-        """How many row versions were left out, because no row has their unchanged TOAST value. Their delete follows."""
         self._clock = TransactionClock(start_lsn=start_lsn, end_lsn=end_lsn, after=after, until=until)
         self._tracker = RelationTracker(versions)
         self._diff = diff
         self._mvcc = mvcc
         self._lookup = lookup
         self._target_bytes = target_bytes
-        self._warned: set[TableName] = set()
 
     @property
     def latest(self) -> Timestamp:
         """The timestamp of the last transaction; *after* before the first one."""
         return self._clock.latest
 
-    def decode(self, messages: pa.Array) -> list[RowBatch]:
-        """Return the rows of *messages*, a binary array of whole pgoutput messages that follow those of the last call.
+    def decode(self, messages: pa.Array) -> Iterator[RowBatch]:
+        """Yield the rows of *messages*, a binary array of whole pgoutput messages that follow those of the last call.
 
         The rows of one table and version come together, in batches of about `target_bytes`. The rows of a key come in
-        order.
+        order. The caller takes all batches before the next call. Values are looked up for each batch when it is taken.
         """
         log = Messages(messages)
         if not np.isin(log.kinds, _KNOWN_KINDS).all():
@@ -84,21 +81,21 @@ class LogDecoder:
         kept = stamps.kept[stamps.transactions]
         self._refuse_truncate(log, np.flatnonzero(kept & (log.kinds == _TRUNCATE)))
         rows = np.flatnonzero(kept & np.isin(log.kinds, _ROW_KINDS))
-        batches: list[RowBatch] = []
         for version, indices in self._tracker.groups(log, rows):
             changes = read_changes(log, indices, version, diff=self._diff)
-            batches.extend(self._slices(self._batch(changes, stamps)))
-        return batches
+            for batch in self._slices(self._batch(changes, stamps)):
+                if self._lookup is None:
+                    yield batch
+                else:
+                    yield from completed(batch, version, lookup=self._lookup, target_bytes=self._target_bytes)
 
     def _batch(self, changes: Changes, stamps: Stamps) -> RowBatch:
+        require_keys(changes)
         rows, ops, before = np.arange(len(changes.ops)), changes.ops, changes.before
         folded = fold(changes.keys, stamps.transactions[changes.messages], ops)
         if folded is not None:
             rows, ops, before = folded.rows, folded.ops, before[folded.firsts]
-        missing = fill_unchanged(changes, rows, lookup=self._lookup)
-        if missing is not None:
-            self._report_incomplete(changes.version.schema.name, int(missing.sum()))
-            rows, ops, before = rows[~missing], ops[~missing], before[~missing]
+        fill_from_earlier(changes)
 
         schema = changes.version.schema
         transactions = stamps.transactions[changes.messages[rows]]
@@ -115,6 +112,7 @@ class LogDecoder:
             key=RowBatch.struct(schema.key_type, key),
             after=_images(schema, changes.new, np.where(ops == Op.DELETE, NONE, changes.after[rows])),
             before=_images(schema, changes.old, before) if self._diff else None,
+            unavailable=unavailable_of(changes, rows),
         )
 
     def _slices(self, batch: RowBatch) -> Iterator[RowBatch]:
@@ -133,17 +131,6 @@ class LogDecoder:
                 continue
             raise TerminalRangefeedError(
                 f"table {names} was truncated, and a changefeed has no row changes for that. {READ_ANEW}"
-            )
-
-    def _report_incomplete(self, table: TableName, count: int) -> None:
-        self.incomplete += count
-        if table not in self._warned:
-            self._warned.add(table)
-            _logger.warning(
-                "table %s: left out versions of deleted rows, because the log does not have their unchanged large"
-                " values; run ALTER TABLE %s REPLICA IDENTITY FULL to get every version",
-                table,
-                table,
             )
 
 

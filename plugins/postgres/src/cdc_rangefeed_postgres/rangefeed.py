@@ -10,6 +10,7 @@ from cdc_rangefeed_postgres.checks import check_server, check_tables, check_vers
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.inventory import created_in, require_no_namesake
+from cdc_rangefeed_postgres.large_values import log_large_values
 from cdc_rangefeed_postgres.names import parse_tables
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
@@ -49,6 +50,7 @@ class PostgresRangefeed(Rangefeed):
             _, tables = self._load(connection)
             check_tables(connection, tables, diff=self.context.diff, publication=not slot.publication.given)
             require_given(connection, slot, self.context, tables)
+            log_large_values(connection, tables, unchanged_toast=self.context.options.unchanged_toast)
         except ClientError as error:
             raise ConfigError(
                 self._server.mask(f"the check of PostgreSQL at {self._server.place} failed: {text_of(error)}")

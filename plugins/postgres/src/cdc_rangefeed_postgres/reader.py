@@ -10,16 +10,19 @@ from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark
 from cdc_rangefeed_postgres.client_errors import ClientError
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.log_slice import LogSlice, read_log
-from cdc_rangefeed_postgres.lookup import table_lookup
+from cdc_rangefeed_postgres.lookup import TableLookup
 from cdc_rangefeed_postgres.scan_slice import ScanSlice, read_scan
 
 __all__ = ["PostgresReader"]
+
+_LOOKUP = "lookup"
 
 
 class PostgresReader(SliceReader):
     """See `cdc_core.SliceReader`. Opens one connection for the log and one for the initial scan, and keeps both.
 
-    Looks up unchanged large values on a further connection.
+    Large values are looked up on a further connection, with the option `unchanged_toast = "lookup"` or during the
+    initial scan.
     """
 
     def __init__(self, context: RangefeedContext) -> None:
@@ -37,6 +40,7 @@ class PostgresReader(SliceReader):
         finally:
             if not finished:
                 self._abandon(role)
+                self._abandon(_LOOKUP)
 
     def close(self) -> None:
         for role in list(self._connections):
@@ -46,7 +50,11 @@ class PostgresReader(SliceReader):
         options, diff, mvcc = self.context.options, self.context.diff, self.context.mvcc
         if isinstance(payload, ScanSlice):
             return read_scan(self._server, connection, payload, options, diff=diff, mvcc=mvcc)
-        lookup = table_lookup(self._server)
+        lookup = None
+        # During a scan, an update can move a row from a block that is not scanned yet to one that was. Then its version
+        # in the log is the first that is delivered, and no earlier one has its values.
+        if options.unchanged_toast == "lookup" or payload.scanning:
+            lookup = TableLookup(self._server, lambda: self._connect(_LOOKUP))
         return read_log(self._server, connection, payload, options, diff=diff, mvcc=mvcc, lookup=lookup)
 
     def _connect(self, role: str) -> Any:

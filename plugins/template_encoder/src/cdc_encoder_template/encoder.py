@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 import pyarrow as pa
-from cdc_core import Encoder, MessageBatch, RowBatch, Timestamp
+from cdc_core import Encoder, MessageBatch, RowBatch, Timestamp, refuse_unavailable
 
 Fields = list[tuple[str, list[str | None]]]  # the name of a field, and its text in each row; None: no such field
 
@@ -17,6 +17,7 @@ class TemplateEncoder(Encoder):
     file_extension = ".form"
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        refuse_unavailable(rows, format_="a form")
         envelope = self.context.envelope
         key = _fields("", rows.column("key"))
         value = _fields("after.", rows.column("after"))

@@ -11,7 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cdc_core import ConfigError, EncodeError, Kind, MessageBatch, RowBatch, TableSchema, TerminalSinkError
+from cdc_core import (
+    ConfigError,
+    EncodeError,
+    Kind,
+    MessageBatch,
+    RowBatch,
+    TableSchema,
+    TerminalSinkError,
+    unavailable_by_column,
+    unavailable_column,
+)
 from cdc_sink_kafka.options import KafkaOptions
 
 __all__ = ["Header", "Headers", "sizes_of"]
@@ -75,12 +85,18 @@ class Headers:
         for name in ("after", "before"):
             if name in _names(rows):
                 columns[name] = _without_field(rows.column(name), schema.after_type)
+        if rows.has_unavailable:
+            masks = unavailable_by_column(rows)
+            masks.pop(self._column, None)
+            unavailable = unavailable_column(masks)
+            if unavailable is not None:
+                columns["unavailable"] = unavailable
         return RowBatch(schema=schema, batch=pa.RecordBatch.from_pydict(columns))
 
     def of(self, rows: RowBatch, batch: MessageBatch) -> list[list[Header]] | None:
         """Return the headers of each message of *batch*, which was made from *rows*; None when no message has headers.
 
-        Raises: EncodeError when the column of headers holds anything but a JSON object.
+        Raises: EncodeError when the column of headers holds anything but a JSON object, or is unavailable.
         """
         if self._column is None and self._updated is None and batch.headers is None:
             shared = list(self.constant)
@@ -101,10 +117,22 @@ class Headers:
             for headers, own in zip(found, batch.headers.to_pylist(), strict=True):
                 headers.extend(own or ())
         if self._column is not None:
+            self._refuse_unavailable(rows, self._column)
             for index, text in enumerate(_texts(rows, self._column)):
                 if text is not None:
                     found[index].extend(self._parsed(text, rows, index))
         return found
+
+    def _refuse_unavailable(self, rows: RowBatch, column: str) -> None:
+        unknown = unavailable_by_column(rows).get(column)
+        if unknown is not None:
+            row = int(unknown.argmax())
+            raise EncodeError(
+                f"column {column} of table {rows.schema.name}, which headers_json_column_name names, is unavailable in"
+                f" the row with key {rows.shown_key(row)}, because the update left a large value unchanged. Run ALTER"
+                f" TABLE {rows.schema.name} REPLICA IDENTITY FULL, or name another column",
+                row=row,
+            )
 
     def _parsed(self, text: str, rows: RowBatch, index: int) -> list[Header]:
         try:

@@ -1,0 +1,150 @@
+"""Rows with values that the source does not know: they name these columns, and lack them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cdc_encoder_json.decoder import JsonDecoder
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_encoder_json.json_schema import value_schema
+from cdc_encoder_json.options import JsonOptions
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator
+
+from cdc_core import ColumnType, EncodeError, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
+from cdc_core.envelope import ENVELOPES
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+TYPES = {"id": INT, "body": TEXT, "Note": TEXT, "n": INT}
+METADATA = {"updated": True, "mvcc_timestamp": True, "key_in_value": True, "topic_in_value": True}
+UPDATED = Timestamp(5)
+STAMP = "5.0000000000"
+
+
+def context_of(envelope: str, **options: bool) -> EncoderContext:
+    return EncoderContext(changefeed="feed", envelope=Envelope(name=envelope, **options), options=JsonOptions())
+
+
+def values(rows: RowBatch, envelope: str, **options: bool) -> list[str | None]:
+    found = JsonEncoder(context_of(envelope, **options)).encode(rows, topic="foo").value.to_pylist()
+    return [value if value is None else value.decode() for value in found]
+
+
+def after(id_: int, *lacking: str, n: int | None = 7) -> dict[str, Any]:
+    whole = {"id": id_, "body": "b", "Note": None, "n": n}
+    return whole | dict.fromkeys(lacking)
+
+
+@pytest.fixture
+def history(make_rows: Any, row: Any) -> RowBatch:
+    changes = [
+        row(after=after(1), updated=UPDATED),
+        row(op=Op.UPDATE, after=after(1, "body"), updated=UPDATED, unavailable=("body",)),
+        row(op=Op.DELETE, key=(1,), updated=UPDATED),
+        row(op=Op.UPDATE, after=after(2, "body", "Note"), updated=UPDATED, unavailable=("body", "Note")),
+        row(op=Op.UPDATE, after=after(3, "body"), updated=UPDATED, unavailable=("body",)),
+    ]
+    rows: RowBatch = make_rows(TYPES, changes, primary_key=["id"])
+    return rows
+
+
+def test_a_wrapped_row_lacks_the_column_and_names_it(history: RowBatch) -> None:
+    assert values(history, "wrapped") == [
+        '{"after": {"Note": null, "body": "b", "id": 1, "n": 7}}',
+        '{"after": {"Note": null, "id": 1, "n": 7}, "unavailable": ["body"]}',
+        '{"after": null}',
+        '{"after": {"id": 2, "n": 7}, "unavailable": ["body", "Note"]}',
+        '{"after": {"Note": null, "id": 3, "n": 7}, "unavailable": ["body"]}',
+    ]
+
+
+def test_the_names_are_among_the_other_metadata(history: RowBatch) -> None:
+    assert values(history, "wrapped", **METADATA)[1] == (
+        '{"after": {"Note": null, "id": 1, "n": 7}, "key": [1], '
+        f'"mvcc_timestamp": "{STAMP}", "topic": "foo", "unavailable": ["body"], "updated": "{STAMP}"}}'
+    )
+    assert values(history, "bare", updated=True)[1] == (
+        f'{{"Note": null, "__crdb__": {{"unavailable": ["body"], "updated": "{STAMP}"}}, "id": 1, "n": 7}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("envelope", "deleted"), [("bare", '{"Note": null, "body": null, "id": 1, "n": null}'), ("row", None)]
+)
+def test_a_row_as_message_gets_a_metadata_member_only_when_it_lacks_a_column(
+    history: RowBatch, envelope: str, deleted: str | None
+) -> None:
+    assert values(history, envelope) == [
+        '{"Note": null, "body": "b", "id": 1, "n": 7}',
+        '{"Note": null, "__crdb__": {"unavailable": ["body"]}, "id": 1, "n": 7}',
+        deleted,
+        '{"__crdb__": {"unavailable": ["body", "Note"]}, "id": 2, "n": 7}',
+        '{"Note": null, "__crdb__": {"unavailable": ["body"]}, "id": 3, "n": 7}',
+    ]
+
+
+def test_key_only_has_no_row_that_could_lack_a_column(history: RowBatch) -> None:
+    assert values(history, "key_only") == ["", "", None, "", ""]
+
+
+def test_the_row_before_is_complete(make_rows: Any, row: Any) -> None:
+    change = row(op=Op.UPDATE, after=after(1, "body"), before=after(1), unavailable=("body",))
+    rows = make_rows(TYPES, [change], primary_key=["id"], diff=True)
+    assert values(rows, "wrapped", diff=True) == [
+        '{"after": {"Note": null, "id": 1, "n": 7}, "before": {"Note": null, "body": "b", "id": 1, "n": 7}, '
+        '"unavailable": ["body"]}'
+    ]
+
+
+@given(st.lists(st.sets(st.sampled_from(["body", "Note", "n"])), max_size=8), st.sampled_from(["wrapped", "bare"]))
+def test_rows_in_one_batch_are_encoded_as_each_alone(
+    make_rows: Any, row: Any, lacking: list[set[str]], envelope: str
+) -> None:
+    changes = [row(op=Op.UPDATE, after=after(n, *names), unavailable=tuple(names)) for n, names in enumerate(lacking)]
+    rows = make_rows(TYPES, changes, primary_key=["id"])
+    alone = [values(rows.slice(index, 1), envelope, **METADATA)[0] for index in range(len(rows))]
+    assert values(rows, envelope, **METADATA) == alone
+
+
+@pytest.mark.parametrize("envelope", sorted(set(ENVELOPES) - {"key_only"}))
+def test_the_decoder_says_which_columns_are_unavailable(history: RowBatch, envelope: str) -> None:
+    decoder = JsonDecoder(context_of(envelope))
+    found = [
+        decoder.message(history.schema, b"[1]", None if value is None else value.encode())
+        for value in values(history, envelope)
+    ]
+    assert [row.unavailable for row in found] == [(), ("body",), (), ("body", "Note"), ("body",)]
+    assert found[1].after == {"id": 1, "Note": None, "n": 7}
+
+
+def test_a_file_with_unavailable_values_is_read_as_a_batch(history: RowBatch) -> None:
+    context = context_of("wrapped", updated=True, key_in_value=True)
+    body = bytes(JsonEncoder(context).open_body("foo").write(history))
+    found = JsonDecoder(context).rows(history.schema, body)
+    assert found.column("after").equals(history.column("after"))
+    assert found.column("unavailable").equals(history.column("unavailable"))
+
+
+@pytest.mark.parametrize("envelope", ["wrapped", "bare", "row"])
+def test_the_registered_schema_allows_the_names(history: RowBatch, envelope: str) -> None:
+    schema = value_schema(history.schema, Envelope(name=envelope)) or ""
+    validator = Draft7Validator(json.loads(schema))
+    for value in filter(None, values(history, envelope)):
+        validator.validate(json.loads(value))
+
+
+def test_an_error_names_the_row_of_the_whole_batch(make_rows: Any, row: Any) -> None:
+    types = {"id": INT, "d": ColumnType(kind=Kind.DECIMAL, source="numeric"), "body": TEXT}
+    whole = row(after={"id": 1, "d": "1", "body": "b"})
+    lacking = [
+        row(op=Op.UPDATE, after={"id": n, "d": d, "body": None}, unavailable=("body",))
+        for n, d in ((2, "2"), (3, "three"))
+    ]
+    rows = make_rows(types, [lacking[0], whole, lacking[1]], primary_key=["id"])
+    with pytest.raises(EncodeError, match=r"column d .* \(key {'id': 3}\)") as caught:
+        JsonEncoder(context_of("wrapped")).encode(rows, topic="foo")
+    assert caught.value.row == 2

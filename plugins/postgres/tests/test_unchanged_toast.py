@@ -1,0 +1,150 @@
+"""Updates that leave large values unchanged, on a real server: every version is delivered, and none is made up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cdc_testing.feeding import Change, feed_of
+from cdc_testing.postgres import Sql, table_of
+
+from cdc_core import Op, RowBatch, SchemaChangeRules
+
+LOOKUP = {"unchanged_toast": "lookup"}
+BIG = "x" * 5000
+
+
+@pytest.fixture(autouse=True)
+def table(sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, big text, n int)")
+    sql.execute("ALTER TABLE t ALTER COLUMN big SET STORAGE EXTERNAL")
+    sql.execute("INSERT INTO t SELECT g, repeat('x', 5000), 0 FROM generate_series(1, 3) g")
+
+
+def shown(changes: list[Change]) -> list[tuple[object, ...]]:
+    return [(change.op.name, change.key[0], change.after, change.unavailable) for change in changes]
+
+
+@pytest.mark.parametrize("options", [{}, LOOKUP], ids=["unavailable", "lookup"])
+def test_a_row_that_is_updated_and_deleted_in_one_step_is_delivered_twice(
+    database: str, sql: Sql, options: dict[str, str]
+) -> None:
+    with feed_of(database, "t", initial_scan=False, options=options) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE t SET n = 1 WHERE id = 1")
+        sql.execute("DELETE FROM t WHERE id = 1")
+        feed.catch_up()
+        assert shown(feed.changes) == [("UPDATE", 1, {"id": 1, "n": 1}, ("big",)), ("DELETE", 1, None, ())]
+
+
+def test_the_table_is_never_read_for_unchanged_values_by_default(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE t SET n = 1")
+        with sql.transaction():
+            sql.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")  # nobody can read it
+            feed.steps_until(lambda: len(feed.changes) == 3, limit_s=20)
+        assert {change.unavailable for change in feed.changes} == {("big",)}
+
+
+def test_no_value_is_unavailable_while_the_initial_scan_runs(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        sql.execute("UPDATE t SET n = 1")  # in the log, before the first snapshot of the scan
+        feed.scan()
+        logged = [change for change in feed.changes if change.op is Op.UPDATE]
+        assert [change.after for change in logged] == [{"id": id_, "big": BIG, "n": 1} for id_ in (1, 2, 3)]
+        sql.execute("UPDATE t SET n = 2")
+        feed.catch_up()
+        assert [change.unavailable for change in feed.changes[-3:]] == [("big",)] * 3
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, big, n FROM t")
+
+
+def test_a_value_in_an_earlier_row_of_the_step_is_used(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("INSERT INTO t VALUES (7, repeat('y', 5000), 0)")
+        sql.execute("UPDATE t SET n = 1 WHERE id = 7")
+        sql.execute("UPDATE t SET big = repeat('z', 5000) WHERE id = 7")
+        sql.execute("UPDATE t SET n = 2 WHERE id = 7")
+        feed.catch_up()
+        known = [(0, "y"), (1, "y"), (1, "z"), (2, "z")]
+        assert [change.after for change in feed.changes] == [
+            {"id": 7, "big": letter * 5000, "n": n} for n, letter in known
+        ]
+        assert not any(change.unavailable for change in feed.changes)
+
+
+def test_with_lookup_the_present_value_is_delivered(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", initial_scan=False, options=LOOKUP) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE t SET n = 1 WHERE id = 1")
+        sql.execute("UPDATE t SET big = repeat('y', 5000) WHERE id = 1")
+        feed.catch_up()
+        assert [change.after for change in feed.changes] == [{"id": 1, "big": "y" * 5000, "n": 1}] * 2
+
+
+@pytest.mark.parametrize(
+    "change", ["ALTER TABLE t DROP COLUMN big", "ALTER TABLE t ALTER COLUMN big TYPE bytea USING big::bytea"]
+)
+def test_with_lookup_a_column_that_is_gone_is_unavailable(database: str, sql: Sql, change: str) -> None:
+    rules = SchemaChangeRules(policy="nobackfill")
+    with feed_of(database, "t", initial_scan=False, options=LOOKUP, schema_changes=rules) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE t SET n = 1 WHERE id = 1")
+        sql.execute(change)
+        feed.catch_up()
+        assert shown(feed.changes) == [("UPDATE", 1, {"id": 1, "n": 1}, ("big",))]
+
+
+def test_a_consumer_that_keeps_unavailable_values_arrives_at_the_table(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.scan()
+        for number in range(60):
+            key = number * 7 % 5
+            letter = "abc"[number % 3]
+            statement = (
+                f"INSERT INTO t VALUES ({key}, repeat('{letter}', 5000), {number}) ON CONFLICT DO NOTHING",
+                f"UPDATE t SET n = {number} WHERE id = {key}",
+                f"UPDATE t SET big = repeat('{letter}', 5000) WHERE id = {key}",
+                f"UPDATE t SET n = {number} WHERE id = {key}",
+                f"DELETE FROM t WHERE id = {key}",
+            )[number % 5 if number % 11 else 4]
+            sql.execute(statement)
+            if number % 4 == 0:
+                feed.step()
+        feed.catch_up()
+        assert any(change.unavailable for change in feed.changes)
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, big, n FROM t")
+
+
+def test_large_values_are_looked_up_in_bounded_memory(database: str, sql: Sql) -> None:
+    sql.execute("INSERT INTO t SELECT g, repeat('x', 8000000), 0 FROM generate_series(11, 30) g")
+    with feed_of(database, "t", initial_scan=False, options=LOOKUP) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE t SET n = 1 WHERE id > 10")
+        planned = feed.plan()
+        while planned is not None and not planned[1][0].payload.end > planned[1][0].payload.start:
+            planned = feed.plan()
+        assert planned is not None
+        before, greatest, rows = resident_bytes(), 0, 0
+        for item in feed.reader.read(planned[1][0]):
+            if isinstance(item, RowBatch):
+                rows += len(item)
+                assert item.nbytes < 9_000_000
+                assert not item.has_unavailable
+                greatest = max(greatest, resident_bytes())
+        assert rows == 20
+        assert greatest - before < 100 << 20, "of 160 MB"
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
