@@ -179,7 +179,7 @@ class _Writer:
             (self._resume, 50, not self._running),
             (self._fault, 8, self._running and quiet and self._faults < MOST_FAULTS),
             (self._add_column, 3, quiet and sum(map(len, self._columns.values())) < COLUMNS),
-            (self._fill_column, 3, self._simulated and quiet and sum(map(len, self._columns.values())) < COLUMNS),
+            (self._fill_column, 3, quiet and sum(map(len, self._columns.values())) < COLUMNS),
             (self._drop_column, 3, quiet and any(self._columns.values())),
             (self._disturb, 15, self._simulated),
         ]

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(("source", "sink"), PLACES)
 def test_the_engine_keeps_its_promises_whatever_happens(rig: NemesisRig, source: str, sink: str) -> None:
-    outcome = rig.play(script_of(12, source=source, sink=sink))
+    outcome = rig.play(script_of(11, source=source, sink=sink))
     assert outcome.failures == [], f"{outcome.log_path} has the events; again: {command(outcome.script)}"
     assert outcome.rows > 0
     assert outcome.marks > 0
