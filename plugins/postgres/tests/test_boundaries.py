@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres import planner
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
@@ -247,6 +248,24 @@ def test_nothing_is_resolved_while_a_table_may_be_changing(database: str, sql: S
         other.commit()
         feed.catch_up()
         assert feed.rows("public.t") == table(sql)
+
+
+def test_whoever_keeps_marks_waiting_is_named(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(sql)
+    monkeypatch.setattr(planner, "_TELL_AFTER_S", 0.0)
+    with feed_of(database, "t") as feed, psycopg.connect(database) as other:
+        feed.start()
+        feed.catch_up()
+        other.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        for _ in range(2):
+            sql.execute("SELECT pg_logical_emit_message(true, 'test', 'the log goes on')")
+            feed.step()
+        told = f"t is locked as by ALTER TABLE, for it may be changing: process {other.info.backend_pid} holds the lock"
+        assert sum(told in record.getMessage() for record in caplog.records) == 1
+        other.rollback()
+        feed.catch_up()
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

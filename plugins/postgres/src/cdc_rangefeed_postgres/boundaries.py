@@ -22,7 +22,6 @@ import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cdc_core import (
     SchemaChange,
@@ -38,7 +37,7 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
 
-__all__ = ["is_altered_now", "with_layouts", "with_schema_changes"]
+__all__ = ["altering", "with_layouts", "with_schema_changes"]
 
 log = logging.getLogger(__name__)
 
@@ -53,30 +52,31 @@ _FILLED = """
 SELECT DISTINCT attname::text FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND atthasmissing
 """
 # ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition.
-_ALTERED_NOW = """
+_ALTERING = """
 WITH RECURSIVE watched AS (
     SELECT oid FROM unnest(%(tables)s::oid[]) AS t(oid)
     UNION ALL SELECT h.inhrelid FROM watched w JOIN pg_inherits h ON h.inhparent = w.oid)
-SELECT EXISTS (
-    SELECT FROM pg_locks l JOIN watched w ON w.oid = l.relation
-    WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
-      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND (l.mode = 'AccessExclusiveLock' OR (l.mode = 'ShareUpdateExclusiveLock' AND EXISTS (
-          SELECT FROM pg_class c WHERE c.oid = w.oid AND c.relkind = 'p'))))
+SELECT w.oid::regclass::text, coalesce('process ' || l.pid, 'a prepared transaction')
+FROM pg_locks l JOIN watched w ON w.oid = l.relation
+WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  AND (l.mode = 'AccessExclusiveLock' OR (l.mode = 'ShareUpdateExclusiveLock' AND EXISTS (
+      SELECT FROM pg_class c WHERE c.oid = w.oid AND c.relkind = 'p')))
+LIMIT 1
 """
 _CODE = 4
 _DROPPED, _GENERATED = "-" * 2 * _CODE, "." * 2 * _CODE
 
 
-def is_altered_now(connection: Connection, token: PostgresToken) -> bool:
-    """Return whether a transaction may be altering a watched table, or its partitions, at this moment.
+def altering(connection: Connection, token: PostgresToken) -> tuple[str, str] | None:
+    """Return a watched table, or a partition, that may be altered at this moment, and by whom; None if there is none.
 
     Such a transaction can be committed in the log and not be visible yet, for as long as it waits for a synchronous
-    standby. It holds its locks until it is visible. So when this returns false, the catalog that is read afterwards
+    standby. It holds its locks until it is visible. So when this returns None, the catalog that is read afterwards
     shows every change before any earlier end of the log. It takes no lock itself, and waits for none.
     """
-    row: Any = connection.execute(_ALTERED_NOW, {"tables": [state.oid for state in token.tables.values()]}).fetchone()
-    return bool(row[0])
+    tables = [state.oid for state in token.tables.values()]
+    return connection.execute(_ALTERING, {"tables": tables}).fetchone()
 
 
 def with_layouts(connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> dict[str, TableState]:

@@ -41,7 +41,7 @@ def log_large_values(connection: Connection, tables: Sequence[Table], *, unchang
     more = f" and {len(leaves) - _MOST_NAMED} more" if len(leaves) > _MOST_NAMED else ""
     log.info(
         "the log does not have the large (TOAST) values that an update leaves unchanged in %s%s: messages %s. To have"
-        " them, run ALTER TABLE %s REPLICA IDENTITY FULL; which adds the whole old row to the log of each update and"
+        " them, run ALTER TABLE %s REPLICA IDENTITY FULL, which adds the whole old row to the log of each update and"
         " delete",
         names,
         more,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from cdc_core import (
     Token,
 )
 from cdc_rangefeed_postgres.blocks import take
-from cdc_rangefeed_postgres.boundaries import is_altered_now, with_schema_changes
+from cdc_rangefeed_postgres.boundaries import altering, with_schema_changes
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.log_plan import LogPlan
@@ -42,6 +43,8 @@ _IDLE_NS = 1_000_000_000
 _FIRST_STEP_BYTES = 8 * 1024 * 1024
 _LEAST_ROW_BYTES = 64
 _SNAPSHOT_PATIENCE_S = 1.0
+_TELL_AFTER_S = 10.0
+_TELL_AGAIN_S = 60.0
 
 _NOW = """
 SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text,
@@ -68,6 +71,7 @@ class PostgresPlanner(StepPlanner):
         self._commit_times: bool | None = None
         self._sure = True
         """Whether the catalog shows every change before the end of the log."""
+        self._tell_at: float | None = None
         self._compared: Catalog | None = None
         self._ending: tuple[int, TerminalRangefeedError] | None = None
         """Where the log ends for a changefeed that ends at a schema boundary, and with which error."""
@@ -121,10 +125,11 @@ class PostgresPlanner(StepPlanner):
         flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
         if flushed > start.lsn or start.scan is not None or start.clock is None:
             # The catalog is read after the end of the log, so it is at least as new, unless it is being altered now.
-            altered = is_altered_now(connection, start)
-            if altered and flushed <= start.lsn and start.scan is None:
+            altered = altering(connection, start)
+            self._tell(altered)
+            if altered is not None and flushed <= start.lsn and start.scan is None:
                 return None
-            self._sure = not altered
+            self._sure = altered is None
             catalog = self._refresh(connection, start)
             try:
                 start = with_schema_changes(
@@ -152,6 +157,20 @@ class PostgresPlanner(StepPlanner):
         lsn = max(start.lsn, min(flushed, start.lsn + bound))
         reached = clock if lsn >= flushed and self._sure else None
         return self._along_log(connection, replace(start, clock=reached), lsn, until=reached, mark=reached)
+
+    def _tell(self, altered: tuple[str, str] | None) -> None:
+        """Say from time to time what resolved marks wait for, when they wait for long."""
+        now = time.monotonic()
+        if altered is None:
+            self._tell_at = None
+        elif self._tell_at is None:
+            self._tell_at = now + _TELL_AFTER_S
+        elif now >= self._tell_at:
+            self._tell_at = now + _TELL_AGAIN_S
+            log.warning(
+                "nothing is resolved while %s is locked as by ALTER TABLE, for it may be changing: %s holds the lock",
+                *altered,
+            )
 
     def _before_the_end(
         self, connection: Connection, start: PostgresToken, limit: StepLimit, last: int, error: TerminalRangefeedError
