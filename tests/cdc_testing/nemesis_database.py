@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_conformance.simulated import SimulatedDatabase, StatementError, Txn
+from cdc_conformance.simulated.boundaries import next_boundary
 from cdc_conformance.simulated.cluster import table_name
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.writer import PostgresWriter
@@ -185,11 +186,12 @@ class SimulatedNemesis(NemesisDatabase):
 
     def has_resolved(self, frontier: Frontier) -> bool:
         cluster = self.database.cluster
-        return all(
-            frontier.of(span) >= resolved
-            for table in self._tables
-            for span, resolved in cluster.resolved(table_name(table).full)
-        )
+        found = [entry for table in self._tables for entry in cluster.resolved(table_name(table).full)]
+        boundary = next_boundary(cluster, frontier)
+        if boundary is not None and any(resolved < boundary.at.prev() for _, resolved in found):
+            # All tables wait at a schema boundary for the last of them.
+            found = [(span, min(resolved, boundary.at.prev())) for span, resolved in found]
+        return all(frontier.of(span) >= resolved for span, resolved in found)
 
     def close(self) -> None:
         pass

@@ -35,7 +35,11 @@ def engine(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
         connection.execute(CREATE)
         connection.execute(FIRST)
     feed = resolved_feed(
-        database, f"file://{tmp_path}/files", "public.orders", format_=request.param, options={"file_size": 1}
+        database,
+        f"file://{tmp_path}/files",
+        "public.orders",
+        format_=request.param,
+        options={"file_size": 1, "schema_change_policy": "nobackfill"},
     )
     engine = LocalEngine(feed, tmp_path)
     engine.run()
