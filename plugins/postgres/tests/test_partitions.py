@@ -1,0 +1,218 @@
+"""Partitions that are attached, detached, dropped and truncated while a changefeed runs."""
+
+from __future__ import annotations
+
+import pytest
+from cdc_testing.feeding import feed_of
+from cdc_testing.postgres import Sql, table_of
+
+from cdc_core import Op, TerminalRangefeedError
+
+
+def partitioned(sql: Sql) -> None:
+    sql.execute("CREATE TABLE p (id int, day int, v text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)")
+    sql.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+    sql.execute("CREATE TABLE p2 (v text, day int NOT NULL, id int NOT NULL, PRIMARY KEY (id, day))")
+    sql.execute("ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20)")
+    sql.execute("INSERT INTO p SELECT g, g % 20, repeat('x', 300) FROM generate_series(1, 1000) g")
+
+
+def test_a_partitioned_table_is_watched_through_its_root(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=100_000) as feed:
+        feed.start()
+        sql.execute("UPDATE p SET v = 'early' WHERE id < 10")
+        feed.scan()
+        sql.execute("UPDATE p SET day = 15 WHERE id = 1")
+        sql.execute("UPDATE p SET v = 'b' WHERE id IN (2, 12)")
+        sql.execute("CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (20) TO (30)")
+        sql.execute("INSERT INTO p VALUES (5000, 25, 'new')")
+        feed.catch_up()
+        assert {change.table for change in feed.changes} == {"public.p"}
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_a_partition_dropped_during_the_scan_is_left_out(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", options={"removed_partitions": "keep"}, bytes_=50_000) as feed:
+        feed.start()
+        feed.steps_until(lambda: len(feed.changes) > 100)
+        sql.execute("DROP TABLE p2")
+        feed.scan()
+        feed.catch_up()
+        left = {key: row for key, row in feed.rows("public.p").items() if key[1] < 10}
+        assert left == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_an_attached_table_with_rows_is_scanned(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    sql.execute("CREATE TABLE old (LIKE p INCLUDING ALL)")
+    sql.execute("INSERT INTO old SELECT g, 25, repeat('y', 300) FROM generate_series(2000, 2999) g")
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p ATTACH PARTITION old FOR VALUES FROM (20) TO (30)")
+        sql.execute("UPDATE p SET v = 'touched' WHERE id = 2500")
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+        scanned = [change for change in feed.changes if change.op is Op.SCAN]
+        assert len(scanned) == 2000
+
+
+def test_a_table_filled_and_attached_in_one_transaction_is_scanned_after_a_restart(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        feed.close()
+        with sql.transaction():
+            sql.execute("CREATE TABLE old (LIKE p INCLUDING ALL)")
+            sql.execute("INSERT INTO old SELECT g, 25, repeat('y', 300) FROM generate_series(2000, 2999) g")
+            sql.execute("ALTER TABLE p ATTACH PARTITION old FOR VALUES FROM (20) TO (30)")
+        feed.restart()
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_a_table_created_as_a_partition_is_not_scanned(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (20) TO (30)")
+        sql.execute("INSERT INTO p SELECT g, 25 FROM generate_series(2000, 2999) g")
+        feed.catch_up()
+        assert len(feed.changes) == 1000
+        assert {change.op for change in feed.changes} == {Op.INSERT}
+
+
+@pytest.mark.parametrize("how", ["DETACH PARTITION p1", "DETACH PARTITION p1 CONCURRENTLY"])
+def test_the_rows_of_a_detached_partition_are_deleted(database: str, sql: Sql, how: str) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE p SET v = 'last' WHERE id = 1")
+        sql.execute(f"ALTER TABLE p {how}")
+        sql.execute("INSERT INTO p1 VALUES (9000, 1, 'unseen')")
+        sql.execute("INSERT INTO p VALUES (9001, 11, 'seen')")
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+        assert (9001, 11) in feed.rows("public.p")
+
+
+def test_keys_that_went_into_another_partition_are_not_deleted(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.catch_up()
+        with sql.transaction():
+            sql.execute("ALTER TABLE p DETACH PARTITION p1")
+            sql.execute("CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+            sql.execute("INSERT INTO p SELECT id, day, 'moved' FROM p1 WHERE id % 2 = 0")
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_the_deletes_of_a_detached_partition_have_the_rows_before_when_diff_is_on(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    for name in ("p", "p1", "p2"):
+        sql.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL")
+    with feed_of(database, "p", diff=True) as feed:
+        feed.start()
+        feed.catch_up()
+        row = feed.rows("public.p")[1, 1]
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        feed.catch_up()
+        assert [change.before for change in feed.changes if change.op is Op.DELETE and change.key == (1, 1)] == [row]
+
+
+def test_a_restart_continues_with_the_deletes_of_a_detached_partition(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        feed.steps_until(lambda: any(change.op is Op.DELETE for change in feed.changes))
+        feed.restart()
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+@pytest.mark.parametrize("statements", [["DROP TABLE p1"], ["ALTER TABLE p DETACH PARTITION p1", "DROP TABLE p1"]])
+def test_a_partition_dropped_with_rows_to_delete_ends_the_changefeed(
+    database: str, sql: Sql, statements: list[str]
+) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.catch_up()
+        resolved = max(feed.resolved.values())
+        for statement in statements:
+            sql.execute(statement)
+        with pytest.raises(
+            TerminalRangefeedError, match=r"table public\.p: partition .* was dropped or altered before"
+        ):
+            feed.catch_up()
+        assert max(feed.resolved.values()) == resolved
+
+
+def test_a_partition_dropped_in_the_middle_of_its_deletes_ends_the_changefeed(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        feed.steps_until(lambda: any(change.op is Op.DELETE for change in feed.changes))
+        sql.execute("DROP TABLE p1")
+        with pytest.raises(TerminalRangefeedError, match="was dropped or altered before its rows were deleted"):
+            feed.catch_up()
+
+
+def test_removed_partitions_can_keep_their_rows_at_the_sink(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", options={"removed_partitions": "keep"}) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("DROP TABLE p1")
+        feed.catch_up()
+        sql.execute("INSERT INTO p VALUES (9001, 11, 'seen')")
+        feed.catch_up()
+        assert (1, 1) in feed.rows("public.p")
+        assert (9001, 11) in feed.rows("public.p")
+        warning = "table public.p: 1 partition removed; the rows stay at the sink"
+        assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [warning]
+
+
+def test_a_truncated_partition_ends_the_changefeed(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("VACUUM FULL p2")
+        sql.execute("CLUSTER p1 USING p1_pkey")
+        feed.catch_up()
+        sql.execute("TRUNCATE p1")
+        with pytest.raises(TerminalRangefeedError, match=r"table public\.p: 1 partition \(public\.p1\) was truncated"):
+            feed.catch_up()
+
+
+def test_a_partition_that_was_detached_for_a_while_is_scanned_again(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        sql.execute("INSERT INTO p VALUES (9001, 11, 'between')")
+        feed.catch_up()
+        sql.execute("INSERT INTO p1 VALUES (9000, 1, 'written while detached')")
+        feed.catch_up()
+        sql.execute("ALTER TABLE p ATTACH PARTITION p1 FOR VALUES FROM (0) TO (10)")
+        sql.execute("INSERT INTO p VALUES (9002, 12, 'after')")
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
