@@ -206,7 +206,7 @@ class Slot:
         return lsn
 
     def end_old_connections(self, connection: Connection) -> None:
-        """Return when this changefeed has no other connection, and nobody uses the slot that it created.
+        """Return when this changefeed has no other connection, and nothing uses the slot that it created.
 
         Raises: RetryableRangefeedError when a connection does not end within a few seconds.
         """

@@ -91,7 +91,7 @@ def resumed_token(
     saved: PostgresToken,
     load: Callable[[], tuple[Catalog, list[Table]]],
 ) -> PostgresToken:
-    """Return the token to continue from, when the slot has all changes after *saved* and nobody else uses it.
+    """Return the token to continue from, when the slot has all changes after *saved* and nothing else uses it.
 
     Tables that *saved* does not have are published and scanned; tables that are no longer watched leave it.
     """
