@@ -361,5 +361,7 @@ def journal(control: str, event: list[Any]) -> None:
 
 
 def read_journal(control: str | Path) -> list[list[Any]]:
+    """The events whose lines are complete: a writer may be in the middle of one."""
     path = Path(control, "journal")
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
+    return [json.loads(line) for line in whole.splitlines()]
