@@ -35,6 +35,7 @@ class Sizes:
     latency_s: float = 25.0
     backlog_changes: int = 5_000_000
     transaction_rows: int = 2_000_000
+    backfill_rows: int = 5_000_000
 
     @classmethod
     def scaled(cls, share: float) -> Sizes:
@@ -44,7 +45,14 @@ class Sizes:
             latency_s=max(_LEAST_LATENCY_S, full.latency_s * share),
             **{
                 name: max(_LEAST_ROWS, round(getattr(full, name) * share / TRANSACTION_ROWS) * TRANSACTION_ROWS)
-                for name in ("part_rows", "log_changes", "scan_rows", "backlog_changes", "transaction_rows")
+                for name in (
+                    "part_rows",
+                    "log_changes",
+                    "scan_rows",
+                    "backlog_changes",
+                    "transaction_rows",
+                    "backfill_rows",
+                )
             },
         )
 

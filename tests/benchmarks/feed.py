@@ -138,6 +138,13 @@ class Feed(ABC):
         with self._command.running() as usage:
             yield usage
 
+    def await_resolved(self, time_s: float) -> None:
+        """Return when all is resolved that was committed by *time_s*, in seconds since 1970. Inside `running`.
+
+        Raises: RuntimeError when that takes too long.
+        """
+        self._command.await_resolved(time_s)
+
 
 class Command:
     """A command that runs a changefeed called NAME with its progress in *state_dir*."""
@@ -181,6 +188,13 @@ class Command:
             finally:
                 process.terminate()
                 process.wait(_STOP_LIMIT_S)
+
+    def await_resolved(self, time_s: float, *, timeout_s: float = 1200.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while (progress := self._progress()) is None or progress.frontier.high_water.wall < time_s * 1e9:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"nothing was resolved for {timeout_s:.0f} s: {self._last_words()}")
+            time.sleep(_POLL_S)
 
     @contextmanager
     def _start(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -34,6 +34,7 @@ _BENCHMARKS = {
     "engine": "ready rows through Spark to nowhere",
     "log": "a backlog to JSON files, beside Debezium",
     "scan": "the initial scan to JSON files, beside Debezium",
+    "backfill": "a table read again after ALTER TABLE, beside its initial scan, while it changes",
     "kafka": "a backlog to JSON in Kafka, beside Debezium and Kafka Connect",
     "start": "from the start of cdc run to the first row in a file",
     "latency": "from commit to durable file",

@@ -5,13 +5,26 @@ Eight columns: two bigint, three short text, double, int, timestamptz; a line of
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
 from typing import Any
 
 import psycopg
 
-__all__ = ["TABLE", "TRANSACTION_ROWS", "commit_evenly", "connect", "create_table", "insert_at_once", "update_rows"]
+__all__ = [
+    "TABLE",
+    "TRANSACTION_ROWS",
+    "changing",
+    "commit_evenly",
+    "connect",
+    "create_table",
+    "insert_at_once",
+    "update_rows",
+]
 
 TABLE = "public.orders"
 TRANSACTION_ROWS = 1000
@@ -97,22 +110,50 @@ def insert_at_once(uri: str, rows: int, *, after: int) -> None:
 
 
 def commit_evenly(uri: str, seconds: float, *, keys: int) -> None:
-    """Commit 100 transactions of 10 updates a second for *seconds*; one that comes late does not move those after it.
+    """Commit 100 transactions of 10 updates a second for *seconds*; see `_commit_evenly`."""
+    transactions = int(seconds * _EVEN_CHANGES_PER_S / _EVEN_ROWS)
+    _commit_evenly(uri, transactions, keys=keys, rows=_EVEN_ROWS, changes_per_s=_EVEN_CHANGES_PER_S)
+
+
+@contextmanager
+def changing(uri: str, *, keys: int, changes_per_s: int) -> Iterator[None]:
+    """Commit transactions of 1,000 updates inside the block, *changes_per_s* in all, by a process of its own.
+
+    Raises: RuntimeError when the process ended before the block.
+    """
+    writer = get_context("spawn").Process(
+        target=_commit_evenly,
+        args=(uri, sys.maxsize),
+        kwargs={"keys": keys, "rows": TRANSACTION_ROWS, "changes_per_s": changes_per_s},
+        daemon=True,
+    )
+    writer.start()
+    try:
+        yield
+        if not writer.is_alive():
+            raise RuntimeError("the writer ended before its time")
+    finally:
+        writer.kill()
+        writer.join()
+
+
+def _commit_evenly(uri: str, transactions: int, *, keys: int, rows: int, changes_per_s: int) -> None:
+    """Commit *transactions* of *rows* updates each; one that comes late does not move those after it.
 
     Each is one statement that writes the database's clock into its rows: the time in a row lies a little before its
     commit.
     """
     pause = threading.Event()
-    interval_s = _EVEN_ROWS / _EVEN_CHANGES_PER_S
+    interval_s = rows / changes_per_s
     with connect(uri) as connection:
         began = time.monotonic()
-        for number in range(int(seconds / interval_s)):
+        for number in range(transactions):
             pause.wait(max(0.0, began + number * interval_s - time.monotonic()))
-            first = number * _EVEN_ROWS % keys
+            first = number * rows % keys
             connection.execute(
                 f"UPDATE {TABLE} SET amount = (amount + 1) %% 100, created = clock_timestamp()"
                 " WHERE id > %s AND id <= %s",
-                (first, first + _EVEN_ROWS),
+                (first, first + rows),
             )
 
 
