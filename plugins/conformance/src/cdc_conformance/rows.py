@@ -9,7 +9,7 @@ The same arguments always give the same batch. A change without a time is one na
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
+from cdc_core.rows import UNAVAILABLE_TYPE
 
 __all__ = ["EVERY_KIND", "INT8", "START", "TEXT", "Change", "rows", "sample", "table"]
 
@@ -68,6 +69,8 @@ class Change:
     before: Mapping[str, Any] | None = None
     mvcc: Timestamp | None = None
     """By default the same as `updated`."""
+    unavailable: Sequence[str] = ()
+    """The columns whose values the source does not know."""
 
 
 def table(
@@ -119,6 +122,7 @@ def rows(
         key=_structs(schema.key_type, keys),
         after=_structs(schema.after_type, after),
         before=_structs(schema.after_type, [change.before for change in changes]) if before else None,
+        unavailable=_lists(change.unavailable for change in changes),
     )
 
 
@@ -164,6 +168,11 @@ def sample(type_: ColumnType, number: int) -> Any:
             return f'{{"left": {number}, "right": "r"}}'
         case Kind.STRING:
             return f'text {number} with "quotes", a \\ and\na line end'
+
+
+def _lists(several: Iterable[Sequence[str]]) -> pa.ListArray | None:
+    lists = [list(names) or None for names in several]
+    return pa.array(lists, UNAVAILABLE_TYPE) if any(lists) else None
 
 
 def _structs(type_: pa.StructType, values: Sequence[Mapping[str, Any] | None]) -> pa.StructArray:

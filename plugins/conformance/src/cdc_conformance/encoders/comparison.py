@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -47,16 +47,17 @@ def expected_rows(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
     for index in range(len(rows)):
         row = {name: plain_value(column[index]) for name, column in columns.items()}
         updated, mvcc = _timestamp(row["updated"]), _timestamp(row.get("mvcc") or row["updated"])
-        key = tuple(row["key"].values())
+        key, lacking = tuple(row["key"].values()), tuple(row.get("unavailable") or ())
         found.append(
             DecodedRow(
                 key=key,
-                after=row["after"] if form.has_row else None,
+                after=_without(row["after"], lacking) if form.has_row else None,
                 before=row.get("before") if flags.diff else None,
                 updated=updated if flags.updated else None,
                 mvcc=mvcc if flags.mvcc_timestamp else None,
                 key_in_value=key if flags.key_in_value else None,
                 topic_in_value=topic if flags.topic_in_value else None,
+                unavailable=lacking if form.has_row else (),
             )
         )
     return found
@@ -94,11 +95,17 @@ def _difference(schema: TableSchema, form: Form, wanted: DecodedRow, found: Deco
         return difference
     if key_difference(schema, wanted.key_in_value, found.key_in_value):
         return f"the key in the value is {found.key_in_value!r}, not {wanted.key_in_value!r}"
+    if sorted(wanted.unavailable) != sorted(found.unavailable):
+        return f"the unavailable columns are {sorted(found.unavailable)}, not {sorted(wanted.unavailable)}"
     for name in ("updated", "mvcc", "topic_in_value"):
         one, other = getattr(wanted, name), getattr(found, name)
         if one != other:
             return f"{name} is {str(other)!r}, not {str(one)!r}"
     return ""
+
+
+def _without(row: Mapping[str, Any] | None, columns: Collection[str]) -> Mapping[str, Any] | None:
+    return row if row is None else {name: value for name, value in row.items() if name not in columns}
 
 
 def _image(schema: TableSchema, what: str, wanted: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> str:

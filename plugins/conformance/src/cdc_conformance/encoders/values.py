@@ -81,6 +81,30 @@ class Values:
                 batch = rows(schema, [Change({"id": n, **values}) for n, values in enumerate(several)])
                 _compare(rig, form, batch, topic)
 
+    @applies_if(DECODER)
+    def test_an_unknown_value_is_not_null(self, rig: EncoderRig, topic: str) -> None:
+        """A message lacks the columns in `unavailable` of its row, and names them; or `encode` raises EncodeError.
+
+        The source does not know these values, and a null in their place would be a wrong one. Use `unavailable_sets` or
+        `refuse_unavailable`. Look at rows without such columns in the same batch, and at slices.
+        """
+        schema = table("orders", {"id": INT8, "note": TEXT, "size": INT8})
+        changes = [
+            Change({"id": 1, "note": "a", "size": 1}),
+            Change({"id": _KEY, "size": 2}, op=Op.UPDATE, unavailable=("note",)),
+            Change({"id": 3}, op=Op.UPDATE, unavailable=("note", "size")),
+            Change({"id": 4, "size": 4}),
+            Change({"id": 5}, op=Op.DELETE),
+        ]
+        for form in rig.some(rows=True):
+            for batch in (rows(schema, changes), rows(schema, changes).slice(1, 3)):
+                try:
+                    _encode(rig, form, batch, topic)
+                except EncodeError as error:
+                    _check_names(form, error, schema, "note")
+                else:
+                    _compare(rig, form, batch, topic)
+
     def test_encode_errors_name_table_column_and_key(
         self, rig: EncoderRig, samples: Sequence[Sample], topic: str
     ) -> None:
@@ -171,11 +195,14 @@ def _must_name(rig: EncoderRig, form: Form, schema: Any, values: tuple[Any, Any]
     for batch in (rows(schema, changes), rows(schema, changes).slice(1)):
         with pytest.raises(EncodeError) as refused:
             _encode(rig, form, batch, topic)
-        message = str(refused.value)
-        for what, word in (("table", str(schema.name)), ("column", _COLUMN), ("key", str(_KEY))):
-            assert word in message, (
-                f"{form}: an EncodeError must name table, column and key; this one lacks the {what} '{word}': {message}"
-            )
+        _check_names(form, refused.value, schema, _COLUMN)
+
+
+def _check_names(form: Form, error: EncodeError, schema: Any, column: str) -> None:
+    for what, word in (("table", str(schema.name)), ("column", column), ("key", str(_KEY))):
+        assert word in str(error), (
+            f"{form}: an EncodeError must name table, column and key; this one lacks the {what} '{word}': {error}"
+        )
 
 
 def _encode(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:

@@ -107,7 +107,10 @@ class ReferenceEncoder(Encoder):
             return None
         value: dict[str, Any] = {}
         if envelope.row is not RowPlace.NOWHERE:
-            value["after"] = None if deleted else self.image(rows, index, "after")
+            value["after"] = after = None if deleted else self.image(rows, index, "after")
+            lacking = self.lacking(rows, index)
+            if after is not None and lacking:
+                value |= {"after": {k: v for k, v in after.items() if k not in lacking}, "unavailable": lacking}
         if envelope.diff:
             value["before"] = self.image(rows, index, "before")
         if envelope.updated:
@@ -119,6 +122,10 @@ class ReferenceEncoder(Encoder):
         if envelope.topic_in_value:
             value["topic"] = topic
         return value
+
+    def lacking(self, rows: RowBatch, index: int) -> list[str]:
+        """Return the columns of a row whose values the source does not know."""
+        return (rows.column("unavailable")[index].as_py() or []) if rows.has_unavailable else []
 
     def image(self, rows: RowBatch, index: int, name: str) -> dict[str, Any] | None:
         """Return the row after or before the change."""
@@ -200,6 +207,7 @@ def _row(schema: TableSchema, key: tuple[Any, ...] | None, value: Mapping[str, A
         mvcc=Timestamp.parse(value["mvcc"]) if "mvcc" in value else None,
         key_in_value=in_value,
         topic_in_value=value.get("topic"),
+        unavailable=tuple(value.get("unavailable", ())),
     )
 
 

@@ -43,6 +43,7 @@ SABOTEURS: Mapping[str, EncoderRegistration] = {
     "test_plain_values_come_back": _by("values:WritesLabelsInAscii"),
     "test_nested_values_come_back": _by("values:ReformatsJson"),
     "test_nulls_come_back_as_nulls": _by("values:WritesNullAsNaN"),
+    "test_an_unknown_value_is_not_null": _by("values:WritesNullForUnknownValues"),
     "test_encode_errors_name_table_column_and_key": _by("values:OmitsTheKeyOfErrors"),
     "test_a_json_null_differs_from_an_sql_null": _by("values:MergesNulls"),
     "test_columns_keep_their_names": _by("values:LowercasesColumnNames"),

@@ -21,6 +21,7 @@ __all__ = [
     "WrapsMidnight",
     "WritesLabelsInAscii",
     "WritesNullAsNaN",
+    "WritesNullForUnknownValues",
 ]
 
 
@@ -85,6 +86,13 @@ class WritesNullAsNaN(_ChangesImages):
 
     def changed(self, kind: Kind, value: Any) -> Any:
         return "nan" if kind is Kind.FLOAT and value is None else value
+
+
+class WritesNullForUnknownValues(ReferenceEncoder):
+    """Does not look at the column `unavailable`."""
+
+    def lacking(self, rows: RowBatch, index: int) -> list[str]:  # noqa: ARG002
+        return []
 
 
 class MergesNulls(_ChangesImages):
