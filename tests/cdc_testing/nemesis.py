@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cdc_conformance.simulated import StatementError
 from cdc_testing import nemesis_faults as faults
@@ -75,10 +76,11 @@ def run_script(
     directory: Path,
     spark: KeptSpark,
     bug: str = "",
-    topic_prefix: str = "",
+    options: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Play *script* on *database* with a changefeed into the sink at URI *sink*, and return what came of it.
 
+    The changefeed has *options* besides those of the script: what is new for each run, and addresses of servers.
     Nothing of the changefeed is left at the source.
     """
     directory.mkdir(parents=True)
@@ -87,7 +89,7 @@ def run_script(
     with _logged_to(outcome.log_path):
         log.info("seed %d, bug '%s': %s", script.seed, bug, script)
         with nemesis_spark(spark, bug=bug):
-            player = _Player(script, database, outcome, bug=bug, sink=sink, directory=directory, prefix=topic_prefix)
+            player = _Player(script, database, outcome, bug=bug, sink=sink, directory=directory, options=options or {})
             try:
                 with closing(player), player.feed.serve():
                     player.play()
@@ -117,7 +119,7 @@ class _Player:
         bug: str,
         sink: str,
         directory: Path,
-        prefix: str,
+        options: Mapping[str, Any],
     ) -> None:
         self._script = script
         self._database = database
@@ -126,16 +128,14 @@ class _Player:
         self._pending: Sequence[Write] | None = None
         self._begun = False
         host = PluginHost.load()
-        options = {**script.options, **database.options}
-        if prefix:
-            options["topic_prefix"] = prefix
+        options = {**script.options, **database.options, **options}
         for table in script.tables:
             database.create_table(table)
         changefeed = Changefeed(
             name="nemesis", source=database.uri, tables=script.tables, sink=sink, format=script.format, options=options
         )
         self.feed = NemesisFeed(directory, changefeed, host, bug=bug)
-        self._watch = Watch(self.feed.feed(), host, prefix=prefix, exact=database.tells_times)
+        self._watch = Watch(self.feed.feed(), host, prefix=options.get("topic_prefix", ""), exact=database.tells_times)
         self._ledger = self._watch.ledger
         self._consumer = self._watch.consumer
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.engine_bugs import BUGS
 from cdc_testing.fixtures import fresh_database
-from cdc_testing.kafka_fixtures import Kafka
+from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_reading import delete_topics
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.nemesis import Outcome, run_script
@@ -43,6 +43,8 @@ class NemesisRig:
     postgres: Callable[[], EmbeddedPostgres]
     """Returns the running server, the same one each time."""
     kafka: Callable[[], Kafka]
+    registry: Callable[[], Registry]
+    """Returns the running schema registry, the same one each time."""
     sinks: Mapping[str, str] = field(default_factory=dict)
     """URIs of further sinks by the name that scripts call them; `{unique}` in them is new for each run."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -52,7 +54,11 @@ class NemesisRig:
         name = f"{next(self._numbers)}-{script.source}-{script.sink}-seed{script.seed}{bug and '-'}{bug}"
         directory = self.directory / name
         shutil.rmtree(directory, ignore_errors=True)
-        prefix = f"n{secrets.token_hex(4)}_" if script.sink == "kafka" else ""
+        options: dict[str, str] = {}
+        if script.sink == "kafka":
+            options["topic_prefix"] = f"n{secrets.token_hex(4)}_"
+            if script.format == "avro":
+                options["confluent_schema_registry"] = self.registry().url
         with self._database(script, directory) as database:
             outcome = run_script(
                 script,
@@ -61,10 +67,10 @@ class NemesisRig:
                 directory=directory / "run",
                 spark=self.spark,
                 bug=bug,
-                topic_prefix=prefix,
+                options=options,
             )
         if script.sink == "kafka":
-            delete_topics(self.kafka().bootstrap_servers, prefix)
+            delete_topics(self.kafka().bootstrap_servers, options["topic_prefix"])
         if not outcome.failures:
             shutil.rmtree(directory)
         return outcome

@@ -56,7 +56,7 @@ def script_of(seed: int, *, source: str, sink: str, events: int = 60) -> Script:
     """Return the script of *seed*; the same arguments give the same one. *events* is about how long it is."""
     chance = random.Random(f"{seed} {source} {sink}")
     tables = ("foo",) if chance.random() < 0.5 else ("foo", "bar")
-    format_ = "avro" if sink == "file" and chance.random() < 0.4 else "json"
+    format_ = "avro" if sink in ("file", "kafka") and chance.random() < 0.4 else "json"
     options = _options(chance, source, sink, format_)
     return Script(
         seed=seed,

@@ -17,4 +17,5 @@ def rig(kept_spark: KeptSpark, tmp_path: Path, request: pytest.FixtureRequest) -
         kept_spark,
         postgres=lambda: request.getfixturevalue("postgres_server"),
         kafka=lambda: request.getfixturevalue("kafka_broker"),
+        registry=lambda: request.getfixturevalue("schema_registry"),
     )
