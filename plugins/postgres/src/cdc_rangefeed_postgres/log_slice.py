@@ -18,6 +18,7 @@ from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.types import TableVersion
+from cdc_rangefeed_postgres.whole_transactions import whole_transactions
 
 __all__ = ["LogSlice", "read_log"]
 
@@ -76,8 +77,9 @@ def read_log(
     if slice_.end > slice_.start:
         query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"
         with server.translated("reading the log"):
-            for batch in _batches(server, connection, query, slice_, options):
-                yield from decoder.decode(batch.column(0))
+            fetches = (batch.column(0) for batch in _batches(server, connection, query, slice_, options))
+            for messages in whole_transactions(fetches, largest=options.fetch_size):
+                yield from decoder.decode(messages)
     timestamp = decoder.latest if slice_.mark is None else slice_.mark
     for table in slice_.tables:
         yield SpanMark(span=Span(table), timestamp=timestamp, resolved=slice_.resolved)

@@ -54,8 +54,9 @@ class PostgresOptions:
     fetch_size: ByteSize = option(
         ByteSize(2 * MB),
         doc="About how many bytes are fetched from the server and decoded at once. A larger transaction is cut into "
-        "several fetches, and rows after each cut get a higher logical counter. Change this option only after a clean "
-        "stop: after a crash, rows that are repeated could get other timestamps than before.",
+        "parts of this size, and the rows of each part get a higher logical counter. Change this option only after a "
+        "clean stop: after a crash, rows of large transactions that are repeated could get other timestamps than "
+        "before.",
     )
     unchanged_toast: Literal["unavailable", "lookup"] = option(
         "unavailable",
