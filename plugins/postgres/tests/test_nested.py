@@ -76,6 +76,7 @@ def test_a_composite_is_an_object_with_sorted_fields(oid: int, text: str, expect
     assert json_texts(pa.array([text]), oid, _CATALOG).to_pylist() == [expected]
 
 
-def test_a_row_that_does_not_have_the_types_fields_is_refused() -> None:
-    with pytest.raises(ValueError, match="is not a row of 3 fields"):
-        to_json(_PAIR.oid, _CATALOG)("(1,2,3,4)")
+def test_a_row_from_before_an_attribute_was_dropped_or_added_has_the_others() -> None:
+    now = TypeInfo(oid=1, name="now", typtype="c", fields=(("b", 23, -1), ("c", 23, -1)), numbers=(2, 3))
+    assert to_json(1, TypeCatalog({1: now}))("(5,6,7)") == '{"b": 6, "c": 7}'
+    assert to_json(1, TypeCatalog({1: now}))("(5)") == '{"b": null, "c": null}'

@@ -11,15 +11,14 @@ What is compared, for each table:
                          of the log can have a column that was added and dropped since
     the file of a leaf   the table was written anew: by ALTER TABLE when an attribute changed as well, otherwise by
                          VACUUM FULL, CLUSTER and the like, which change no value, or by TRUNCATE
+    the columns' types   a value of an enum was renamed, or an attribute of a composite type changed
 
 A default that is changed for later rows, a constraint, an index, a comment or statistics change none of these.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +35,7 @@ from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
+from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
 
 __all__ = ["altering", "with_layouts", "with_schema_changes"]
 
@@ -51,38 +51,44 @@ SELECT oid::bigint, pg_relation_filenode(oid)::bigint, reltuples < 0 FROM pg_cla
 _FILLED = """
 SELECT DISTINCT attname::text FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND atthasmissing
 """
-# ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition.
+# ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition. Only a
+# change of an enum takes that lock on a type.
 _ALTERING = """
 WITH RECURSIVE watched AS (
     SELECT oid FROM unnest(%(tables)s::oid[]) AS t(oid)
     UNION ALL SELECT h.inhrelid FROM watched w JOIN pg_inherits h ON h.inhparent = w.oid)
-SELECT w.oid::regclass::text, coalesce('process ' || l.pid, 'a prepared transaction')
-FROM pg_locks l JOIN watched w ON w.oid = l.relation
-WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+SELECT coalesce(w.oid::regclass::text, l.objid::regtype::text),
+       coalesce('process ' || l.pid, 'a prepared transaction')
+FROM pg_locks l LEFT JOIN watched w ON w.oid = l.relation
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-  AND (l.mode = 'AccessExclusiveLock' OR (l.mode = 'ShareUpdateExclusiveLock' AND EXISTS (
-      SELECT FROM pg_class c WHERE c.oid = w.oid AND c.relkind = 'p')))
+  AND ((w.oid IS NOT NULL AND l.locktype = 'relation' AND (
+          l.mode = 'AccessExclusiveLock' OR (l.mode = 'ShareUpdateExclusiveLock' AND EXISTS (
+              SELECT FROM pg_class c WHERE c.oid = w.oid AND c.relkind = 'p'))))
+       OR (l.locktype = 'object' AND l.classid = 'pg_type'::regclass AND l.mode = 'ExclusiveLock'))
 LIMIT 1
 """
 _CODE = 4
 _DROPPED, _GENERATED = "-" * 2 * _CODE, "." * 2 * _CODE
 
 
-def altering(connection: Connection, token: PostgresToken) -> tuple[str, str] | None:
-    """Return a watched table, or a partition, that may be altered at this moment, and by whom; None if there is none.
+def altering(connection: Connection, token: PostgresToken, composites: Iterable[int] = ()) -> tuple[str, str] | None:
+    """Return what may be altered at this moment, and by whom: a watched table, a partition, or a type. None if nothing.
+
+    *composites* are the relations of composite types.
 
     Such a transaction can be committed in the log and not be visible yet, for as long as it waits for a synchronous
     standby. It holds its locks until it is visible. So when this returns None, the catalog that is read afterwards
     shows every change before any earlier end of the log. It takes no lock itself, and waits for none.
     """
-    tables = [state.oid for state in token.tables.values()]
+    tables = [*(state.oid for state in token.tables.values()), *composites]
     return connection.execute(_ALTERING, {"tables": tables}).fetchone()
 
 
 def with_layouts(connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> dict[str, TableState]:
     """Return *states* with the present layout of each table."""
     tables = [catalog.tables[name] for name in states]
-    found = _Present(_attributes(connection, tables), _files(connection, tables))
+    found = _Present(_attributes(connection, tables), _files(connection, tables), _members(connection, tables))
     return {name: replace(state, layout=found.layout(catalog.tables[name])) for name, state in states.items()}
 
 
@@ -107,7 +113,7 @@ def with_schema_changes(
         for name, state in token.tables.items()
     ):
         return token
-    found = _Present(_attributes(connection, tables), files)
+    found = _Present(_attributes(connection, tables), files, _members(connection, tables))
     states, changes = dict(token.tables), []
     for name, state in token.tables.items():
         table = catalog.tables[name]
@@ -133,7 +139,7 @@ _Files = Mapping[int, tuple[int, bool]]
 def _attributes(connection: Connection, tables: Iterable[Table]) -> _Attributes:
     found: dict[int, list[tuple[str, str, str]]] = {table.oid: [] for table in tables}
     for oid, name, kind, dropped, generated, writer in connection.execute(_ATTRIBUTES, [list(found)]):
-        code = _hash(name)[:_CODE] + _hash(str(kind))[:_CODE]
+        code = code_of(name)[:_CODE] + code_of(str(kind))[:_CODE]
         found[oid].append((name, _DROPPED if dropped else _GENERATED if generated else code, writer))
     return found
 
@@ -143,16 +149,21 @@ def _files(connection: Connection, tables: Iterable[Table]) -> _Files:
     return {oid: (filenode or 0, unknown) for oid, filenode, unknown in rows}
 
 
+def _members(connection: Connection, tables: Iterable[Table]) -> Mapping[int, Sequence[Member]]:
+    return members_of(connection, [table.oid for table in tables])
+
+
 def _of(files: _Files, table: Table) -> tuple[int, ...]:
     return tuple(files.get(leaf.oid, (0, False))[0] for leaf in table.leaves)
 
 
 @dataclass(frozen=True, slots=True)
 class _Present:
-    """The attributes and files of tables, as the catalog has them now."""
+    """The attributes and files of tables, and the members of their types, as the catalog has them now."""
 
     attributes: _Attributes
     files: _Files
+    members: Mapping[int, Sequence[Member]]
 
     def layout(self, table: Table) -> Layout:
         attributes = self.attributes[table.oid]
@@ -160,11 +171,12 @@ class _Present:
             columns="".join(code for _, code, _ in attributes),
             altered=self.altered(table, len(attributes)),
             files=_of(self.files, table),
+            members="".join(member.code for member in self.members[table.oid]),
         )
 
     def altered(self, table: Table, count: int) -> str:
         """Return a hash of the transactions that wrote the first *count* attributes."""
-        return _hash(" ".join(writer for _, _, writer in self.attributes[table.oid][:count]))
+        return code_of(" ".join(writer for _, _, writer in self.attributes[table.oid][:count]))
 
 
 def _changes(
@@ -206,6 +218,8 @@ def _changes(
         if code != _DROPPED and was != _GENERATED and was[_CODE:] != code[_CODE:]:
             retyped = True
             note(ShapeChange.VALUES_CHANGED, f"the type of column {name} was changed")
+    for kind, what in member_changes(before.members, found.members[table.oid]):
+        note(kind, what)
     if rewritten and altered and not retyped:
         note(ShapeChange.VALUES_CHANGED, "ALTER TABLE wrote its rows anew")
     if rewritten and not altered and not added and table.kind == "p":
@@ -233,7 +247,3 @@ def _scan_again(connection: Connection, tables: Sequence[Table], scan: Scan | No
     if scan is None:
         return Scan(parts=parts, total=blocks) if parts else None
     return scan.with_parts(parts, instead_of={leaf.oid for table in tables for leaf in table.leaves})
-
-
-def _hash(text: str) -> str:
-    return urlsafe_b64encode(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:6]).decode()

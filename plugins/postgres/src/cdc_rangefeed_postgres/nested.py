@@ -8,7 +8,7 @@ a composite are sorted by name. Lower bounds of arrays (`[0:1]={…}`) are left 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -59,7 +59,7 @@ def to_json(oid: int, catalog: TypeCatalog) -> ToJson:
     if info.element:
         return _array(to_json(info.element, catalog), info.delimiter)
     if info.typtype == "c":
-        return _composite([(name, to_json(field, catalog)) for name, field, _ in info.fields])
+        return _composite([(name, to_json(field, catalog)) for name, field, _ in info.fields], info.numbers)
     type_ = column_type(PgColumn("", oid), catalog)
     if type_.kind is Kind.FLOAT:
         return _float32 if type_.bits == 32 else _float64
@@ -95,12 +95,18 @@ def _array(element: ToJson, delimiter: str) -> ToJson:
     return convert
 
 
-def _composite(fields: list[tuple[str, ToJson]]) -> ToJson:
+def _composite(fields: list[tuple[str, ToJson]], numbers: Sequence[int]) -> ToJson:
+    """*numbers* has the place of each field among all that the type has ever had.
+
+    The log can have rows from before an attribute was added or dropped. These have as many fields as there were then.
+    """
     names = [f"{quoted(name)}: " for name, _ in fields]
     order = sorted(range(len(fields)), key=lambda index: fields[index][0])
 
     def convert(text: str) -> str:
-        values = _record(text, len(fields))
+        values = _record(text)
+        if len(values) != len(fields):
+            values = [values[number - 1] if number <= len(values) else None for number in numbers]
         return "{" + ", ".join(names[index] + _field(values[index], fields[index][1]) for index in order) + "}"
 
     return convert
@@ -110,11 +116,11 @@ def _field(value: str | None, convert: ToJson) -> str:
     return "null" if value is None else convert(value)
 
 
-def _record(text: str, count: int) -> list[str | None]:
+def _record(text: str) -> list[str | None]:
     """Return the fields of the text form of a row: `(1,"a ""b"",,)`."""
     values: list[str | None] = []
     position = 1
-    for _ in range(count):
+    while position < len(text):
         found = _RECORD_FIELD.match(text, position)
         assert found is not None
         if found["quoted"] is not None:
@@ -122,8 +128,6 @@ def _record(text: str, count: int) -> list[str | None]:
         else:
             values.append(found["plain"] or None)
         position = found.end() + 1
-    if count and position != len(text):
-        raise ValueError(f"{text!r} is not a row of {count} fields")
     return values
 
 

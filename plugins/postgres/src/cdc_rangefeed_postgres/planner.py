@@ -125,7 +125,7 @@ class PostgresPlanner(StepPlanner):
         flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
         if flushed > start.lsn or start.scan is not None or start.clock is None:
             # The catalog is read after the end of the log, so it is at least as new, unless it is being altered now.
-            altered = altering(connection, start)
+            altered = altering(connection, start, self._catalog.composites if self._catalog else ())
             self._tell(altered)
             if altered is not None and flushed <= start.lsn and start.scan is None:
                 return None

@@ -81,14 +81,16 @@ class Layout:
     """A hash of the transactions that wrote these attributes."""
     files: tuple[int, ...]
     """The file of each leaf, in the order of their oids."""
+    members: str = ""
+    """A code for each member of the types of the columns, see `cdc_rangefeed_postgres.value_types`."""
 
     def to_json(self) -> list[Any]:
-        return [self.columns, self.altered, list(self.files)]
+        return [self.columns, self.altered, list(self.files), *([self.members] if self.members else [])]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Self:
-        columns, altered, files = value
-        return cls(columns=columns, altered=altered, files=tuple(files))
+        columns, altered, files, *members = value
+        return cls(columns=columns, altered=altered, files=tuple(files), members="".join(members))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

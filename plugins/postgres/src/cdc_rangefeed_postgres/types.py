@@ -49,6 +49,8 @@ class TypeInfo:
     """Enums: the labels in their order."""
     fields: tuple[tuple[str, int, int], ...] = ()
     """Composites: (name, oid, typmod) of each attribute that is not dropped, in their order."""
+    numbers: tuple[int, ...] = ()
+    """Composites: the number of each of these attributes, which counts those that were dropped."""
 
     def references(self) -> Iterator[int]:
         """Yield the types that this one consists of."""

@@ -1,0 +1,384 @@
+"""Columns of every kind that change: what arrives before and after, from scan and log, with a restart in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.postgres import Sql, table_of
+
+from cdc_core import Op, SchemaChangeRules
+
+COLUMN_CHANGES = SchemaChangeRules(events="column_changes")
+NOBACKFILL = SchemaChangeRules(policy="nobackfill")
+
+
+@pytest.fixture(params=["in one run", "after a restart"])
+def restarts(request: pytest.FixtureRequest) -> bool:
+    """Whether the changefeed is stopped while the table changes."""
+    return bool(request.param == "after a restart")
+
+
+@pytest.fixture
+def t(sql: Sql) -> Sql:
+    """A connection to a database with the types that the tests change."""
+    sql.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
+    sql.execute("CREATE DOMAIN percent AS int CHECK (VALUE BETWEEN 0 AND 100)")
+    sql.execute("CREATE DOMAIN code AS varchar(3)")
+    sql.execute("CREATE TYPE size AS (w int, h int)")
+    return sql
+
+
+def scanned(feed: Feed) -> int:
+    return sum(change.op is Op.SCAN for change in feed.changes)
+
+
+def change(feed: Feed, sql: Sql, *statements: str, restarts: bool) -> None:
+    """Run *statements* while the changefeed runs, or while it is stopped."""
+    if restarts:
+        feed.close()
+    for statement in statements:
+        sql.execute(statement)
+    if restarts:
+        feed.restart()
+    feed.catch_up()
+
+
+def text_table(sql: Sql, columns: str) -> dict[Any, dict[str, Any]]:
+    return table_of(sql, f"SELECT {columns} FROM t")
+
+
+# The type of column v, its value in three rows, changes with rows written between them, the select list that shows the
+# values as they arrive, and whether the rows of the table are read again.
+CASES: dict[str, tuple[str, str, list[str], str, bool]] = {
+    "a domain's check": (
+        "percent",
+        "50",
+        [
+            "INSERT INTO t VALUES (10, 99)",
+            "ALTER DOMAIN percent DROP CONSTRAINT percent_check",
+            "INSERT INTO t VALUES (11, 101)",
+            "ALTER DOMAIN percent ADD CHECK (VALUE < 1000)",
+            "UPDATE t SET v = 102 WHERE id = 1",
+        ],
+        "id, v",
+        False,
+    ),
+    "a domain's default and null": (
+        "percent",
+        "50",
+        [
+            "ALTER DOMAIN percent SET DEFAULT 7",
+            "INSERT INTO t (id) VALUES (10)",
+            "ALTER DOMAIN percent SET NOT NULL",
+            "INSERT INTO t (id) VALUES (11)",
+            "ALTER DOMAIN percent RENAME TO share",
+            "INSERT INTO t (id) VALUES (12)",
+        ],
+        "id, v",
+        False,
+    ),
+    "another domain": (
+        "percent",
+        "50",
+        [
+            "INSERT INTO t VALUES (10, 10)",
+            "CREATE DOMAIN share AS numeric(6,3)",
+            "ALTER TABLE t ALTER COLUMN v TYPE share USING v / 100.0",
+            "INSERT INTO t VALUES (11, 0.5)",
+        ],
+        "id, v::text AS v",
+        True,
+    ),
+    "the base type of a domain": (
+        "percent",
+        "50",
+        [
+            "INSERT INTO t VALUES (10, 10)",
+            "ALTER TABLE t ALTER COLUMN v TYPE int",
+            "INSERT INTO t VALUES (11, 1000)",
+        ],
+        "id, v",
+        True,
+    ),
+    "a domain over text": (
+        "code",
+        "'abc'",
+        [
+            "INSERT INTO t VALUES (10, 'xyz')",
+            "ALTER TABLE t ALTER COLUMN v TYPE text",
+            "INSERT INTO t VALUES (11, 'longer')",
+        ],
+        "id, v",
+        True,
+    ),
+    "an enum gets a value": (
+        "mood",
+        "'ok'",
+        [
+            "INSERT INTO t VALUES (10, 'sad')",
+            "ALTER TYPE mood ADD VALUE 'happy'",
+            "INSERT INTO t VALUES (11, 'happy')",
+            "ALTER TYPE mood ADD VALUE 'awful' BEFORE 'sad'",
+            "UPDATE t SET v = 'awful' WHERE id = 1",
+        ],
+        "id, v::text AS v",
+        False,
+    ),
+    "an enum's value is renamed": (
+        "mood",
+        "'ok'",
+        [
+            "INSERT INTO t VALUES (10, 'ok')",
+            "ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'",
+            "INSERT INTO t VALUES (11, 'fine')",
+        ],
+        "id, v::text AS v",
+        True,
+    ),
+    "an enum is renamed": (
+        "mood",
+        "'ok'",
+        ["ALTER TYPE mood RENAME TO temper", "INSERT INTO t VALUES (11, 'sad')"],
+        "id, v::text AS v",
+        False,
+    ),
+    "an enum in an array is renamed": (
+        "mood[]",
+        "'{ok,sad}'",
+        [
+            "INSERT INTO t VALUES (10, '{ok}')",
+            "ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'",
+            "INSERT INTO t VALUES (11, '{fine}')",
+        ],
+        "id, replace(array_to_json(v)::text, ',', ', ') AS v",
+        True,
+    ),
+    "an enum becomes text": (
+        "mood",
+        "'ok'",
+        [
+            "INSERT INTO t VALUES (10, 'sad')",
+            "ALTER TABLE t ALTER COLUMN v TYPE text USING 'was ' || v",
+            "INSERT INTO t VALUES (11, 'anything')",
+        ],
+        "id, v",
+        True,
+    ),
+    "text becomes an enum that is new": (
+        "text",
+        "'low'",
+        [
+            "INSERT INTO t VALUES (10, 'high')",
+            "CREATE TYPE level AS ENUM ('low', 'high')",
+            "ALTER TABLE t ALTER COLUMN v TYPE level USING v::level",
+            "INSERT INTO t VALUES (11, 'low')",
+        ],
+        "id, v::text AS v",
+        True,
+    ),
+    "varchar becomes text": (
+        "varchar(10)",
+        "'abc'",
+        [
+            "INSERT INTO t VALUES (10, 'x')",
+            "ALTER TABLE t ALTER COLUMN v TYPE text",
+            "INSERT INTO t VALUES (11, repeat('long', 10))",
+        ],
+        "id, v",
+        True,
+    ),
+    "int becomes bigint": (
+        "int",
+        "1",
+        [
+            "INSERT INTO t VALUES (10, 2147483647)",
+            "ALTER TABLE t ALTER COLUMN v TYPE bigint",
+            "INSERT INTO t VALUES (11, 9223372036854775807)",
+        ],
+        "id, v",
+        True,
+    ),
+    "int becomes text": (
+        "int",
+        "1",
+        [
+            "INSERT INTO t VALUES (10, 2)",
+            "ALTER TABLE t ALTER COLUMN v TYPE text USING 'v' || v",
+            "INSERT INTO t VALUES (11, 'v3')",
+            "ALTER TABLE t ALTER COLUMN v TYPE int USING substr(v, 2)::int * 10",
+            "INSERT INTO t VALUES (12, 4)",
+        ],
+        "id, v",
+        True,
+    ),
+    "a column is dropped and added again": (
+        "int",
+        "1",
+        [
+            "INSERT INTO t VALUES (10, 2)",
+            "ALTER TABLE t DROP COLUMN v",
+            "INSERT INTO t VALUES (11)",
+            "ALTER TABLE t ADD COLUMN v int",
+            "INSERT INTO t VALUES (12, 5)",
+        ],
+        "id, v",
+        True,
+    ),
+    "a column is dropped and added again with another type": (
+        "int",
+        "1",
+        [
+            "INSERT INTO t VALUES (10, 2)",
+            "ALTER TABLE t DROP COLUMN v",
+            "ALTER TABLE t ADD COLUMN v text DEFAULT 'new'",
+            "INSERT INTO t VALUES (12, 'five')",
+        ],
+        "id, v",
+        True,
+    ),
+    "a composite type gains an attribute": (
+        "size",
+        "'(1,2)'",
+        [
+            "INSERT INTO t VALUES (10, '(3,4)')",
+            "ALTER TYPE size ADD ATTRIBUTE d int",
+            "UPDATE t SET v = v",
+            "INSERT INTO t VALUES (11, '(5,6,7)')",
+        ],
+        "id, to_jsonb(v)::text AS v",
+        False,
+    ),
+    "a composite type loses an attribute": (
+        "size",
+        "'(1,2)'",
+        [
+            "INSERT INTO t VALUES (10, '(3,4)')",
+            "ALTER TYPE size DROP ATTRIBUTE w",
+            "INSERT INTO t VALUES (11, ROW(5))",
+        ],
+        "id, to_jsonb(v)::text AS v",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_rows_are_those_of_the_table(database: str, t: Sql, case: str, *, restarts: bool) -> None:
+    kind, value, statements, columns, again = CASES[case]
+    t.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")
+    t.execute(f"INSERT INTO t SELECT g, {value} FROM generate_series(1, 3) g")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        assert feed.rows("public.t").keys() == {(1,), (2,), (3,)}
+        change(feed, t, *statements, restarts=restarts)
+        assert feed.rows("public.t") == text_table(t, columns)
+        assert (scanned(feed) > 3) is again
+        t.execute("DELETE FROM t WHERE id = 2")
+        change(feed, t, "UPDATE t SET id = 20 WHERE id = 3", restarts=not restarts)
+        assert feed.rows("public.t") == text_table(t, columns)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scan_and_log_agree_after_the_change(database: str, t: Sql, case: str) -> None:
+    kind, value, statements, columns, _ = CASES[case]
+    t.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")
+    t.execute(f"INSERT INTO t SELECT g, {value} FROM generate_series(1, 3) g")
+    for statement in statements:
+        t.execute(statement)
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        first = dict(feed.rows("public.t"))
+        assert first == text_table(t, columns)
+        feed.changes.clear()
+        t.execute("UPDATE t SET id = id")
+        feed.catch_up()
+        assert {change.key: change.after for change in feed.changes} == first
+
+
+def test_rows_have_the_name_that_their_column_had(database: str, t: Sql, *, restarts: bool) -> None:
+    t.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    t.execute("INSERT INTO t VALUES (1, 1)")
+    renaming = [
+        "INSERT INTO t VALUES (2, 2)",
+        "ALTER TABLE t RENAME COLUMN v TO w",
+        "INSERT INTO t VALUES (3, 3)",
+        "ALTER TABLE t RENAME COLUMN w TO v",
+        "INSERT INTO t VALUES (4, 4)",
+        "ALTER TABLE t RENAME COLUMN v TO x",
+    ]
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        change(feed, t, *renaming, restarts=restarts)
+        assert [change.after for change in feed.changes] == [
+            {"id": 1, "v": 1},
+            {"id": 2, "v": 2},
+            {"id": 3, "w": 3},
+            {"id": 4, "v": 4},
+        ]
+        change(feed, t, "UPDATE t SET x = x + 1", restarts=not restarts)
+        assert feed.rows("public.t") == text_table(t, "id, x")
+
+
+def test_a_renamed_column_is_read_again_when_column_changes_are_events(
+    database: str, t: Sql, *, restarts: bool
+) -> None:
+    t.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    t.execute("INSERT INTO t VALUES (1, 1)")
+    with feed_of(database, "t", schema_changes=COLUMN_CHANGES) as feed:
+        feed.start()
+        feed.catch_up()
+        change(feed, t, "ALTER TABLE t RENAME COLUMN v TO w", restarts=restarts)
+        assert feed.rows("public.t") == {(1,): {"id": 1, "w": 1}}
+
+
+def test_with_nobackfill_only_later_rows_have_the_new_form(database: str, t: Sql, *, restarts: bool) -> None:
+    t.execute("CREATE TABLE t (id int PRIMARY KEY, v mood)")
+    t.execute("INSERT INTO t VALUES (1, 'ok')")
+    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
+        feed.start()
+        feed.catch_up()
+        renaming = ["ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'", "INSERT INTO t VALUES (2, 'fine')"]
+        change(feed, t, *renaming, restarts=restarts)
+        assert feed.rows("public.t") == {(1,): {"id": 1, "v": "ok"}, (2,): {"id": 2, "v": "fine"}}
+
+
+def test_rows_with_a_new_enum_value_have_a_schema_that_lists_it(database: str, t: Sql) -> None:
+    t.execute("CREATE TABLE t (id int PRIMARY KEY, v mood)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        (first,) = feed.rangefeed.schemas()
+        t.execute("ALTER TYPE mood ADD VALUE 'happy'")
+        t.execute("INSERT INTO t VALUES (1, 'happy')")
+        planned: Any = None
+        while planned is None or planned[1][0].payload.start == planned[1][0].payload.end:
+            planned = feed.plan()
+        (versions,) = planned[1][0].payload.versions.values()
+        assert versions[-1].schema.columns[1].type.labels == ("sad", "ok", "happy")
+        assert versions[-1].schema.version == first.version + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement"),
+    [("mood", "ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'"), ("size[]", "ALTER TYPE size RENAME ATTRIBUTE w TO x")],
+)
+def test_nothing_is_resolved_while_a_type_may_be_changing(database: str, t: Sql, kind: str, statement: str) -> None:
+    t.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")
+    with feed_of(database, "t") as feed, psycopg.connect(database) as other:
+        feed.start()
+        feed.catch_up()
+        other.execute(statement)
+        begun = feed.now()
+        for number in range(5):
+            t.execute("INSERT INTO t VALUES (%s)", [number])
+            feed.step()
+        assert len(feed.rows("public.t")) == 5
+        assert max(feed.resolved.values()) < begun
+        other.commit()
+        feed.catch_up()
