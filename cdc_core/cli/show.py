@@ -67,7 +67,7 @@ def report_lines(report: Report) -> Iterator[str]:
     rows = [
         ("source", f"{shown['source']}: {', '.join(shown['tables'] or ())}"),
         ("sink", f"{shown['sink']} ({shown['format']})"),
-        ("initial scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
+        ("scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
         ("high-water mark", _high_water(report)),
         ("delivered", _delivered(shown)),
         ("last saved", report.known.saved_at and shown_moment(report.known.saved_at)),

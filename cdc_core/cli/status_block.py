@@ -56,7 +56,7 @@ def status_block(status: Status) -> Table:
     block.add_column()
     block.add_row(Text(status.changefeed), Text(status.phase))
     if status.scan is not None:
-        block.add_row("initial scan", _scan_bar(status.scan))
+        block.add_row("scan", _scan_bar(status.scan))
     block.add_row("rows", Text(f"{status.rows:,} ({status.rows_per_s:,.0f} rows/s)"))
     block.add_row("delivered", Text(delivered_text(status)))
     block.add_row("high-water mark", Text(high_water_text(status) if status.high_water else "none yet"))

@@ -41,7 +41,7 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
     scan = rangefeed.scan_progress(token)
     if scan is not None:
-        log.info("changefeed '%s': initial scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)
+        log.info("changefeed '%s': scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)
     else:
-        log.info("changefeed '%s': no initial scan; following the log after %s", name, progress.latest)
+        log.info("changefeed '%s': no scan; following the log after %s", name, progress.latest)
     return token

@@ -131,7 +131,7 @@ def status_line(status: Status) -> str:
     """Return the status as one line."""
     parts = [status.phase]
     if status.scan is not None:
-        parts.append(f"initial scan {status.scan.done:,} of {status.scan.total:,} {status.scan.unit}")
+        parts.append(f"scan {status.scan.done:,} of {status.scan.total:,} {status.scan.unit}")
     if status.rows:
         parts.append(f"{counted(status.rows, 'row')} ({status.rows_per_s:,.0f} rows/s)")
         parts.append(delivered_text(status))

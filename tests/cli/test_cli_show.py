@@ -97,7 +97,7 @@ def test_everything_that_is_known_is_shown(file: Path, store: ProgressStore, cap
         "changefeed 'orders': running on here (process 7)",
         "  source            paper://user:***@desk/db: t, u",
         "  sink              shelf://room (json)",
-        "  initial scan      3 of 4,000 blocks",
+        "  scan              3 of 4,000 blocks",
         f"  high-water mark   {mark:%Y-%m-%d %H:%M:%S} UTC ({lag}",
         "  delivered         5,000 rows (1,234 rows/s), 5,001 messages, 3.0 MB in 2 files",
         f"  last saved        {found.saved_at:%Y-%m-%d %H:%M:%S} UTC",

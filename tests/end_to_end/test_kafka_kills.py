@@ -68,7 +68,7 @@ def run(postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
         with followed_feed(directory, uri, broker.bootstrap_servers, TABLES, options=OPTIONS) as followed:
             feed = followed.feed
             feed.start()
-            feed.until("the initial scan", lambda: "initial scan begins at" in feed.log())
+            feed.until("the initial scan", lambda: "scan begins at" in feed.log())
             yield Run(broker=broker, followed=followed)
             feed.stop()
 

@@ -41,8 +41,8 @@ def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path, kept_spa
             feed.once(kept_spark)
             assert last_resolved(feed.files).wall >= row[0] * 1000
             assert rows(feed) == 7100
-            assert feed.log().count("initial scan begins at") == 1
-            assert feed.log().count("no initial scan; following the log") == 2
+            assert feed.log().count("scan begins at") == 1
+            assert feed.log().count("no scan; following the log") == 2
 
 
 @pytest.mark.slow

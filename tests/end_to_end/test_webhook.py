@@ -79,7 +79,7 @@ def test_no_fault_loses_or_reorders_rows(database: str, tmp_path: Path, counts: 
 
         with Feed(tmp_path / "feed", database, TABLES, sink=server.uri(path), options=options(server)) as feed:
             feed.start()
-            feed.until("the initial scan", lambda: "initial scan begins at" in feed.log())
+            feed.until("the initial scan", lambda: "scan begins at" in feed.log())
             with Bank(database, seed=4, pause_s=0.02) as bank:
                 wait_for("the start", bodies=30)
                 for number in range(2):

@@ -56,7 +56,7 @@ def test_the_line_has_rows_rate_volume_and_the_high_water_mark() -> None:
 
 def test_the_line_has_the_scan_while_there_is_one() -> None:
     scanning = Status(changefeed="orders", phase="running", scan=ScanProgress(done=12, total=4000, unit="chunks"))
-    assert status_line(scanning) == "changefeed 'orders': running, initial scan 12 of 4,000 chunks"
+    assert status_line(scanning) == "changefeed 'orders': running, scan 12 of 4,000 chunks"
 
 
 def test_a_source_that_does_not_release_its_history_is_told_of() -> None:

@@ -87,7 +87,7 @@ def test_the_reader_notices_a_rewrite_after_planning(database: str, sql: Sql) ->
         planned = feed.plan()
         assert planned is not None
         sql.execute("VACUUM FULL t")
-        with pytest.raises(RetryableRangefeedError, match=r"table public\.t was rewritten during the initial scan"):
+        with pytest.raises(RetryableRangefeedError, match=r"table public\.t was rewritten during its scan"):
             list(feed.reader.read(planned[1][0]))
         feed.restart()
         feed.scan()
@@ -119,7 +119,7 @@ def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, s
         sql.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE 'cdc/%/snapshot'"
         )
-        with pytest.raises(RetryableRangefeedError, match="initial scan: the snapshot of this round is gone"):
+        with pytest.raises(RetryableRangefeedError, match="scan: the snapshot of this round is gone"):
             list(feed.reader.read(planned[1][0]))
         feed.scan()
         feed.catch_up()

@@ -102,7 +102,7 @@ class ScanRounds:
         found = self._found[1]
         snapshot = Snapshot(id=made.id, at=Timestamp(made.clock_us * 1000 + 999), lsn=made.lsn)
         following = replace(_updated(scan, found), round=scan.round + 1, snapshot=snapshot)
-        log.info("initial scan: started round %d at block %d of %d", following.round, following.done, following.total)
+        log.info("scan: started round %d at block %d of %d", following.round, following.done, following.total)
         return following
 
     def drop(self) -> None:
@@ -128,9 +128,9 @@ def _updated(scan: Scan, found: Found) -> Scan:
         if index == 0:
             block = 0
         if filenode is None:
-            log.info("initial scan: skipped a partition of table %s that was dropped", part.table)
+            log.info("scan: skipped a partition of table %s that was dropped", part.table)
         else:
-            log.info("initial scan: table %s was rewritten; its scan starts again", part.table)
+            log.info("scan: table %s was rewritten; its scan starts again", part.table)
         if filenode is not None and blocks:
             parts.append(replace(part, filenode=filenode, blocks=blocks))
     done = scan.done - (scan.block - block)
