@@ -22,7 +22,7 @@ from cdc_rangefeed_postgres.scan_slice import ScanSlice
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, StepLimit, Timestamp, Token
 from cdc_core.store.values import Progress
 
-__all__ = ["Change", "Feed", "feed_of"]
+__all__ = ["Change", "Feed", "again", "feed_of"]
 
 Key = tuple[Any, ...]
 
@@ -250,3 +250,14 @@ def feed_of(
         feed.close()
         feed.rangefeed.drop(feed.saved)
         feed.rangefeed.close()
+
+
+@contextmanager
+def again(feed: Feed, database: str, *tables: str, **context: Any) -> Iterator[Feed]:
+    """The same changefeed with other tables, after its saved token, and with what its consumer has."""
+    feed.close()
+    with feed_of(database, *tables, feed_id=feed.context.feed_id, **context) as other:
+        other.saved = feed.saved
+        other.state = feed.state
+        other.start()
+        yield other

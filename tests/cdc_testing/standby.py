@@ -28,11 +28,15 @@ def both_hosts(primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> str:
 
 
 @contextmanager
-def standby_of(primary: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
-    """Yield a running standby. From now on each commit on *primary* waits for it, and so does logical decoding."""
+def standby_of(primary: EmbeddedPostgres, *, feedback: bool = True) -> Iterator[EmbeddedPostgres]:
+    """Yield a running standby. From now on each commit on *primary* waits for it, and so does logical decoding.
+
+    *feedback*: whether the standby tells the primary which rows it needs.
+    """
     directory = account.temporary_directory()
     account.give(directory)
-    standby = EmbeddedPostgres(directory, settings={"fsync": "off", **_settings(primary)})
+    told = {"hot_standby_feedback": "on"} if feedback else {}
+    standby = EmbeddedPostgres(directory, settings={"fsync": "off", **_settings(primary), **told})
     try:
         with psycopg.connect(primary.uri(), autocommit=True) as sql:
             sql.execute("SELECT pg_create_physical_replication_slot(%s, true)", [_SLOT])
@@ -62,7 +66,6 @@ def _settings(primary: EmbeddedPostgres) -> dict[str, str]:
     return {
         "primary_conninfo": login,
         "primary_slot_name": _SLOT,
-        "hot_standby_feedback": "on",
         "sync_replication_slots": "on",
     }
 

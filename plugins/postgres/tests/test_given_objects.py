@@ -362,12 +362,24 @@ def test_a_publication_that_is_altered_during_a_run_is_terminal(database: str, s
             feed.catch_up()
 
 
-def test_a_generated_column_in_the_publication_is_refused(database: str, sql: Sql) -> None:
+def test_generated_columns_of_the_publication_arrive(database: str, sql: Sql) -> None:
     sql.execute("ALTER TABLE t ADD twice int GENERATED ALWAYS AS (n * 2) STORED")
     make_publication(sql, more="WITH (publish_via_partition_root = true, publish_generated_columns = stored)")
     make_slot(sql)
     with given(database) as feed:
+        feed.start()
+        sql.execute("UPDATE t SET n = n + 1")
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+
+
+def test_a_column_list_with_a_generated_column_is_refused(database: str, sql: Sql) -> None:
+    sql.execute("ALTER TABLE t ADD twice int GENERATED ALWAYS AS (n * 2) STORED")
+    make_publication(sql, what="FOR TABLE t (id, n, twice)")
+    make_slot(sql)
+    with given(database) as feed:
         text = refusal(feed)
+        assert "has a column list" in text
         assert "with the generated column twice" in text
         sql.execute(remedy(text))
         feed.start()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import again, feed_of
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import ConfigError, Op, TerminalRangefeedError
@@ -18,17 +14,6 @@ def tables(sql: Sql) -> None:
     for name in ("t", "u"):
         sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
         sql.execute(f"INSERT INTO {name} SELECT g, '{name}' FROM generate_series(1, 100) g")
-
-
-@contextmanager
-def again(feed: Feed, database: str, *tables: str, **context: Any) -> Iterator[Feed]:
-    """The same changefeed with other tables, after its saved token, and with what its consumer has."""
-    feed.close()
-    with feed_of(database, *tables, feed_id=feed.context.feed_id, **context) as other:
-        other.saved = feed.saved
-        other.state = feed.state
-        other.start()
-        yield other
 
 
 def published(sql: Sql) -> set[str]:

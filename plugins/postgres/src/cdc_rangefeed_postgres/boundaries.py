@@ -7,8 +7,8 @@ What is compared, for each table:
 
     a new attribute      a column was added. Rows that exist have a value in it when pg_attribute.atthasmissing says so,
                          or when the table was written anew
-    a code per attribute its name and its type; an attribute that was dropped, or is generated, is not in the log. Rows
-                         of the log can have a column that was added and dropped since
+    a code per attribute its name and its type; an attribute that was dropped, or is generated and not published, is
+                         not in the log. Rows of the log can have a column that was added and dropped since
     the file of a leaf   the table was written anew: by ALTER TABLE when an attribute changed as well, otherwise by
                          VACUUM FULL, CLUSTER and the like, which change no value, or by TRUNCATE
     the columns' types   a value of an enum was renamed, or an attribute of a composite type changed
@@ -42,7 +42,7 @@ __all__ = ["altering", "with_layouts", "with_schema_changes"]
 log = logging.getLogger(__name__)
 
 _ATTRIBUTES = """
-SELECT attrelid::bigint, attname::text, atttypid::bigint, attisdropped, attgenerated <> '', xmin::text
+SELECT attrelid::bigint, attname::text, atttypid::bigint, attisdropped, attgenerated::text, xmin::text
 FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 ORDER BY attrelid, attnum
 """
 _FILES = """
@@ -137,10 +137,12 @@ _Files = Mapping[int, tuple[int, bool]]
 
 
 def _attributes(connection: Connection, tables: Iterable[Table]) -> _Attributes:
-    found: dict[int, list[tuple[str, str, str]]] = {table.oid: [] for table in tables}
+    stored = {table.oid: table.stored_columns for table in tables}
+    found: dict[int, list[tuple[str, str, str]]] = {oid: [] for oid in stored}
     for oid, name, kind, dropped, generated, writer in connection.execute(_ATTRIBUTES, [list(found)]):
         code = code_of(name)[:_CODE] + code_of(str(kind))[:_CODE]
-        found[oid].append((name, _DROPPED if dropped else _GENERATED if generated else code, writer))
+        absent = generated == "v" or (generated == "s" and not stored[oid])
+        found[oid].append((name, _DROPPED if dropped else _GENERATED if absent else code, writer))
     return found
 
 
@@ -212,10 +214,12 @@ def _changes(
         if code == _DROPPED:
             note(ShapeChange.COLUMN_DROPPED, "a column was dropped")
         elif was == _GENERATED:
-            note(ShapeChange.COLUMN_FILLED, f"column {name} is no longer generated")
+            note(ShapeChange.COLUMN_FILLED, f"column {name} is in the log now")
+        elif code == _GENERATED:
+            note(ShapeChange.COLUMN_DROPPED, f"column {name} is no longer in the log")
         elif was[:_CODE] != code[:_CODE]:
             note(ShapeChange.COLUMN_RENAMED, f"a column was renamed to {name}")
-        if code != _DROPPED and was != _GENERATED and was[_CODE:] != code[_CODE:]:
+        if code not in (_DROPPED, _GENERATED) and was != _GENERATED and was[_CODE:] != code[_CODE:]:
             retyped = True
             note(ShapeChange.VALUES_CHANGED, f"the type of column {name} was changed")
     for kind, what in member_changes(before.members, found.members[table.oid]):

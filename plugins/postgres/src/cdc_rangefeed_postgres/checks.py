@@ -9,6 +9,7 @@ from cdc_core import ConfigError
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted, quoted_table
+from cdc_rangefeed_postgres.standby import check_standby, is_standby
 
 __all__ = ["check_key", "check_server", "check_tables", "check_version", "require_tables"]
 
@@ -64,9 +65,8 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
             f"the server's wal_level is {level}, but changefeeds need logical. Run ALTER SYSTEM SET wal_level = "
             "'logical'; and restart the server"
         )
-    if (slot or publication) and _one(connection, "SELECT pg_is_in_recovery()"):
-        what = "publication" if publication else "replication slot that its primary knows"
-        raise ConfigError(f"the server is a standby and cannot create a {what}. Connect to the primary")
+    if is_standby(connection):
+        check_standby(connection, publication=publication, failover=failover)
     row = connection.execute(_PRIVILEGES, [_REPLICATION_ROLES]).fetchone()
     assert row is not None
     role, database, _, replication, create = row
@@ -129,7 +129,7 @@ def check_key(table: Table, *, diff: bool) -> None:
     for column in table.key:
         if column not in published:
             raise ConfigError(
-                f"table {name} has the generated column {column} in its key, and generated columns are not in the log. "
+                f"table {name} has the generated column {column} in its key, which is not in the log. "
                 f"Use another key: run ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX …;"
             )
     for leaf in table.leaves:
@@ -163,14 +163,15 @@ def _check_identity(table: Table, leaf: Leaf, *, diff: bool) -> None:
 
 def _check_generated(connection: Connection, table: Table, *, diff: bool) -> None:
     """Raise ConfigError when the publication would make the server refuse writes to the table."""
-    generated = [column.name for column in table.all_columns if column.generated]
+    published = {column.name for column in table.columns}
+    generated = [column.name for column in table.all_columns if column.name not in published]
     full = [leaf.sql for leaf in table.leaves if leaf.identity == "f"]
     if connection.info.server_version >= _FULL_WITHOUT_GENERATED and generated and full:
         remove = " and remove option 'diff'" if diff else ""
         raise ConfigError(
-            f"table {table.name} has REPLICA IDENTITY FULL and the generated column {generated[0]}, so the server "
-            f"would refuse all its updates and deletes once it is published. Run ALTER TABLE {full[0]} REPLICA "
-            f"IDENTITY DEFAULT;{remove}"
+            f"table {table.name} has REPLICA IDENTITY FULL and the generated column {generated[0]}, which is not "
+            "published, so the server would refuse all its updates and deletes once it is published. Run ALTER TABLE "
+            f"{full[0]} REPLICA IDENTITY DEFAULT;{remove}"
         )
 
 

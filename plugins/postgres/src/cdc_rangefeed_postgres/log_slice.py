@@ -47,6 +47,10 @@ class LogSlice:
     tables: tuple[str, ...]
     """Full names of all watched tables."""
 
+    @property
+    def all_versions(self) -> list[TableVersion]:
+        return [version for found in self.versions.values() for version in found]
+
 
 def read_log(
     server: Server,

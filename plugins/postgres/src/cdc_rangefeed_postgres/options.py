@@ -65,7 +65,11 @@ class PostgresOptions:
         "it in `unavailable`. 'lookup' reads the present value of the row, which may be newer than the version. While "
         "an initial scan runs, values are always looked up.",
     )
-
+    virtual_columns: Literal["omitted", "null"] = option(
+        "omitted",
+        doc="Generated columns that are not in the log: virtual ones, and before PostgreSQL 18 all of them. They are "
+        "left out, or are null in every row.",
+    )
     removed_partitions: Literal["delete", "keep"] = option(
         "delete",
         doc="What happens to the rows of a partition that is detached: they are deleted at the sink, or stay there. A"

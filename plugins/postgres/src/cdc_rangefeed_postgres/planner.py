@@ -314,7 +314,7 @@ class PostgresPlanner(StepPlanner):
             slice_bytes=slice_bytes,
         )
         if left is None:
-            log.info("initial scan: reading the last of %d blocks in round %d", scan.total, scan.round)
+            log.info("scan: reading the last of %d blocks in round %d", scan.total, scan.round)
         return end
 
     def _has_commit_times(self, connection: Connection) -> bool:

@@ -16,11 +16,16 @@ from cdc_rangefeed_postgres.names import object_name, quoted
 __all__ = ["Publication"]
 
 _STATE = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"
-# Before PostgreSQL 15 there were no column lists and no row filters, and the view has no columns for them.
-_TABLES = """
-SELECT t.schemaname::text, t.tablename::text, to_jsonb(t) -> 'attnames', to_jsonb(t) ->> 'rowfilter'
-FROM pg_publication_tables t WHERE t.pubname = %s
-AND (t.schemaname::text, t.tablename::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+# Before PostgreSQL 15 there were no column lists and no row filters. This waits for no lock, as pg_publication_tables
+# would behind ALTER TABLE.
+_LISTS = """
+SELECT r.prrelid::bigint, to_jsonb(r) ->> 'prqual' IS NOT NULL,
+       CASE jsonb_typeof(to_jsonb(r) -> 'prattrs') WHEN 'array' THEN (
+           SELECT array_agg(a.attname::text) FROM pg_attribute a
+           WHERE a.attrelid = r.prrelid AND a.attnum IN (
+               SELECT attnum::int FROM jsonb_array_elements_text(to_jsonb(r) -> 'prattrs') AS list(attnum))) END
+FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+WHERE p.pubname = %s AND r.prrelid = ANY(%s::oid[])
 """
 _GENERATED_ARE_PUBLISHED = 180000
 """Since this version a publication can have generated columns."""
@@ -36,12 +41,15 @@ class Publication:
     own: str
     """The name of the one that the changefeed creates when none is given."""
     changefeed: str
+    nulls: bool
+    """Whether rows have the columns that it leaves out, as nulls."""
 
     @classmethod
     def of(cls, context: RangefeedContext) -> Self:
         """Return the publication of a changefeed. Connects to nothing."""
         own, given = object_name(context.changefeed, context.feed_id), context.options.publication_name
-        return cls(name=given or own, given=given is not None, own=own, changefeed=context.changefeed)
+        nulls = context.options.virtual_columns == "null"
+        return cls(name=given or own, given=given is not None, own=own, changefeed=context.changefeed, nulls=nulls)
 
     def exists(self, connection: Connection) -> bool:
         return connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [self.name]).fetchone() is not None
@@ -52,9 +60,9 @@ class Publication:
         Its comment names the changefeed, because different names may become the same object name.
         """
         names = ", ".join(table.sql_only for table in tables)
-        connection.execute(
-            f"CREATE PUBLICATION {quoted(self.own)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
-        )
+        generated = connection.info.server_version >= _GENERATED_ARE_PUBLISHED
+        options = "publish_via_partition_root = true" + (", publish_generated_columns = stored" if generated else "")
+        connection.execute(f"CREATE PUBLICATION {quoted(self.own)} FOR TABLE {names} WITH ({options})")
         comment = f"changefeed {self.changefeed}"
         connection.execute(
             sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(self.own), sql.Literal(comment))
@@ -99,14 +107,13 @@ class Publication:
                 f"{what} publishes changes of partitions under the names of the partitions. "
                 f"{self._alter('SET (publish_via_partition_root = true);')}"
             )
-        schemas, relations = [table.name.schema for table in tables], [table.name.table for table in tables]
-        rows = connection.execute(_TABLES, [self.name, schemas, relations]).fetchall()
-        found = {(schema, name): (columns, row_filter) for schema, name, columns, row_filter in rows}
+        rows = connection.execute(_LISTS, [self.name, [table.oid for table in tables]]).fetchall()
+        found = {oid: (filtered, columns) for oid, filtered, columns in rows}
         for table in tables:
-            if (table.name.schema, table.name.table) not in found:
+            if not table.published:
                 raise ConfigError(f"table {table.name} is not in {what}. {self._alter(f'ADD TABLE {table.sql};')}")
-            columns, row_filter = found[table.name.schema, table.name.table]
-            if row_filter is not None:
+            filtered, columns = found.get(table.oid, (False, None))
+            if filtered:
                 raise ConfigError(
                     f"table {table.name} has a row filter in {what}, so changes would be missing. {self._again(table)}"
                 )
@@ -122,17 +129,12 @@ class Publication:
                 f"table {table.name} has a column list in publication {self.name} that leaves out "
                 f"{', '.join(absent)}. {self._again(table)}"
             )
-        generated = [column.name for column in table.all_columns if column.generated and column.name in published]
-        if generated and connection.info.server_version >= _GENERATED_ARE_PUBLISHED:
-            row = connection.execute(
-                "SELECT p.pubgencols::text FROM pg_publication p WHERE p.pubname = %s", [self.name]
-            ).fetchone()
-            remedy = self._again(table)
-            if row is not None and row[0] != "n":
-                remedy = self._alter("SET (publish_generated_columns = none);")
+        listed = [column.name for column in table.all_columns if column.generated and column.name in published]
+        if listed and not table.stored_columns and connection.info.server_version >= _GENERATED_ARE_PUBLISHED:
             raise ConfigError(
-                f"table {table.name} is in publication {self.name} with the generated column {generated[0]}, and "
-                f"changefeeds leave out generated columns. {remedy}"
+                f"table {table.name} has a column list in publication {self.name} with the generated column "
+                f"{listed[0]}, and the publication leaves out generated columns. "
+                f"{self._alter('SET (publish_generated_columns = stored);')}"
             )
 
     def _alter(self, clause: str) -> str:

@@ -94,5 +94,6 @@ class PostgresRangefeed(Rangefeed):
 
     def _load(self, connection: Connection) -> tuple[Catalog, list[Table]]:
         names = parse_tables(self.context.tables)
-        catalog = load_tables(connection, publication=self._slot.publication.name, names=names)
+        publication = self._slot.publication
+        catalog = load_tables(connection, publication=publication.name, names=names, nulls=publication.nulls)
         return catalog, require_tables(connection, catalog, names)

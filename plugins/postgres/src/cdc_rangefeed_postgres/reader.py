@@ -11,6 +11,7 @@ from cdc_rangefeed_postgres.client_errors import ClientError
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.log_slice import LogSlice, read_log
 from cdc_rangefeed_postgres.lookup import TableLookup
+from cdc_rangefeed_postgres.null_columns import with_null_columns
 from cdc_rangefeed_postgres.scan_slice import ScanSlice, read_scan
 
 __all__ = ["PostgresReader"]
@@ -35,7 +36,8 @@ class PostgresReader(SliceReader):
         connection = self._connect(role)
         finished = False
         try:
-            yield from self._read(slice_.payload, connection)
+            items = self._read(slice_.payload, connection)
+            yield from with_null_columns(items, slice_.payload.all_versions)
             finished = True
         finally:
             if not finished:

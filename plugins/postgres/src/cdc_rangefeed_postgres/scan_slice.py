@@ -38,6 +38,10 @@ class ScanSlice:
     commit_times: bool = False
     """Whether to read when each row was written; the server must have track_commit_timestamp on."""
 
+    @property
+    def all_versions(self) -> list[TableVersion]:
+        return list(self.versions.values())
+
 
 def read_scan(
     server: Server, connection: Any, slice_: ScanSlice, options: PostgresOptions, *, diff: bool, mvcc: bool
@@ -49,14 +53,14 @@ def read_scan(
     """
     cursor = connection.cursor()
     try:
-        with server.translated("reading the initial scan"):
+        with server.translated("scanning tables"):
             cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
                 cursor.execute(f"SET TRANSACTION SNAPSHOT '{slice_.snapshot}'")
             except ClientError as error:
                 if sqlstate(error) in _MISSING_SNAPSHOT:
                     raise RetryableRangefeedError(
-                        "initial scan: the snapshot of this round is gone; the next round takes a new one",
+                        "scan: the snapshot of this round is gone; the next round takes a new one",
                         retry_after_s=0.0,
                     ) from None
                 raise
@@ -82,7 +86,7 @@ def _read_piece(
         cursor.execute(f"SELECT pg_relation_filenode({piece.oid}::oid)::bigint")
         if cursor.fetchone()[0] != piece.filenode:
             raise RetryableRangefeedError(
-                f"table {piece.table} was rewritten during the initial scan; its scan starts again", retry_after_s=0.0
+                f"table {piece.table} was rewritten during its scan; its scan starts again", retry_after_s=0.0
             )
         blocks = f"l.ctid >= '({piece.first},0)'::tid AND l.ctid < '({piece.end},0)'::tid"
         if piece.root is not None:
@@ -99,7 +103,7 @@ def _read_piece(
             raise TerminalRangefeedError(removed_too_early(piece.table, piece.leaf)) from None
         if sqlstate(error) in _GONE:
             raise RetryableRangefeedError(
-                f"table {piece.table} or a column of it was dropped during the initial scan"
+                f"table {piece.table} or a column of it was dropped during its scan"
             ) from None
         raise
 

@@ -17,8 +17,9 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.names import feed_applications, object_name, quoted
 from cdc_rangefeed_postgres.publication import Publication
+from cdc_rangefeed_postgres.standby import is_standby
 
-__all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "oldest_writer"]
+__all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "why_waiting"]
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,14 @@ SELECT s.plugin::text, s.database::text, s.active_pid, s.confirmed_flush_lsn::te
        to_jsonb(s) ->> 'invalidation_reason', to_jsonb(s) ->> 'conflicting', to_jsonb(s) ->> 'failover' = 'true'
 FROM pg_replication_slots s WHERE s.slot_name = %s
 """
+_FEEDBACK = "Set hot_standby_feedback = on and primary_slot_name on the standby"
+_AGAINST = {
+    "rows_removed": _FEEDBACK,
+    "conflict with recovery": _FEEDBACK,
+    "wal_level_insufficient": "Set wal_level = logical on the primary and on its standbys",
+    "idle_timeout": "Raise idle_replication_slot_timeout",
+}
+"""What prevents that a slot is invalidated, by reason."""
 # On a standby, the log that was received may be more than what was replayed.
 _END = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_flush_lsn() END::text"
 _OLD_CONNECTIONS = """
@@ -117,9 +126,9 @@ class Slot:
                     [self.name, PLUGIN, temporary],
                 ).fetchone()
         except psycopg.errors.QueryCanceled:
+            reason, remedy = why_waiting(connection)
             raise RetryableRangefeedError(
-                f"replication slot {self.name}: not created within {limit_s:g} s because write transactions are still "
-                f"open ({oldest_writer(connection)}). End them, or wait"
+                f"replication slot {self.name}: not created within {limit_s:g} s because {reason}. {remedy}"
             ) from None
         assert row is not None
         return parse_lsn(row[0])
@@ -148,7 +157,7 @@ class Slot:
         if state.invalid is not None:
             raise HistoryLostError(
                 f"replication slot {self.name} was invalidated ({state.invalid}): changes after {lsn_text(needed)} are "
-                f"lost. Raise max_slot_wal_keep_size. {START_OVER}"
+                f"lost. {_AGAINST.get(state.invalid, 'Raise max_slot_wal_keep_size')}. {START_OVER}"
             )
         if state.confirmed > needed:
             raise HistoryLostError(
@@ -256,7 +265,15 @@ def cancelled_after(connection: Connection, limit_s: float) -> Iterator[None]:
         timer.join()
 
 
-def oldest_writer(connection: Connection) -> str:
+def why_waiting(connection: Connection) -> tuple[str, str]:
+    """Return why the creation of a slot or a snapshot takes long, and the remedy."""
+    if is_standby(connection):
+        reason = "the primary has not logged its running transactions, or has open write transactions"
+        return reason, "Run SELECT pg_log_standby_snapshot(); on the primary, or wait"
+    return f"write transactions are still open ({_oldest_writer(connection)})", "End them, or wait"
+
+
+def _oldest_writer(connection: Connection) -> str:
     """Describe the oldest open transaction that has written, for messages."""
     row = connection.execute(
         "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::int, application_name FROM pg_stat_activity "

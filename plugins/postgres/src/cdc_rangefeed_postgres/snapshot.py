@@ -17,7 +17,7 @@ from cdc_core import RetryableRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.lsn import parse_lsn
-from cdc_rangefeed_postgres.slot import PLUGIN, cancelled_after, oldest_writer
+from cdc_rangefeed_postgres.slot import PLUGIN, cancelled_after, why_waiting
 
 __all__ = ["CLOCK_US", "ExportedSnapshot", "SnapshotMaker"]
 
@@ -115,11 +115,9 @@ class SnapshotMaker:
         text = self._server.mask(text_of(failure))
         if sqlstate(failure) in _FULL:
             self.full = True
-            log.warning("initial scan: no snapshot: %s; raise max_replication_slots and max_wal_senders", text)
+            log.warning("scan: no snapshot: %s; raise max_replication_slots and max_wal_senders", text)
             return None
-        raise RetryableRangefeedError(
-            f"PostgreSQL failed while taking a snapshot for the initial scan: {text}"
-        ) from None
+        raise RetryableRangefeedError(f"PostgreSQL failed while taking a snapshot for a scan: {text}") from None
 
     def close(self) -> None:
         """Cancel the request and release the snapshot that nobody fetched."""
@@ -150,11 +148,12 @@ class SnapshotMaker:
                     ).fetchone()
             except ClientError as error:
                 if sqlstate(error) == _CANCELLED and not self._abandoned:
+                    reason, remedy = why_waiting(clock)
                     log.warning(
-                        "initial scan: no snapshot within %g s because write transactions are still open (%s); "
-                        "following the log until then",
+                        "scan: no snapshot within %g s because %s; following the log until then. %s",
                         self._limit_s,
-                        oldest_writer(clock),
+                        reason,
+                        remedy,
                     )
                 raise
             moment: Any = clock.execute(CLOCK_US).fetchone()

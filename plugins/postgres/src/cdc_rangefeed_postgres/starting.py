@@ -105,7 +105,7 @@ def resumed_token(
     load_watched(connection, slot, saved, diff=False)
     if saved.scan is None:
         return saved
-    log.info("initial scan: resumed at block %d of %d", saved.scan.done, saved.scan.total)
+    log.info("scan: resumed at block %d of %d", saved.scan.done, saved.scan.total)
     return replace(saved, scan=replace(saved.scan, snapshot=None))
 
 
@@ -139,5 +139,5 @@ def _with_tables(
         left = {part.oid for part in scan.parts if part.table in removed}
         scan = scan.with_parts(parts, instead_of=left | {part.oid for part in parts})
     log.info("tables added: %s; removed: %s", ", ".join(sorted(names)) or "none", ", ".join(sorted(removed)) or "none")
-    row: Any = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    row: Any = connection.execute(_NEWEST).fetchone()
     return replace(saved, tables=states, settled=parse_lsn(row[0]), scan=scan)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from cdc_core import ColumnType, Kind, TableSchema
+from cdc_core import Column, ColumnType, Kind, TableSchema
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS, with_modifier
 
 __all__ = ["PgColumn", "TableVersion", "TypeCatalog", "TypeInfo", "binary_safe", "column_type"]
@@ -121,10 +121,17 @@ class TableVersion:
     schema: TableSchema
     columns: tuple[PgColumn, ...]
     types: TypeCatalog = field(default_factory=TypeCatalog)
+    nulls: tuple[Column, ...] = ()
+    """Columns that follow those of `schema` in every row, and are null."""
 
     def __post_init__(self) -> None:
         if [column.name for column in self.columns] != [column.name for column in self.schema.columns]:
             raise ValueError(f"columns of {self.schema.name} do not match its schema")
+
+    @property
+    def row_schema(self) -> TableSchema:
+        """The schema of rows as they are emitted, with `nulls`."""
+        return replace(self.schema, columns=(*self.schema.columns, *self.nulls)) if self.nulls else self.schema
 
 
 def column_type(column: PgColumn, catalog: TypeCatalog) -> ColumnType:

@@ -28,7 +28,7 @@ class Versions:
         """Return the versions for a log whose tables have the same shapes as the catalog."""
         lists, after = {}, {}
         shown = {name: _published(catalog.tables[name]) for name in states}
-        types = _types(connection, [column for columns in shown.values() for column in columns])
+        types = _types(connection, [*_nulls(catalog), *(column for columns in shown.values() for column in columns)])
         for name, state in states.items():
             version, after[name] = _next(catalog.tables[name], shown[name], state, types)
             lists[name] = (version,)
@@ -53,6 +53,7 @@ class Versions:
         by_oid = catalog.by_oid
         shown = {name: _published(catalog.tables[name]) for name in states}
         announced = [column for relation, _ in relations if relation.relid in by_oid for column in relation.columns]
+        announced += _nulls(catalog)
         types = _types(connection, [*announced, *(column for columns in shown.values() for column in columns)])
         before = {relation.relid: relation for relation, inside in relations if not inside}
         for relation in [*before.values(), *(relation for relation, inside in relations if inside)]:
@@ -74,7 +75,8 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
     states = {}
     for name, table in catalog.tables.items():
         columns = _published(table)
-        version = make_version(table, columns, key=table.key, version=1, types=_types(connection, columns))
+        types = _types(connection, [*columns, *_nulls(catalog)])
+        version = make_version(table, columns, key=table.key, version=1, types=types)
         states[name] = TableState(
             oid=table.oid,
             key=table.key,
@@ -108,6 +110,10 @@ def _published(table: Table) -> list[PgColumn]:
     return [PgColumn(column.name, column.oid, column.typmod) for column in table.columns]
 
 
+def _nulls(catalog: Catalog) -> list[PgColumn]:
+    return [PgColumn(column.name, column.oid) for table in catalog.tables.values() for column in table.null_columns]
+
+
 def _types(connection: Connection, columns: Sequence[PgColumn]) -> TypeCatalog:
     return load_types(connection, {column.oid for column in columns})
 
@@ -115,4 +121,4 @@ def _types(connection: Connection, columns: Sequence[PgColumn]) -> TypeCatalog:
 def schemas_of(connection: Connection, catalog: Catalog, states: Mapping[str, TableState] | None) -> list[TableSchema]:
     """Return the present schemas of all tables, with version numbers that continue those of *states*."""
     known = states if states is not None else first_states(connection, catalog)
-    return [found[0].schema for found in Versions.of_catalog(connection, catalog, known).lists.values()]
+    return [found[0].row_schema for found in Versions.of_catalog(connection, catalog, known).lists.values()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cdc_core import ConfigError, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, load_again
 from cdc_rangefeed_postgres.checks import check_key
@@ -22,11 +24,19 @@ def load_watched(
     """
     states = token.tables
     oids = [state.oid for state in states.values()]
-    catalog = load_again(connection, known, publication=slot.publication.name, oids=oids)
+    publication = slot.publication
+    catalog = load_again(connection, known, publication=publication.name, oids=oids, nulls=publication.nulls)
     for name, state in states.items():
         table = catalog.by_oid.get(state.oid)
         if table is None:
             raise TerminalRangefeedError(f"table {name} was dropped. To continue without it, remove it from 'tables'")
+        if table.root is not None:
+            row: Any = connection.execute("SELECT relname::text FROM pg_class WHERE oid = %s", [table.root]).fetchone()
+            raise TerminalRangefeedError(
+                f"table {name} became {table.name}, a partition of {row[0]}, so it has only a part of the rows. To "
+                "follow all partitions, run once without it in 'tables', and then list the partitioned table: it is "
+                "read anew, and rows that are at the destination are not deleted there"
+            )
         if table.name.qualified != name:
             raise TerminalRangefeedError(
                 f"table {name} was renamed to {table.name}. Rename it back, or list it in 'tables' under its new name: "
@@ -46,7 +56,7 @@ def load_watched(
             check_key(table, diff=diff)
         except ConfigError as error:
             raise TerminalRangefeedError(str(error)) from None
-    if slot.publication.given:
+    if slot.publication.given and catalog is not known:
         try:
             slot.publication.require(connection, catalog.tables.values())
         except ConfigError as error:

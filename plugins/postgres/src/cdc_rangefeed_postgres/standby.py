@@ -1,0 +1,43 @@
+"""A source that is a standby: what it needs for logical decoding, and what only the primary can do."""
+
+from __future__ import annotations
+
+from cdc_core import ConfigError
+from cdc_rangefeed_postgres.connection import Connection
+
+__all__ = ["check_standby", "is_standby"]
+
+_OLDEST = 160000
+
+
+def is_standby(connection: Connection) -> bool:
+    """Return whether the server is a standby at this moment: it may be promoted."""
+    row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+    return row is not None and bool(row[0])
+
+
+def check_standby(connection: Connection, *, publication: bool, failover: bool) -> None:
+    """Raise ConfigError when a changefeed cannot read this standby. *publication*: whether it would create one."""
+    version = connection.info.server_version
+    if version < _OLDEST:
+        raise ConfigError(
+            f"the server is a standby of PostgreSQL {version // 10000}, and logical decoding on a standby needs 16 or "
+            "newer. Connect to the primary"
+        )
+    if publication:
+        raise ConfigError(
+            "the server is a standby and cannot create a publication. Create one on the primary and name it in "
+            "publication_name, or connect to the primary"
+        )
+    if failover:
+        raise ConfigError(
+            "the server is a standby, and only slots of the primary are synchronised to standbys. Remove option "
+            "'failover', or connect to the primary"
+        )
+    row = connection.execute("SELECT current_setting('hot_standby_feedback')::bool").fetchone()
+    if row is not None and not row[0]:
+        raise ConfigError(
+            "the standby has hot_standby_feedback off, so the primary would remove rows of the catalog that a "
+            "replication slot here needs, and the slot would be lost. Run ALTER SYSTEM SET hot_standby_feedback = on; "
+            "and SELECT pg_reload_conf(); on the standby"
+        )

@@ -1,0 +1,199 @@
+"""A changefeed whose source is a standby: slot, initial scan and changes are read there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.feeding import feed_of
+from cdc_testing.postgres import Sql, table_of
+from cdc_testing.runs import eventually
+from cdc_testing.standby import standby_of
+
+from cdc_core import ConfigError, HistoryLostError, Op, RetryableRangefeedError, TerminalRangefeedError
+
+PUBLICATION = {"publication_name": "shop"}
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[EmbeddedPostgres, EmbeddedPostgres]]:
+    """A primary and its standby. Each commit on the primary waits until the standby has replayed it."""
+    settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
+    with EmbeddedPostgres(settings=settings) as primary, standby_of(primary) as standby:
+        yield primary, standby
+
+
+@pytest.fixture
+def sql(pair: tuple[EmbeddedPostgres, EmbeddedPostgres]) -> Iterator[Sql]:
+    """A connection to the primary, with a table of 100 rows and its publication."""
+    with psycopg.connect(pair[0].uri(), autocommit=True) as connection:
+        create(connection)
+        yield connection
+        connection.execute("DROP PUBLICATION shop")
+        connection.execute("DROP TABLE t")
+
+
+def create(sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 100) g")
+    sql.execute("CREATE PUBLICATION shop FOR TABLE t WITH (publish_via_partition_root = true)")
+
+
+@contextmanager
+def logging_transactions(primary: EmbeddedPostgres) -> Iterator[None]:
+    """Let the primary log its running transactions again and again, as a busy one does every 15 seconds."""
+    stop = threading.Event()
+
+    def work() -> None:
+        with psycopg.connect(primary.uri(), autocommit=True) as connection:
+            while not stop.wait(0.05):
+                connection.execute("SELECT pg_log_standby_snapshot()")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_scan_and_changes_are_read_from_the_standby(pair: tuple[EmbeddedPostgres, EmbeddedPostgres], sql: Sql) -> None:
+    primary, standby = pair
+    with logging_transactions(primary), feed_of(standby.uri(), "t", options=PUBLICATION) as feed:
+        feed.rangefeed.check()
+        feed.start()
+        feed.catch_up()
+        assert sum(change.op is Op.SCAN for change in feed.changes) == 100
+        sql.execute("UPDATE t SET v = -v WHERE id <= 10")
+        sql.execute("DELETE FROM t WHERE id = 20")
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+        feed.restart()
+        sql.execute("INSERT INTO t VALUES (200, 200)")
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+        assert sql.execute("SELECT FROM pg_replication_slots WHERE slot_type = 'logical'").rowcount == 0
+
+
+def test_schema_boundaries_are_found_on_the_standby(pair: tuple[EmbeddedPostgres, EmbeddedPostgres], sql: Sql) -> None:
+    primary, standby = pair
+    with (
+        logging_transactions(primary),
+        feed_of(standby.uri(), "t", options=PUBLICATION) as feed,
+        psycopg.connect(primary.uri()) as other,
+    ):
+        feed.start()
+        feed.catch_up()
+        other.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
+        begun = feed.now()
+        for number in range(3):
+            sql.execute("CREATE TABLE IF NOT EXISTS u (id int)")
+            sql.execute("INSERT INTO u VALUES (%s)", [number])
+            feed.step()
+        assert max(feed.resolved.values()) < begun
+        other.commit()
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+        sql.execute("TRUNCATE t")
+        with pytest.raises(TerminalRangefeedError, match="truncated"):
+            feed.catch_up()
+        sql.execute("DROP TABLE u")
+
+
+def test_an_idle_primary_is_named_when_the_slot_waits_for_it(
+    pair: tuple[EmbeddedPostgres, EmbeddedPostgres], sql: Sql
+) -> None:
+    _, standby = pair
+    remedy = pytest.raises(RetryableRangefeedError, match=r"Run SELECT pg_log_standby_snapshot\(\); on the primary")
+    with feed_of(standby.uri(), "t", options={**PUBLICATION, "snapshot_wait": 0.2}) as feed, remedy:
+        feed.start()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "is a standby and cannot create a publication. Create one on the primary and name it in publication_name"),
+        ({**PUBLICATION, "failover": True}, "only slots of the primary are synchronised to standbys"),
+        ({"publication_name": "none"}, "publication none does not exist"),
+    ],
+)
+def test_what_a_standby_cannot_do_is_refused(
+    pair: tuple[EmbeddedPostgres, EmbeddedPostgres], sql: Sql, options: dict[str, Any], message: str
+) -> None:
+    with feed_of(pair[1].uri(), "t", options=options) as feed, pytest.raises(ConfigError, match=message):
+        feed.rangefeed.check()
+
+
+def test_a_standby_without_feedback_is_refused_because_its_slot_would_be_lost() -> None:
+    with (
+        started_primary() as primary,
+        standby_of(primary, feedback=False) as standby,
+        logging_transactions(primary),
+        feed_of(standby.uri(), "t", options=PUBLICATION) as feed,
+        psycopg.connect(primary.uri(), autocommit=True) as sql,
+        psycopg.connect(standby.uri(), autocommit=True) as admin,
+    ):
+        with pytest.raises(ConfigError, match="Run ALTER SYSTEM SET hot_standby_feedback = on;"):
+            feed.rangefeed.check()
+        admin.execute("ALTER SYSTEM SET hot_standby_feedback = on")
+        admin.execute("SELECT pg_reload_conf()")
+        eventually("feedback", lambda: shown(admin) == "on")
+        feed.start()
+        feed.catch_up()
+        admin.execute("ALTER SYSTEM SET hot_standby_feedback = off")
+        admin.execute("SELECT pg_reload_conf()")
+        eventually("no feedback", lambda: shown(admin) == "off")
+        sql.execute("CREATE TABLE u (id int)")
+        sql.execute("DROP TABLE u")
+
+        def lost() -> bool:
+            sql.execute("VACUUM pg_class")
+            query = "SELECT FROM pg_replication_slots WHERE invalidation_reason = 'rows_removed'"
+            return admin.execute(query).rowcount == 1
+
+        eventually("the loss of the slot", lost, limit_s=60)
+        with pytest.raises(HistoryLostError, match=r"\(rows_removed\).*Set hot_standby_feedback = on"):
+            feed.catch_up()
+
+
+def shown(connection: Sql) -> object:
+    row = connection.execute("SELECT current_setting('hot_standby_feedback')").fetchone()
+    return row and row[0]
+
+
+@contextmanager
+def started_primary() -> Iterator[EmbeddedPostgres]:
+    """A server with a table of 100 rows and its publication, whose commits wait until a standby has replayed them."""
+    with EmbeddedPostgres(settings={"fsync": "off", "synchronous_commit": "remote_apply"}) as primary:
+        with psycopg.connect(primary.uri(), autocommit=True) as sql:
+            create(sql)
+        yield primary
+
+
+def test_a_changefeed_continues_when_its_standby_is_promoted() -> None:
+    with (
+        started_primary() as primary,
+        standby_of(primary) as standby,
+        feed_of(standby.uri(), "t", options=PUBLICATION) as feed,
+    ):
+        with logging_transactions(primary):
+            feed.start()
+            feed.catch_up()
+        with psycopg.connect(primary.uri(), autocommit=True) as sql:
+            sql.execute("INSERT INTO t VALUES (200, 200)")
+        primary.kill()
+        with psycopg.connect(standby.uri(), autocommit=True) as sql:
+            sql.execute("SELECT pg_promote()")
+            sql.execute("UPDATE t SET v = 0 WHERE id <= 5")
+            feed.catch_up()
+            assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+            feed.restart()
+            sql.execute("DELETE FROM t WHERE id <= 5")
+            feed.catch_up()
+            assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
