@@ -19,6 +19,7 @@ from cdc_testing.nemesis_engine import nemesis_spark
 from cdc_testing.nemesis_events import (
     AddColumn,
     AwaitFault,
+    ChangeType,
     Commit,
     Disturb,
     DropColumn,
@@ -29,6 +30,7 @@ from cdc_testing.nemesis_events import (
     Open,
     Pause,
     Read,
+    RenameColumn,
     Resume,
     RollBack,
     Transact,
@@ -171,6 +173,13 @@ class _Player:
                 self._watch.look_at_schemas()
             case DropColumn(table, column):
                 self._ledger.dropped(table, column, self._database.drop_column(table, column))
+                self._watch.look_at_schemas()
+            case RenameColumn(table, column, to):
+                self._database.rename_column(table, column, to)
+                self._ledger.renamed(column, to)
+                self._watch.look_at_schemas()
+            case ChangeType(table, column):
+                self._ledger.made_text(table, column, self._database.make_text(table, column))
                 self._watch.look_at_schemas()
             case Disturb():
                 self._tried(lambda: self._database.disturb(event))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from cdc_conformance.simulated import SimulatedDatabase, StatementError, Txn
 from cdc_conformance.simulated.boundaries import next_boundary
 from cdc_conformance.simulated.cluster import table_name
@@ -50,12 +51,19 @@ class NemesisDatabase(ABC):
     def add_column(self, table: str, column: str) -> None: ...
 
     @abstractmethod
-    def fill_column(self, table: str, column: str, value: str) -> Timestamp | None:
+    def fill_column(self, table: str, column: str, value: str | int) -> Timestamp | None:
         """Add a column that has *value* in every row, and return when that was, as far as the database tells."""
 
     @abstractmethod
     def drop_column(self, table: str, column: str) -> Timestamp | None:
         """Drop a column and return when that was, as far as the database tells."""
+
+    @abstractmethod
+    def rename_column(self, table: str, column: str, to: str) -> None: ...
+
+    @abstractmethod
+    def make_text(self, table: str, column: str) -> Timestamp | None:
+        """Give an integer column the type text, and return when that was, as far as the database tells."""
 
     @abstractmethod
     def disturb(self, event: Disturb) -> None:
@@ -74,7 +82,7 @@ class NemesisDatabase(ABC):
 
 
 class PostgresNemesis(NemesisDatabase):
-    """Through the plugin's own writer."""
+    """Through the plugin's own writer, and by SQL where it knows no such statement."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -102,12 +110,20 @@ class PostgresNemesis(NemesisDatabase):
     def add_column(self, table: str, column: str) -> None:
         self._writer.add_column(table, column)
 
-    def fill_column(self, table: str, column: str, value: str) -> None:
-        if not self._writer.add_filled_column(table, column, value):
+    def fill_column(self, table: str, column: str, value: str | int) -> None:
+        if isinstance(value, int):
+            self._alter(table, f"ADD COLUMN {column} bigint DEFAULT {value}")
+        elif not self._writer.add_filled_column(table, column, value):
             raise StatementError("the writer cannot add a column with a default")
 
     def drop_column(self, table: str, column: str) -> None:
         self._writer.drop_column(table, column)
+
+    def rename_column(self, table: str, column: str, to: str) -> None:
+        self._alter(table, f"RENAME COLUMN {column} TO {to}")
+
+    def make_text(self, table: str, column: str) -> None:
+        self._alter(table, f"ALTER COLUMN {column} TYPE text")
 
     def disturb(self, event: Disturb) -> None:
         raise StatementError(f"PostgreSQL knows no {event.statement}")
@@ -120,6 +136,10 @@ class PostgresNemesis(NemesisDatabase):
 
     def close(self) -> None:
         self._writer.close()
+
+    def _alter(self, table: str, form: str) -> None:
+        with psycopg.connect(self.uri, autocommit=True) as connection:
+            connection.execute(f"ALTER TABLE {table} {form}")
 
     def _begun(self, writes: Sequence[Write]) -> SourceTransaction:
         transaction = self._writer.begin()
@@ -165,11 +185,17 @@ class SimulatedNemesis(NemesisDatabase):
     def add_column(self, table: str, column: str) -> None:
         self.database.add_column(table, column)
 
-    def fill_column(self, table: str, column: str, value: str) -> Timestamp:
-        return self.database.add_column(table, column, default=value)
+    def fill_column(self, table: str, column: str, value: str | int) -> Timestamp:
+        return self.database.add_column(table, column, "int" if isinstance(value, int) else "string", default=value)
 
     def drop_column(self, table: str, column: str) -> Timestamp:
         return self.database.drop_column(table, column)
+
+    def rename_column(self, table: str, column: str, to: str) -> None:
+        self.database.rename_column(table, column, to)
+
+    def make_text(self, table: str, column: str) -> Timestamp:
+        return self.database.change_type(table, column, "string")
 
     def disturb(self, event: Disturb) -> None:
         if event.statement in ("push", "abort"):

@@ -9,6 +9,7 @@ from typing import Any
 __all__ = [
     "AddColumn",
     "AwaitFault",
+    "ChangeType",
     "Commit",
     "Disturb",
     "DropColumn",
@@ -19,6 +20,7 @@ __all__ = [
     "Open",
     "Pause",
     "Read",
+    "RenameColumn",
     "Resume",
     "RollBack",
     "Transact",
@@ -75,15 +77,30 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class FillColumn:
-    """Add a column that has *value* in every row, although no row is written."""
+    """Add a column that has *value* in every row, although no row is written: a text or an integer."""
 
     table: str
     column: str
-    value: str
+    value: str | int
 
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
+    table: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    table: str
+    column: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeType:
+    """Make an integer column a text column, although no row is written."""
+
     table: str
     column: str
 
@@ -134,6 +151,8 @@ Event = (
     | AddColumn
     | FillColumn
     | DropColumn
+    | RenameColumn
+    | ChangeType
     | Resume
     | Pause
     | Fault

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from cdc_testing.nemesis_events import Write
 
 from cdc_core import Timestamp
 
-__all__ = ["Ledger", "Projected", "RowValidator"]
+__all__ = ["FirstNames", "Ledger", "Projected", "RowValidator"]
 
 COLUMNS = ("id", "n", "note")
 """What every row has. `n` is another for each write."""
@@ -21,7 +21,10 @@ COLUMNS = ("id", "n", "note")
 
 @dataclass
 class Ledger:
-    """Knows every committed version. `commits` are in order, as `PrefixValidator` and others take them."""
+    """Knows every committed version. `commits` are in order, as `PrefixValidator` and others take them.
+
+    Columns have here the first names that they had.
+    """
 
     topics: Mapping[str, str]
     """By table."""
@@ -30,12 +33,16 @@ class Ledger:
     """When each of the commits was, where the database tells; in order."""
     versions: dict[int, Row] = field(default_factory=dict)
     """By `n`, with all columns that were ever written."""
-    fills: dict[str, str] = field(default_factory=dict)
+    fills: dict[str, str | int] = field(default_factory=dict)
     """What rows have in a column that was added with a default, by column, where nothing else was written."""
+    names: dict[str, str] = field(default_factory=dict)
+    """The first name of each column that was renamed."""
     _rows: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     _filled: dict[str, tuple[str, Timestamp]] = field(default_factory=dict)
     """Topic and time of such a column, and of a dropped one, where the database tells."""
     _dropped: dict[str, tuple[str, Timestamp]] = field(default_factory=dict)
+    _texts: dict[str, tuple[str, Timestamp]] = field(default_factory=dict)
+    """The same of a column that became text."""
 
     def committed(self, writes: Sequence[Write], at: Timestamp | None) -> None:
         """Take a transaction's writes, in order, as committed; those of one row were locked until then."""
@@ -46,7 +53,8 @@ class Ledger:
                 if self._rows.pop(place, None) is not None:
                     last[place] = None
                 continue
-            row = {"note": None, **self._rows.get(place, {}), "id": write.id, **write.values}
+            values = self.with_first_names(write.values)
+            row = {"note": None, **self._rows.get(place, {}), "id": write.id, **values}
             self._rows[place] = row
             self.versions[row["n"]] = row
             last[place] = {name: row[name] for name in COLUMNS}
@@ -78,7 +86,22 @@ class Ledger:
             for topic, rows in self.state_at(timestamp).items()
         }
 
-    def filled(self, column: str, value: str, at: Timestamp | None, *, table: str) -> None:
+    def with_first_names(self, row: Mapping[str, Any]) -> Row:
+        return {self.names.get(name, name): value for name, value in row.items()}
+
+    def renamed(self, column: str, to: str) -> None:
+        self.names[to] = self.names.get(column, column)
+
+    def made_text(self, table: str, column: str, at: Timestamp | None) -> None:
+        """A column of integers became text, and so did the values that it has."""
+        column = self.names.get(column, column)
+        if at is not None:
+            self._texts[column] = self.topics[table], at
+        for place, row in self._rows.items():
+            if place[0] == table:
+                self._rows[place] = _with_texts(row, {column})
+
+    def filled(self, column: str, value: str | int, at: Timestamp | None, *, table: str) -> None:
         """A column was added that is *value* in every row."""
         self.fills[column] = value
         if at is not None:
@@ -86,6 +109,7 @@ class Ledger:
 
     def dropped(self, table: str, column: str, at: Timestamp | None) -> None:
         """A column is gone, and with it its values."""
+        column = self.names.get(column, column)
         if at is not None:
             self._dropped[column] = self.topics[table], at
         for place, row in self._rows.items():
@@ -95,7 +119,8 @@ class Ledger:
     def _whole(self, topic: str, row: Row, timestamp: Timestamp) -> Row:
         filled = {name: self.fills[name] for name in _until(self._filled, topic, timestamp)}
         gone = _until(self._dropped, topic, timestamp)
-        return {name: value for name, value in {**filled, **self.versions[row["n"]]}.items() if name not in gone}
+        present = {name: value for name, value in {**filled, **self.versions[row["n"]]}.items() if name not in gone}
+        return _with_texts(present, _until(self._texts, topic, timestamp))
 
 
 class Projected:
@@ -106,6 +131,24 @@ class Projected:
 
     def note_row(self, row: SeenRow) -> None:
         self._validator.note_row(replace(row, before=_projected(row.before), after=_projected(row.after)))
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        self._validator.note_resolved(mark)
+
+    def failures(self) -> list[str]:
+        return self._validator.failures()
+
+
+class FirstNames:
+    """Feeds a validator with rows whose columns have their first names."""
+
+    def __init__(self, validator: Validator, ledger: Ledger) -> None:
+        self._validator = validator
+        self._ledger = ledger
+
+    def note_row(self, row: SeenRow) -> None:
+        images = [None if image is None else self._ledger.with_first_names(image) for image in (row.before, row.after)]
+        self._validator.note_row(replace(row, before=images[0], after=images[1]))
 
     def note_resolved(self, mark: SeenMark) -> None:
         self._validator.note_resolved(mark)
@@ -127,8 +170,8 @@ class RowValidator:
                 continue
             written = self._ledger.versions.get(image["n"])
             wrong = written is None or any(
-                value != written.get(name, self._ledger.fills.get(name))
-                for name, value in image.items()
+                str(value) != str(written.get(name, self._ledger.fills.get(name)))  # integers may have become text
+                for name, value in self._ledger.with_first_names(image).items()
                 if value is not None
             )
             if wrong:
@@ -143,6 +186,10 @@ class RowValidator:
 
 def _until(columns: Mapping[str, tuple[str, Timestamp]], topic: str, timestamp: Timestamp) -> set[str]:
     return {name for name, (of, at) in columns.items() if of == topic and at <= timestamp}
+
+
+def _with_texts(row: Row, texts: Iterable[str]) -> Row:
+    return {**row, **{name: str(row[name]) for name in texts if row.get(name) is not None}}
 
 
 def _projected(row: Row | None) -> Row | None:

@@ -10,6 +10,7 @@ from typing import Any
 from cdc_testing.nemesis_events import (
     AddColumn,
     AwaitFault,
+    ChangeType,
     Commit,
     Disturb,
     DropColumn,
@@ -20,6 +21,7 @@ from cdc_testing.nemesis_events import (
     Open,
     Pause,
     Read,
+    RenameColumn,
     Resume,
     RollBack,
     Transact,
@@ -128,7 +130,7 @@ class _Writer:
         self._tables = tables
         self._n = 0
         self._events: list[Event] = []
-        self._columns: dict[str, list[str]] = {table: [] for table in tables}
+        self._columns: dict[str, dict[str, type]] = {table: {} for table in tables}
         self._added = 0
         self._locked: set[tuple[str, int]] = set()
         self._open = False
@@ -181,6 +183,8 @@ class _Writer:
             (self._add_column, 3, quiet and sum(map(len, self._columns.values())) < COLUMNS),
             (self._fill_column, 3, quiet and sum(map(len, self._columns.values())) < COLUMNS),
             (self._drop_column, 3, quiet and any(self._columns.values())),
+            (self._rename_column, 3, quiet and any(self._columns.values())),
+            (self._change_type, 6, quiet and bool(self._numbers())),
             (self._disturb, 15, self._simulated),
         ]
         legal = [(action, weight) for action, weight, may in possible if may]
@@ -232,23 +236,40 @@ class _Writer:
         self._faults += 1
 
     def _add_column(self) -> None:
-        self._events.append(AddColumn(*self._new_column()))
+        table, column = self._chance.choice(self._tables), self._new_name()
+        self._columns[table][column] = str
+        self._events.append(AddColumn(table, column))
 
     def _fill_column(self) -> None:
-        table, column = self._new_column()
-        self._events.append(FillColumn(table, column, f"default of {column}"))
+        table, column = self._chance.choice(self._tables), self._new_name()
+        value = self._chance.choice([f"default of {column}", self._added])
+        self._columns[table][column] = type(value)
+        self._events.append(FillColumn(table, column, value))
 
-    def _new_column(self) -> tuple[str, str]:
-        """Return a table and the name of a column that it gets. No two columns of a script have one name."""
-        table = self._chance.choice(self._tables)
+    def _new_name(self) -> str:
+        """Return the name of a column. No column of a script has had it."""
         self._added += 1
-        column = f"test{self._added}"
-        self._columns[table].append(column)
-        return table, column
+        return f"test{self._added}"
 
     def _drop_column(self) -> None:
-        table = self._chance.choice([table for table in self._tables if self._columns[table]])
-        self._events.append(DropColumn(table, self._columns[table].pop()))
+        table = self._table_with_columns()
+        self._events.append(DropColumn(table, self._columns[table].popitem()[0]))
+
+    def _rename_column(self) -> None:
+        table, to = self._table_with_columns(), self._new_name()
+        column, self._columns[table][to] = self._columns[table].popitem()
+        self._events.append(RenameColumn(table, column, to))
+
+    def _change_type(self) -> None:
+        table, column = self._chance.choice(self._numbers())
+        self._columns[table][column] = str
+        self._events.append(ChangeType(table, column))
+
+    def _numbers(self) -> list[tuple[str, str]]:
+        return [(table, name) for table in self._tables for name, kind in self._columns[table].items() if kind is int]
+
+    def _table_with_columns(self) -> str:
+        return self._chance.choice([table for table in self._tables if self._columns[table]])
 
     def _disturb(self) -> None:
         """Something that may be refused when its time has come, as when a range begins there already."""
@@ -293,7 +314,7 @@ class _Writer:
         if self._large or self._chance.random() < 0.02:
             note = "x" * LARGE
         values: dict[str, Any] = {"n": self._n, "note": note}
-        for column in self._columns[table]:
+        for column, kind in self._columns[table].items():
             if self._chance.random() < 0.5:
-                values[column] = f"x{self._n}"
+                values[column] = self._n if kind is int else f"x{self._n}"
         return Write(table, key, values)

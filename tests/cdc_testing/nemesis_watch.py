@@ -21,7 +21,7 @@ from cdc_conformance.validators import (
     Validator,
 )
 from cdc_testing.nemesis_consumer import NemesisConsumer
-from cdc_testing.nemesis_ledger import Ledger, Projected, RowValidator
+from cdc_testing.nemesis_ledger import FirstNames, Ledger, Projected, RowValidator
 
 from cdc_core import Decoder, SinkReader, TableSchema, Timestamp
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -79,7 +79,8 @@ class Watch:
             Projected(PrefixValidator(commits, endpoints=endpoints, whole=all_arrived)),
         ]
         if self._exact:
-            found.append(FingerprintValidator(self.ledger.whole_state_at, endpoints=endpoints))
+            whole = FingerprintValidator(self.ledger.whole_state_at, endpoints=endpoints)
+            found.append(FirstNames(whole, self.ledger))
         if envelope.mvcc_timestamp:
             found.append(MvccValidator())
         if envelope.key_in_value:

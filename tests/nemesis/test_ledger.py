@@ -72,3 +72,24 @@ def test_a_row_may_have_the_default_of_a_column_that_it_never_wrote() -> None:
         validator.note_row(SeenRow(topic="foo", key=(1,), after=after, updated=Timestamp(1)))
     (failure,) = validator.failures()
     assert "other" in failure
+
+
+def test_renamed_columns_have_their_first_name_and_integers_become_text() -> None:
+    ledger = Ledger({"foo": "foo"})
+    ledger.committed([Write("foo", 1, {"n": 1})], Timestamp(10))
+    ledger.filled("test1", 7, Timestamp(20), table="foo")
+    ledger.committed([Write("foo", 2, {"n": 2, "test1": 5})], Timestamp(30))
+    ledger.renamed("test1", "test2")
+    ledger.made_text("foo", "test2", Timestamp(40))
+    ledger.committed([Write("foo", 2, {"n": 3}), Write("foo", 3, {"n": 4, "test2": "x"})], Timestamp(50))
+
+    def values(at: int) -> dict[int, object]:
+        return {row["n"]: row["test1"] for row in ledger.whole_state_at(Timestamp(at))["foo"].values()}
+
+    assert [values(at) for at in (30, 40, 50)] == [{1: 7, 2: 5}, {1: "7", 2: "5"}, {1: "7", 3: "5", 4: "x"}]
+    validator = RowValidator(ledger)
+    for name, value in (("test1", 5), ("test2", 5), ("test2", "5"), ("test2", 6)):
+        after = {"id": 2, "n": 2, "note": None, name: value}
+        validator.note_row(SeenRow(topic="foo", key=(2,), after=after, updated=Timestamp(1)))
+    (failure,) = validator.failures()
+    assert "6" in failure
