@@ -17,6 +17,8 @@ from cdc_testing.runs import eventually
 __all__ = ["both_hosts", "slot_is_synchronised", "standby_of"]
 
 _SLOT = "standby"
+_SLOTS_ARE_SYNCHRONISED = 170000
+"""Since this version a standby can have the failover slots of its primary."""
 
 
 def both_hosts(primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> str:
@@ -35,15 +37,19 @@ def standby_of(primary: EmbeddedPostgres, *, feedback: bool = True) -> Iterator[
     """
     directory = account.temporary_directory()
     account.give(directory)
-    told = {"hot_standby_feedback": "on"} if feedback else {}
-    standby = EmbeddedPostgres(directory, settings={"fsync": "off", **_settings(primary), **told})
     try:
         with psycopg.connect(primary.uri(), autocommit=True) as sql:
+            synchronises = sql.info.server_version >= _SLOTS_ARE_SYNCHRONISED
+            more = {"hot_standby_feedback": "on"} if feedback else {}
+            more |= {"sync_replication_slots": "on"} if synchronises else {}
+            settings = {"fsync": "off", **_settings(primary), **more}
+            standby = EmbeddedPostgres(directory, settings=settings, binaries=primary.binaries)
             sql.execute("SELECT pg_create_physical_replication_slot(%s, true)", [_SLOT])
             _copy(primary, standby)
             with standby:
                 eventually("replication", lambda: sql.execute("SELECT FROM pg_stat_replication").rowcount == 1)
-                sql.execute(f"ALTER SYSTEM SET synchronized_standby_slots = '{_SLOT}'")
+                if synchronises:
+                    sql.execute(f"ALTER SYSTEM SET synchronized_standby_slots = '{_SLOT}'")
                 sql.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
                 sql.execute("SELECT pg_reload_conf()")
                 shown = "SELECT sync_state FROM pg_stat_replication"
@@ -66,7 +72,6 @@ def _settings(primary: EmbeddedPostgres) -> dict[str, str]:
     return {
         "primary_conninfo": login,
         "primary_slot_name": _SLOT,
-        "sync_replication_slots": "on",
     }
 
 
@@ -79,7 +84,11 @@ def _copy(primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
     login = _settings(primary)["primary_conninfo"]
     data = standby.directory / "data"
     command = ["pg_basebackup", "-d", login, "-D", str(data), "-X", "stream", "-S", _SLOT, "-c", "fast", "--no-sync"]
-    done = subprocess.run(standby._command(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    newest = EmbeddedPostgres()  # its pg_basebackup can copy servers of every version
+    try:
+        done = subprocess.run(newest._command(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    finally:
+        shutil.rmtree(newest.directory, ignore_errors=True)
     assert done.returncode == 0, done.stderr
     (data / "standby.signal").touch()
     account.give(data / "standby.signal")

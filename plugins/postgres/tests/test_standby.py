@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,6 +15,7 @@ from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.runs import eventually
 from cdc_testing.standby import standby_of
+from cdc_testing.versions import UnavailableError, binaries_of
 
 from cdc_core import ConfigError, HistoryLostError, Op, RetryableRangefeedError, TerminalRangefeedError
 
@@ -168,9 +170,10 @@ def shown(connection: Sql) -> object:
 
 
 @contextmanager
-def started_primary() -> Iterator[EmbeddedPostgres]:
+def started_primary(binaries: Path | None = None) -> Iterator[EmbeddedPostgres]:
     """A server with a table of 100 rows and its publication, whose commits wait until a standby has replayed them."""
-    with EmbeddedPostgres(settings={"fsync": "off", "synchronous_commit": "remote_apply"}) as primary:
+    settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
+    with EmbeddedPostgres(settings=settings, binaries=binaries) as primary:
         with psycopg.connect(primary.uri(), autocommit=True) as sql:
             create(sql)
         yield primary
@@ -195,5 +198,34 @@ def test_a_changefeed_continues_when_its_standby_is_promoted() -> None:
             assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
             feed.restart()
             sql.execute("DELETE FROM t WHERE id <= 5")
+            feed.catch_up()
+            assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("major", [15, 16, 17])
+def test_a_standby_can_be_read_since_version_16(major: int) -> None:
+    try:
+        binaries = binaries_of(major)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with (
+        started_primary(binaries) as primary,
+        standby_of(primary) as standby,
+        feed_of(standby.uri(), "t", options=PUBLICATION) as feed,
+        psycopg.connect(primary.uri(), autocommit=True) as sql,
+    ):
+        if major < 16:
+            with pytest.raises(ConfigError, match="logical decoding on a standby needs 16 or newer"):
+                feed.rangefeed.check()
+            return
+        with logging_transactions(primary):
+            feed.start()
+            feed.catch_up()
+            sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
+            sql.execute("UPDATE t SET v = -v WHERE id <= 10")
+            feed.catch_up()
+            feed.restart()
+            sql.execute("DELETE FROM t WHERE id = 20")
             feed.catch_up()
             assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
