@@ -373,6 +373,20 @@ def test_generated_columns_of_the_publication_arrive(database: str, sql: Sql) ->
         assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
 
 
+def test_a_publication_is_checked_while_its_table_is_locked(database: str, sql: Sql) -> None:
+    make_publication(sql)
+    make_slot(sql)
+    with given(database, options={"lock_timeout": 0.5}) as feed, psycopg.connect(database) as other:
+        feed.start()
+        feed.catch_up()
+        other.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        feed.restart()
+        sql.execute("SELECT pg_logical_emit_message(true, 'test', 'the log goes on')")
+        feed.step()
+        other.rollback()
+        feed.catch_up()
+
+
 def test_a_column_list_with_a_generated_column_is_refused(database: str, sql: Sql) -> None:
     sql.execute("ALTER TABLE t ADD twice int GENERATED ALWAYS AS (n * 2) STORED")
     make_publication(sql, what="FOR TABLE t (id, n, twice)")
