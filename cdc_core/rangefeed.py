@@ -53,6 +53,8 @@ class RangefeedContext:
     """Whether `mvcc` is wanted."""
     initial_scan: bool = True
     """Whether the rows that the tables hold at the start are wanted."""
+    saved: Token | None = None
+    """The token saved last before this run; None before the first start. For `check`."""
     schema_changes: SchemaChangeRules = field(default_factory=SchemaChangeRules)
     """What the planner does at a schema boundary."""
     parallelism: int = 1
@@ -96,17 +98,14 @@ class Rangefeed(ABC):
         """
 
     def scan_progress(self, token: Token) -> ScanProgress | None:  # noqa: ARG002
-        """Return how far the initial scan or a backfill is at *token*, for the status; None when none is left.
-
-        None also when that is unknown, as by default. Connects to nothing.
-        """
+        """Return how far a scan is at *token*, without connecting; None when it is done or, by default, unknown."""
         return None
 
     def drop(self, saved: Token | None) -> None:  # noqa: B027 (has a default)
         """Remove everything that this changefeed created on the source; no step of it follows. Repeatable.
 
-        Called when only the initial scan was wanted and it is durable at the sink, or by whoever cancels the
-        changefeed; perhaps before `start` in this process. By default nothing was created.
+        After a changefeed of the initial scan alone, and when it is cancelled; perhaps before `start`. By default
+        nothing was created.
         """
 
     def created(self) -> Sequence[SourceObjects] | None:

@@ -61,6 +61,8 @@ class ResolvedChangefeed:
     table_names: tuple[TableName, ...] = ()
     parallelism: int = 1
     """How many slices can be read at the same time."""
+    saved: Mapping[str, Any] | None = None
+    """The token saved last before this run. Only the driver has it."""
     stored: Mapping[str, Any] = field(default_factory=dict)
     """What the progress store keeps beside the identity (see `cdc_core.config.definition`). Holds no secret."""
 
@@ -114,6 +116,7 @@ class ResolvedChangefeed:
                 events=self.options.schema_change_events, policy=self.options.schema_change_policy
             ),
             parallelism=self.parallelism,
+            saved=None if self.saved is None else dict(self.saved),
         )
 
     def open_rangefeed(self) -> Rangefeed:

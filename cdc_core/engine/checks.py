@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import dead_letter_schema
@@ -11,14 +12,29 @@ from cdc_core.destination import Destination
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri
 from cdc_core.schema import TableName, TableSchema
+from cdc_core.store.progress import ProgressStore
 from cdc_core.uris import place_of
 
-__all__ = ["check_and_prepare", "check_dead_letters", "check_encoder", "check_sink", "check_source", "prepare_sink"]
+__all__ = [
+    "check_and_prepare",
+    "check_and_prepare_sink",
+    "check_dead_letters",
+    "check_encoder",
+    "check_sink",
+    "check_source",
+    "prepare_sink",
+]
 
 
-def check_and_prepare(feed: ResolvedChangefeed) -> None:
+def check_and_prepare(feed: ResolvedChangefeed, store: ProgressStore) -> None:
     """Return when the changefeed can run. Raises: ConfigError, while nothing has been created at the source."""
-    schemas = check_source(feed)
+    progress = store.load(feed.name)
+    schemas = check_source(feed if progress is None else replace(feed, saved=progress.token))
+    check_and_prepare_sink(feed, schemas)
+
+
+def check_and_prepare_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
+    """Return when rows of *schemas* can be delivered. Raises: ConfigError."""
     check_sink(feed, schemas)
     check_encoder(feed, schemas)
     check_dead_letters(feed, schemas)

@@ -145,7 +145,7 @@ class Run:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
                 self._say(phase="starting Spark")
                 self._opening = pool.submit(self._host.hold, self._feed.name)
-                check_and_prepare(self._feed)
+                check_and_prepare(self._feed, self._store)
             ending = self._attempts()
             self._keep_pause()
             return ending

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.checks import check_and_prepare_sink
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.span import Span
@@ -35,7 +36,10 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
         None if progress is None else progress.token,
         lambda intent: store.save_intent(name, feed.epoch, intent),
     )
-    spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
+    schemas = rangefeed.schemas()
+    spans = [Span(schema.name.full) for schema in schemas]
+    if progress is not None and not {span.table for span in spans} <= {span.table for span, _ in progress.frontier}:
+        check_and_prepare_sink(feed, schemas)  # tables may have joined since the run began
     if progress is None:
         progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
     store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
