@@ -1,0 +1,49 @@
+"""Where an attempt starts, when the rangefeed follows other tables than before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from cdc_testing.components import encoder, host, rangefeed, sink
+
+from cdc_core import Changefeed, ConfigError, Rangefeed, TableName, TableSchema, Token
+from cdc_core.config.resolve import resolve
+from cdc_core.engine.starting import register, start_token
+from cdc_core.store.progress import ProgressStore, store_url
+
+
+class Growing(Rangefeed):
+    """Follows the same table in one more schema at each start."""
+
+    found: Sequence[str] = ()
+
+    def check(self) -> None:
+        pass
+
+    def schemas(self) -> Sequence[TableSchema]:
+        return [
+            TableSchema(name=TableName("shop", schema, "orders"), version=1, columns=(), primary_key=())
+            for schema in self.found
+        ]
+
+    def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
+        self.found = [*self.found, "public" if saved is None else "eu"]
+        return {"tables": len(self.found)}
+
+
+def test_a_table_that_joins_is_checked_like_those_at_the_first_start(tmp_path: Path) -> None:
+    plugins = host(rangefeed(), encoder(), sink(destination="cdc_testing.components:SilentDestination"))
+    changefeed = Changefeed(name="orders", source="paper://desk/shop", tables=("*.orders",), sink="shelf://room")
+    feed = resolve(changefeed, plugins)
+    with closing(ProgressStore(store_url(tmp_path))) as store:
+        feed = feed.for_attempt(feed_id=register(feed, store).feed_id, epoch=store.begin_attempt("orders"))
+        source = Growing(feed.rangefeed_context())
+        assert start_token(feed, store, source) == {"tables": 1}
+        with pytest.raises(ConfigError, match=r"^tables public\.orders and eu\.orders would share the topic 'orders'"):
+            start_token(feed, store, source)
+        saved = store.load("orders")
+        assert saved is not None
+        assert saved.token == {"tables": 1}
