@@ -27,6 +27,12 @@ def test_a_token_survives_json_and_is_small(scan: Scan | None, clock: Timestamp 
     assert len(text) < 700
 
 
+def test_a_token_survives_json_that_was_sorted() -> None:
+    tables = {"public.b": STATES["public.b"], "public.a": STATES["public.a"]}
+    token = PostgresToken(lsn=255, tables=tables, catalog="", settled=7, scan=SCAN)
+    assert PostgresToken.from_json(json.loads(json.dumps(token.to_json(), sort_keys=True))) == token
+
+
 def test_only_an_intent_is_an_intent() -> None:
     assert is_intent(intent("x"))
     assert not is_intent(PostgresToken(lsn=1, tables={}, catalog="", settled=0).to_json())

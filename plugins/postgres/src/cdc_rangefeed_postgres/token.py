@@ -146,7 +146,7 @@ class PostgresToken:
         return {
             "lsn": lsn_text(self.lsn),
             "clock": None if self.clock is None else str(self.clock),
-            "scan": None if self.scan is None else _scan_to_json(self.scan, list(self.tables)),
+            "scan": None if self.scan is None else _scan_to_json(self.scan, sorted(self.tables)),
             "tables": {name: state.to_json() for name, state in self.tables.items()},
             "catalog": self.catalog,
             "settled": lsn_text(self.settled),
@@ -154,7 +154,8 @@ class PostgresToken:
 
     @classmethod
     def from_json(cls, token: Token) -> Self:
-        tables = {name: TableState.from_json(state) for name, state in token["tables"].items()}
+        # Whoever keeps a token as JSON may sort it.
+        tables = {name: TableState.from_json(state) for name, state in sorted(token["tables"].items())}
         return cls(
             lsn=parse_lsn(token["lsn"]),
             clock=None if token["clock"] is None else Timestamp.parse(token["clock"]),
