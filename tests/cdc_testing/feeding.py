@@ -46,14 +46,16 @@ class Change:
     """The columns that `after` lacks, because the source does not know their values."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PostgresParts:
     """Opens the four parts of the source."""
 
     context: RangefeedContext
+    attempts: Attempts | None = None
 
     def open_rangefeed(self) -> PostgresRangefeed:
-        return PostgresRangefeed(self.context)
+        saved = None if self.attempts is None else self.attempts.saved
+        return PostgresRangefeed(replace(self.context, saved=None if saved is None else saved.token))
 
     def open_planner(self) -> PostgresPlanner:
         return PostgresPlanner(self.context)
@@ -73,7 +75,8 @@ class Feed:
 
     def __init__(self, context: RangefeedContext, limit: StepLimit) -> None:
         self.context = context
-        self._attempts = Attempts(PostgresParts(context), limit=limit, tables=(), patience_s=30.0)
+        parts = PostgresParts(context)
+        self._attempts = parts.attempts = Attempts(parts, limit=limit, tables=(), patience_s=30.0)
         self.resolved: dict[str, Timestamp] = defaultdict(Timestamp)
         self.changes: list[Change] = []
         self.steps = 0

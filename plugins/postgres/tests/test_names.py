@@ -1,31 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from cdc_rangefeed_postgres.names import application_name, object_name, parse_tables, quoted_table
-
-from cdc_core import ConfigError
+from cdc_rangefeed_postgres.names import application_name, object_name, quoted_table
 
 FEED = "0123456789ab"
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("orders", ("public", "orders")),
-        ("shop.orders", ("shop", "orders")),
-        ("Shop.ORDERS", ("shop", "orders")),
-        ('"Shop"."Or.ders"', ("Shop", "Or.ders")),
-        ('"a""b".c', ('a"b', "c")),
-        (" shop.orders ", ("shop", "orders")),
-    ],
-)
-def test_table_names_are_read_as_in_sql(text: str, name: tuple[str, str]) -> None:
-    assert parse_tables([text]) == [name]
-
-
-def test_an_empty_list_of_tables_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no table is listed\. List at least one"):
-        parse_tables([])
 
 
 def test_quotes_in_names_are_doubled() -> None:

@@ -117,7 +117,7 @@ def with_schema_changes(
     states, changes = dict(token.tables), []
     for name, state in token.tables.items():
         table = catalog.tables[name]
-        if state.layout is not None:
+        if state.layout is not None and not table.gone:
             before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
             changes += _changes(connection, table, state.layout, before, found)
         states[name] = replace(state, layout=found.layout(table))

@@ -146,7 +146,9 @@ class Table:
 
     oid: int
     name: TableName
+    """The name under which it is followed."""
     kind: str
+    """Empty for a table that was dropped, of which only the log is left."""
     persistence: str
     identity: str
     """d: the primary key, i: an index, f: the whole row, n: nothing."""
@@ -163,11 +165,23 @@ class Table:
     partitions: tuple[Leaf, ...]
     nulls: bool = False
     """Whether columns that are not in the log are null in every row, instead of left out."""
+    renamed: TableName | None = None
+    """Its name in the database, when that is another one."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was dropped."""
+        return not self.kind
+
+    @property
+    def present(self) -> TableName:
+        """Its name in the database."""
+        return self.renamed or self.name
 
     @property
     def sql(self) -> str:
         """The table's name in SQL."""
-        return quoted_table(self.name.schema, self.name.table)
+        return quoted_table(self.present.schema, self.present.table)
 
     @property
     def sql_only(self) -> str:
@@ -204,7 +218,7 @@ class Table:
         """The tables that hold the rows: the partitions, or the table itself."""
         if self.kind == "p":
             return self.partitions
-        name = self.name
+        name = self.present
         return (Leaf(self.oid, name.schema, name.table, self.kind, self.persistence, self.identity),)
 
 
@@ -350,7 +364,7 @@ def make_version(
         for column in table.null_columns
         if column.name not in names
     )
-    return TableVersion(schema=schema, columns=columns, types=types, nulls=nulls)
+    return TableVersion(schema=schema, columns=columns, types=types, nulls=nulls, renamed=table.renamed)
 
 
 def shape_of(version: TableVersion) -> str:

@@ -207,15 +207,16 @@ def _check_privileges(connection: Connection, table: Table, *, publication: bool
     row = connection.execute(
         "SELECT current_user::text, has_schema_privilege(%s, 'USAGE'), pg_has_role(c.relowner, 'USAGE'), "
         "o.rolname::text FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = %s::oid",
-        [table.name.schema, table.oid],
+        [table.present.schema, table.oid],
     ).fetchone()
     if row is None:
         raise ConfigError(f"table {table.name} was dropped during the check")
     role, usage, owns, owner = row
     if not usage:
-        schema = quoted(table.name.schema)
+        schema = quoted(table.present.schema)
         raise ConfigError(
-            f"role {role} may not use schema {table.name.schema}. Run GRANT USAGE ON SCHEMA {schema} TO {quoted(role)};"
+            f"role {role} may not use schema {table.present.schema}. Run GRANT USAGE ON SCHEMA {schema} TO "
+            f"{quoted(role)};"
         )
     unreadable = connection.execute(
         "SELECT DISTINCT oid::bigint FROM unnest(%s::oid[]) AS t(oid) "

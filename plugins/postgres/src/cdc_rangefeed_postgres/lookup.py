@@ -95,11 +95,11 @@ def _query(version: TableVersion, keys: pa.StructArray, columns: Sequence[str], 
     ]
     same = " AND ".join(f"t.{quoted(name)} = k.{alias}" for name, alias in zip(schema.primary_key, names, strict=True))
     same_types = " AND ".join(f"pg_typeof(t.{quoted(name)})::oid = {types[name]}" for name in columns)
-    table = quoted_table(schema.name.schema, schema.name.table)
+    name = version.renamed or schema.name
     return (
         f"SELECT {what}, k.{_ORDINAL}::bigint AS {_ORDINAL} "
         f"FROM unnest({', '.join(arrays)}) WITH ORDINALITY AS k({', '.join(names)}, {_ORDINAL}) "
-        f"JOIN {table} AS t ON {same} WHERE {same_types}"
+        f"JOIN {quoted_table(name.schema, name.table)} AS t ON {same} WHERE {same_types}"
     )
 
 

@@ -1,64 +1,20 @@
-"""Names of tables as users write them, and names of the objects that a changefeed creates on the server."""
+"""Names in SQL, and the names of what a changefeed creates on the server."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-
-from cdc_core import ConfigError
 
 __all__ = [
     "application_name",
     "feed_applications",
     "object_name",
     "object_pattern",
-    "parse_tables",
     "quoted",
     "quoted_table",
 ]
 
-_PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
 _IDENTIFIER_BYTES = 63
 _FEED_ID_CHARACTERS = 12
-
-
-def parse_tables(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Return (schema, table) for each of *texts*: `schema.table` or `table`, with parts quoted as in SQL.
-
-    As in SQL, a part without quotes is folded to lower case. The default schema is `public`.
-    Raises: ConfigError for any other form, and for a table that is listed twice.
-    """
-    found: list[tuple[str, str]] = []
-    for text in texts:
-        parts = _parts(text)
-        if parts is None or not 1 <= len(parts) <= 2:
-            raise ConfigError(
-                f"table name {text!r} is not valid. Write schema.table, with double quotes around a part that has "
-                'capitals, blanks or dots, such as "My Schema"."Orders"'
-            )
-        name = (parts[0], parts[1]) if len(parts) == 2 else ("public", parts[0])
-        if name in found:
-            raise ConfigError(f"table {name[0]}.{name[1]} is listed twice. Remove one of the two")
-        found.append(name)
-    if not found:
-        raise ConfigError("no table is listed. List at least one")
-    return found
-
-
-def _parts(text: str) -> list[str] | None:
-    parts, position = [], 0
-    text = text.strip()
-    while True:
-        match = _PART.match(text, position)
-        if match is None:
-            return None
-        parts.append(match[1].replace('""', '"') if match[1] is not None else match[2].lower())
-        position = match.end()
-        if position == len(text):
-            return parts
-        if text[position] != ".":
-            return None
-        position += 1
 
 
 def quoted(name: str) -> str:

@@ -49,6 +49,8 @@ def with_present_partitions(
     states, scan = dict(token.tables), token.scan
     for name, state in token.tables.items():
         table = catalog.tables[name]
+        if table.gone:
+            continue
         present, known = {leaf.oid for leaf in table.partitions}, set(state.leaves)
         gone, new = sorted(known - present), [leaf for leaf in table.partitions if leaf.oid not in known]
         waiting = [part.oid for part in scan.parts if part.detached and part.table == name] if scan else []

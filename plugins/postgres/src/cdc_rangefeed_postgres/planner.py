@@ -24,6 +24,7 @@ from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.log_plan import LogPlan
 from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.newcomers import Newcomers
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.relations import find_relations
@@ -65,6 +66,7 @@ class PostgresPlanner(StepPlanner):
         self._slot = Slot.of(context)
         self._connection = KeptConnection(self._server, "planner", lock_timeout_s=self._options.lock_timeout)
         self._rounds = ScanRounds(self._server, self._slot, self._options)
+        self._newcomers = Newcomers(context, self._slot)
         self._catalog: Catalog | None = None
         self._plan: LogPlan | ScanPlan | None = None
         self._first_log_step = True
@@ -142,6 +144,7 @@ class PostgresPlanner(StepPlanner):
                 )
                 removed = self._options.removed_partitions
                 start = with_present_partitions(connection, catalog, start, removed=removed)
+                self._sure = self._newcomers.look(connection, catalog, start) and self._sure
             except TerminalRangefeedError as error:
                 self._ending = self._ending or (flushed, error)
                 return self._before_the_end(connection, start, limit, *self._ending)
@@ -188,7 +191,9 @@ class PostgresPlanner(StepPlanner):
 
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
         """Read the catalog again."""
-        self._catalog = load_watched(connection, self._slot, start, diff=self.context.diff, known=self._catalog)
+        self._catalog = load_watched(
+            connection, self._slot, start, self._newcomers.selection, diff=self.context.diff, known=self._catalog
+        )
         return self._catalog
 
     # along the log

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from cdc_core import ConfigError, Rangefeed, RangefeedContext, ScanProgress, SourceObjects, TableSchema, Token
-from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
-from cdc_rangefeed_postgres.checks import check_server, check_tables, check_version, require_tables
+from cdc_rangefeed_postgres.catalog import Catalog
+from cdc_rangefeed_postgres.checks import check_server, check_tables, check_version
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.inventory import created_in, require_no_namesake
 from cdc_rangefeed_postgres.large_values import log_large_values
-from cdc_rangefeed_postgres.names import parse_tables
+from cdc_rangefeed_postgres.members import left_behind, load_members, present, unmatched
+from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
-from cdc_rangefeed_postgres.token import PostgresToken, is_intent
-from cdc_rangefeed_postgres.versions import schemas_of
+from cdc_rangefeed_postgres.token import PostgresToken, TableState, is_intent
+from cdc_rangefeed_postgres.versions import first_states, schemas_of
 
 __all__ = ["PostgresRangefeed"]
+
+log = logging.getLogger(__name__)
 
 
 class PostgresRangefeed(Rangefeed):
@@ -31,7 +37,7 @@ class PostgresRangefeed(Rangefeed):
         self._token: PostgresToken | None = None
 
     def check(self) -> None:
-        parse_tables(self.context.tables)
+        selection = Selection.parse(self.context.tables)
         connection = self._server.connect_checked()
         try:
             check_version(connection)
@@ -47,7 +53,10 @@ class PostgresRangefeed(Rangefeed):
             )
             if state is not None:
                 slot.require_failover(state)
-            _, tables = self._load(connection)
+            catalog = self._load(connection, self._saved())
+            for pattern in unmatched(selection, catalog):
+                log.info("'%s' in 'tables' matches no table yet", pattern.text)
+            tables = [table for table in catalog.tables.values() if not table.gone]
             check_tables(connection, tables, diff=self.context.diff, publication=not slot.publication.given)
             require_given(connection, slot, self.context, tables)
             log_large_values(connection, tables, unchanged_toast=self.context.options.unchanged_toast)
@@ -61,8 +70,16 @@ class PostgresRangefeed(Rangefeed):
     def schemas(self) -> Sequence[TableSchema]:
         with self._server.translated("reading the schemas of the tables"):
             connection = self._connection.open()
-            catalog, _ = self._load(connection)
-            return schemas_of(connection, catalog, None if self._token is None else self._token.tables)
+            if self._token is not None:
+                known = self._token.tables
+                catalog = present(connection, self._slot.publication, known)
+            else:
+                known = self._saved()
+                catalog = self._load(connection, known)
+            tables = {name: table for name, table in catalog.tables.items() if not table.gone}
+            catalog = replace(catalog, tables=tables)
+            states = {name: known[name] for name in tables if name in known}
+            return schemas_of(connection, catalog, {**first_states(connection, catalog), **states})
 
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         with self._server.translated("starting"):
@@ -71,10 +88,15 @@ class PostgresRangefeed(Rangefeed):
                 ours = (self._slot.name, self._slot.own, self._slot.publication.name)
                 require_no_namesake(connection, self.context, ours=ours)
             if saved is None or is_intent(saved):
-                self._token = first_token(connection, self._slot, self.context, lambda: self._load(connection), save)
+                self._token = first_token(
+                    connection, self._slot, self.context, lambda: self._load(connection, {}), save
+                )
             else:
                 token = PostgresToken.from_json(saved)
-                self._token = resumed_token(connection, self._slot, self.context, token, lambda: self._load(connection))
+                over = left_behind(connection, self._slot.publication, token)
+                states = {name: state for name, state in token.tables.items() if name not in over}
+                load = partial(self._load, connection, states)
+                self._token = resumed_token(connection, self._slot, self.context, token, load)
             return self._token.to_json()
 
     def scan_progress(self, token: Token) -> ScanProgress | None:
@@ -92,8 +114,11 @@ class PostgresRangefeed(Rangefeed):
     def close(self) -> None:
         self._connection.close()
 
-    def _load(self, connection: Connection) -> tuple[Catalog, list[Table]]:
-        names = parse_tables(self.context.tables)
-        publication = self._slot.publication
-        catalog = load_tables(connection, publication=publication.name, names=names, nulls=publication.nulls)
-        return catalog, require_tables(connection, catalog, names)
+    def _load(self, connection: Connection, states: Mapping[str, TableState]) -> Catalog:
+        selection = Selection.parse(self.context.tables)
+        return load_members(connection, self._slot.publication, selection, states, diff=self.context.diff)
+
+    def _saved(self) -> Mapping[str, TableState]:
+        """Return the tables that the changefeed followed before this run."""
+        saved = self.context.saved
+        return {} if saved is None or is_intent(saved) else PostgresToken.from_json(saved).tables

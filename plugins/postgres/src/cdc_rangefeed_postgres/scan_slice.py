@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from psycopg import sql
 
 from cdc_core import Op, RetryableRangefeedError, RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.blocks import Piece
@@ -83,7 +84,8 @@ def _read_piece(
     try:
         cursor.execute(f"LOCK TABLE ONLY {piece.leaf} IN ACCESS SHARE MODE")
         # With the lock held the file cannot change, and the function shows the present file in spite of the snapshot.
-        cursor.execute(f"SELECT pg_relation_filenode({piece.oid}::oid)::bigint")
+        # It is looked up by name: the locked table may be another one, which has taken the name.
+        cursor.execute(f"SELECT pg_relation_filenode({sql.Literal(piece.leaf).as_string(None)}::regclass)::bigint")
         if cursor.fetchone()[0] != piece.filenode:
             raise RetryableRangefeedError(
                 f"table {piece.table} was rewritten during its scan; its scan starts again", retry_after_s=0.0

@@ -14,9 +14,11 @@ from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.given_slot import first_position, require_slot
 from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.members import log_renamed
+from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
-from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, intent
+from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, TableState, intent
 from cdc_rangefeed_postgres.versions import first_states
 from cdc_rangefeed_postgres.watched_tables import load_watched
 
@@ -44,14 +46,14 @@ def first_token(
     connection: Connection,
     slot: Slot,
     context: RangefeedContext,
-    load: Callable[[], tuple[Catalog, list[Table]]],
+    load: Callable[[], Catalog],
     save: Callable[[Token], None],
 ) -> PostgresToken:
     """Create the publication and the slot that are not given, and return a token at the position where reading begins.
 
     The intent is saved first. After a crash this function finds and removes what the crashed attempt had created.
     """
-    _, tables = load()
+    tables = list(load().tables.values())
     require_given(connection, slot, context, tables)
     set_lock_timeout(connection, context.options.lock_timeout)
     save(intent(slot.name))
@@ -64,7 +66,10 @@ def first_token(
     lsn = first_position(connection, slot, limit_s=limit_s) if slot.given else slot.create(connection, limit_s=limit_s)
     set_lock_timeout(connection, context.options.lock_timeout)
     # Everything below is read after the consistent point, so it includes everything that existed there.
-    catalog, tables = load()
+    names, found = {table.name.qualified for table in tables}, load()
+    # A table that was created meanwhile is not published. It joins later.
+    catalog = replace(found, tables={name: table for name, table in found.tables.items() if name in names})
+    tables = list(catalog.tables.values())
     states = with_layouts(connection, catalog, first_states(connection, catalog))
     scan = None
     if context.initial_scan:
@@ -89,7 +94,7 @@ def resumed_token(
     slot: Slot,
     context: RangefeedContext,
     saved: PostgresToken,
-    load: Callable[[], tuple[Catalog, list[Table]]],
+    load: Callable[[], Catalog],
 ) -> PostgresToken:
     """Return the token to continue from, when the slot has all changes after *saved* and nothing else uses it.
 
@@ -99,10 +104,12 @@ def resumed_token(
     slot.end_old_connections(connection)
     if slot.given:
         require_slot(connection, slot, context)
-    catalog, _ = load()
-    if catalog.tables.keys() != saved.tables.keys():
-        saved = _with_tables(connection, slot, context, saved, load)
-    load_watched(connection, slot, saved, diff=False)
+    catalog, selection = load(), Selection.parse(context.tables)
+    if {name: table.oid for name, table in catalog.tables.items()} != {
+        name: state.oid for name, state in saved.tables.items()
+    }:
+        saved = _with_tables(connection, slot, context, selection, saved, load)
+    log_renamed(load_watched(connection, slot, saved, selection, diff=False).tables.values())
     if saved.scan is None:
         return saved
     log.info("scan: resumed at block %d of %d", saved.scan.done, saved.scan.total)
@@ -113,31 +120,42 @@ def _with_tables(
     connection: Connection,
     slot: Slot,
     context: RangefeedContext,
+    selection: Selection,
     saved: PostgresToken,
-    load: Callable[[], tuple[Catalog, list[Table]]],
+    load: Callable[[], Catalog],
 ) -> PostgresToken:
-    """Return *saved* with the tables that are watched now. Repeatable: a crash may come before it is saved."""
-    catalog, tables = load()
-    added = [table for table in tables if table.name.qualified not in saved.tables]
-    removed = {name: state for name, state in saved.tables.items() if name not in catalog.tables}
-    oids = {state.oid for state in removed.values()} - {table.oid for table in tables}
+    """Return *saved* with the tables that are watched now. Repeatable: a crash may come before it is saved.
+
+    A table that matches a pattern may hold rows that were written before it was published: it is always scanned.
+    """
+    catalog = load()
+    kept = _kept(saved, catalog)
+    removed = {name: state for name, state in saved.tables.items() if name not in kept}
+    added = [table for name, table in catalog.tables.items() if name not in kept]
+    oids = {state.oid for state in removed.values()} - catalog.by_oid.keys()
     gone = load_tables(connection, publication=slot.publication.name, oids=oids)
     set_lock_timeout(connection, context.options.lock_timeout)
     slot.publication.change(connection, add=added, drop=list(gone.tables.values()))
     # Read again: everything that existed when the tables were published is in it.
-    catalog, tables = load()
-    added = [table for table in tables if table.name.qualified not in saved.tables]
-    names = {table.name.qualified for table in added}
-    states = {name: state for name, state in saved.tables.items() if name not in removed}
-    first = first_states(connection, Catalog({name: catalog.tables[name] for name in sorted(names)}, ""))
-    states |= with_layouts(connection, catalog, first)
+    present = load().tables
+    added = [present[table.name.qualified] for table in added if table.name.qualified in present]
+    names = sorted(table.name.qualified for table in added)
+    first = first_states(connection, Catalog({name: present[name] for name in names}, ""))
+    states = kept | with_layouts(connection, Catalog({name: present[name] for name in names}, ""), first)
     parts: tuple[Part, ...] = ()
-    if context.initial_scan:
-        parts = first_parts(added, survey(connection, [leaf.oid for table in added for leaf in table.leaves]))
+    scanned = [table for table in added if context.initial_scan or not selection.lists(table.name.qualified)]
+    if scanned:
+        parts = first_parts(scanned, survey(connection, [leaf.oid for table in scanned for leaf in table.leaves]))
     scan = saved.scan or (Scan(parts=()) if parts else None)
     if scan is not None:
         left = {part.oid for part in scan.parts if part.table in removed}
         scan = scan.with_parts(parts, instead_of=left | {part.oid for part in parts})
-    log.info("tables added: %s; removed: %s", ", ".join(sorted(names)) or "none", ", ".join(sorted(removed)) or "none")
+    log.info("tables added: %s; removed: %s", ", ".join(names) or "none", ", ".join(sorted(removed)) or "none")
     row: Any = connection.execute(_NEWEST).fetchone()
     return replace(saved, tables=states, settled=parse_lsn(row[0]), scan=scan)
+
+
+def _kept(saved: PostgresToken, catalog: Catalog) -> dict[str, TableState]:
+    """Return the tables of *saved* that *catalog* still has under the same name."""
+    oids = {name: table.oid for name, table in catalog.tables.items()}
+    return {name: state for name, state in saved.tables.items() if oids.get(name) == state.oid}

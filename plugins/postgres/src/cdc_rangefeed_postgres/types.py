@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from cdc_core import Column, ColumnType, Kind, TableSchema
+from cdc_core import Column, ColumnType, Kind, TableName, TableSchema
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS, with_modifier
 
 __all__ = ["PgColumn", "TableVersion", "TypeCatalog", "TypeInfo", "binary_safe", "column_type"]
@@ -123,6 +123,8 @@ class TableVersion:
     types: TypeCatalog = field(default_factory=TypeCatalog)
     nulls: tuple[Column, ...] = ()
     """Columns that follow those of `schema` in every row, and are null."""
+    renamed: TableName | None = None
+    """See `Table.renamed`."""
 
     def __post_init__(self) -> None:
         if [column.name for column in self.columns] != [column.name for column in self.schema.columns]:

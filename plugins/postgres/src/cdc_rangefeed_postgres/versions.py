@@ -26,10 +26,14 @@ class Versions:
     @classmethod
     def of_catalog(cls, connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> Versions:
         """Return the versions for a log whose tables have the same shapes as the catalog."""
-        lists, after = {}, {}
+        lists: dict[str, tuple[TableVersion, ...]] = {}
+        after = {}
         shown = {name: _published(catalog.tables[name]) for name in states}
         types = _types(connection, [*_nulls(catalog), *(column for columns in shown.values() for column in columns)])
         for name, state in states.items():
+            if catalog.tables[name].gone:
+                lists[name], after[name] = (), state
+                continue
             version, after[name] = _next(catalog.tables[name], shown[name], state, types)
             lists[name] = (version,)
         return cls(lists=lists, states=after)
@@ -65,7 +69,7 @@ class Versions:
             if not lists[name] or lists[name][-1].schema.version != version.schema.version:
                 lists[name].append(version)
         for name, found in lists.items():
-            if not found:
+            if not found and not catalog.tables[name].gone:
                 found.append(_next(catalog.tables[name], shown[name], after[name], types)[0])
         return cls(lists={name: tuple(found) for name, found in lists.items()}, states=after)
 

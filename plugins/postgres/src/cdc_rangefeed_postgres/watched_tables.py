@@ -8,7 +8,9 @@ from cdc_core import ConfigError, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, load_again
 from cdc_rangefeed_postgres.checks import check_key
 from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.members import dropped, followed, log_renamed
 from cdc_rangefeed_postgres.remedies import READ_ANEW
+from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 
@@ -16,7 +18,13 @@ __all__ = ["load_watched"]
 
 
 def load_watched(
-    connection: Connection, slot: Slot, token: PostgresToken, *, diff: bool, known: Catalog | None = None
+    connection: Connection,
+    slot: Slot,
+    token: PostgresToken,
+    selection: Selection,
+    *,
+    diff: bool,
+    known: Catalog | None = None,
 ) -> Catalog:
     """Return the present catalog of the tables in *token*: *known* itself when that is still right.
 
@@ -26,21 +34,22 @@ def load_watched(
     oids = [state.oid for state in states.values()]
     publication = slot.publication
     catalog = load_again(connection, known, publication=publication.name, oids=oids, nulls=publication.nulls)
+    if catalog is not known:
+        catalog = followed(connection, catalog, states)
+        if known is not None:
+            log_renamed(table for name, table in catalog.tables.items() if table.renamed != known.tables[name].renamed)
     for name, state in states.items():
-        table = catalog.by_oid.get(state.oid)
-        if table is None:
-            raise TerminalRangefeedError(f"table {name} was dropped. To continue without it, remove it from 'tables'")
+        table = catalog.tables[name]
+        if table.gone:
+            if selection.lists(name):
+                raise TerminalRangefeedError(dropped(name, again=False))
+            continue
         if table.root is not None:
             row: Any = connection.execute("SELECT relname::text FROM pg_class WHERE oid = %s", [table.root]).fetchone()
             raise TerminalRangefeedError(
-                f"table {name} became {table.name}, a partition of {row[0]}, so it has only a part of the rows. To "
+                f"table {name} became {table.present}, a partition of {row[0]}, so it has only a part of the rows. To "
                 "follow all partitions, run once without it in 'tables', and then list the partitioned table: it is "
                 "read anew, and rows that are at the destination are not deleted there"
-            )
-        if table.name.qualified != name:
-            raise TerminalRangefeedError(
-                f"table {name} was renamed to {table.name}. Rename it back, or list it in 'tables' under its new name: "
-                "then it is read anew, and its topic has the new name"
             )
         if not table.published:
             raise TerminalRangefeedError(
@@ -58,7 +67,7 @@ def load_watched(
             raise TerminalRangefeedError(str(error)) from None
     if slot.publication.given and catalog is not known:
         try:
-            slot.publication.require(connection, catalog.tables.values())
+            slot.publication.require(connection, [table for table in catalog.tables.values() if not table.gone])
         except ConfigError as error:
             raise TerminalRangefeedError(
                 f"{str(error).rstrip(';.')}. Changes since it was altered may be lost. {READ_ANEW}"

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from cdc_core import SourceTransaction, SourceWriter, SourceWriterContext
-from cdc_rangefeed_postgres.names import parse_tables
+from cdc_rangefeed_postgres.selection import Selection
 
 __all__ = ["PostgresWriter"]
 
@@ -132,5 +132,5 @@ class PostgresTransaction(SourceTransaction):
 
 
 def _identifier(table: str) -> sql.Identifier:
-    ((schema, name),) = parse_tables([table])
+    ((schema, name),) = Selection.parse([table]).names
     return sql.Identifier(schema, name)

@@ -1,0 +1,113 @@
+"""Tables that begin to match the patterns of a changefeed while it runs, and tables that leave it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+
+import psycopg
+
+from cdc_core import ConfigError, RangefeedContext, RetryableRangefeedError, TerminalRangefeedError
+from cdc_rangefeed_postgres.catalog import Catalog, Table, load_again
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.members import check_newcomer, find_tables, gone_from, name_taken
+from cdc_rangefeed_postgres.names import quoted
+from cdc_rangefeed_postgres.selection import Selection, exclusion
+from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.token import PostgresToken
+
+__all__ = ["Newcomers"]
+
+log = logging.getLogger(__name__)
+
+_LOCK_TIMEOUT = "100ms"
+_LOOK_AGAIN_S = 10.0
+"""After this time a table that could not be followed is checked again, even if it looks the same."""
+
+
+class Newcomers:
+    """Finds tables that can join, and publishes them. The attempt ends then, and the next one begins with them."""
+
+    def __init__(self, context: RangefeedContext, slot: Slot) -> None:
+        self.selection = Selection.parse(context.tables)
+        self._diff = context.diff
+        self._slot = slot
+        self._refused: Catalog | None = None
+        self._again_at = 0.0
+        self._told: set[tuple[int, str]] = set()
+
+    def look(self, connection: Connection, catalog: Catalog, token: PostgresToken) -> bool:
+        """Return when the tables of *catalog* remain the ones to follow; False while one waits for a lock to join.
+
+        Nothing after *token* may be resolved then. It waits for a lock for a moment at most.
+        Raises: RetryableRangefeedError when tables join or leave. TerminalRangefeedError when a new table has the name
+        under which another one is followed.
+        """
+        if gone := gone_from(catalog, token):
+            raise RetryableRangefeedError(f"dropped, and followed no longer: {_names(gone)}", retry_after_s=0.0)
+        if not self.selection.patterns and not any(table.renamed for table in catalog.tables.values()):
+            return True
+        oids = []
+        for name, oid in find_tables(connection, self.selection).items():
+            if oid in catalog.by_oid:
+                continue
+            other = catalog.tables.get(name)
+            if other is None:
+                oids.append(oid)
+            elif not other.gone:
+                raise TerminalRangefeedError(name_taken(other))
+        if not oids:
+            return True
+        publication = self._slot.publication
+        found = load_again(connection, self._refused, publication=publication.name, oids=oids, nulls=publication.nulls)
+        now = time.monotonic()
+        if found is self._refused and now < self._again_at:
+            return True
+        fit = [table for table in found.tables.values() if self._is_fit(connection, table)]
+        if not fit:
+            self._refused, self._again_at = found, now + _LOOK_AGAIN_S
+            return True
+        names = _names(table.name.qualified for table in fit)
+        if not self._publish(connection, fit, names):
+            return False
+        raise RetryableRangefeedError(f"tables join, and their rows will be read: {names}", retry_after_s=0.0)
+
+    def _is_fit(self, connection: Connection, table: Table) -> bool:
+        publication = self._slot.publication
+        try:
+            if publication.given and not table.published:
+                raise ConfigError(
+                    f"table {table.name} is not in publication {publication.name}. Run ALTER PUBLICATION "
+                    f"{quoted(publication.name)} ADD TABLE {table.sql};"
+                )
+            check_newcomer(connection, publication, table, diff=self._diff)
+        except ConfigError as error:
+            entry = exclusion(table.name.schema, table.name.table)
+            text = str(error).rstrip(";.")
+            self._tell(table, f"{text}. Until then it is left out. To leave it out for good, add '{entry}' to 'tables'")
+            return False
+        return True
+
+    def _publish(self, connection: Connection, tables: Sequence[Table], names: str) -> bool:
+        """Return whether *tables* are published now."""
+        try:
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                self._slot.publication.change(connection, add=tables, drop=())
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
+            for table in tables:
+                self._tell(
+                    table, f"nothing is resolved until {names} can be published: another transaction holds a lock"
+                )
+            return False
+        return True
+
+    def _tell(self, table: Table, text: str) -> None:
+        if (table.oid, text) not in self._told:
+            self._told.add((table.oid, text))
+            log.warning("%s", text)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

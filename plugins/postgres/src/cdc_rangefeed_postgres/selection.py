@@ -1,0 +1,126 @@
+"""What `tables` says: names of tables, patterns, and exclusions from the patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from cdc_core import ConfigError
+from cdc_rangefeed_postgres.names import quoted
+
+__all__ = ["Pattern", "Selection", "exclusion"]
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
+_WILD = {"*": "%", "?": "_"}
+_LIKE = re.compile(r"\\(.)|(.)", re.DOTALL)
+_REGEX = {"%": ".*", "_": "."}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """A pattern as the user wrote it, and as patterns of LIKE in SQL."""
+
+    text: str
+    schema: str
+    table: str
+
+    def matches(self, schema: str, table: str) -> bool:
+        return _is_like(schema, self.schema) and _is_like(table, self.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The tables that are wanted: *names*, (schema, table), and what *patterns* match and *exclusions* do not."""
+
+    names: tuple[tuple[str, str], ...]
+    patterns: tuple[Pattern, ...] = ()
+    exclusions: tuple[Pattern, ...] = ()
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Self:
+        """Return what *texts* say, each `schema.table` or `table`, with parts quoted as in SQL.
+
+        As in SQL, a part without quotes is folded to lower case. The default schema is `public`. A part without quotes
+        that has `*` for any characters, or `?` for one, makes a pattern. A `!` in front makes an exclusion.
+        Raises: ConfigError for any other form, for a table that is listed twice, and for an exclusion without patterns.
+        """
+        names: list[tuple[str, str]] = []
+        patterns: list[Pattern] = []
+        exclusions: list[Pattern] = []
+        for text in texts:
+            parts = _parts(text.strip().removeprefix("!"))
+            if parts is None or not 1 <= len(parts) <= 2:
+                raise ConfigError(
+                    f"table name {text!r} is not valid. Write schema.table, with double quotes around a part that has "
+                    'capitals, blanks or dots, such as "My Schema"."Orders"'
+                )
+            schema, table = parts if len(parts) == 2 else (_Part("public", "public", False), parts[0])
+            if text.strip().startswith("!"):
+                exclusions.append(Pattern(text=text.strip(), schema=schema.like, table=table.like))
+            elif schema.wild or table.wild:
+                patterns.append(Pattern(text=text.strip(), schema=schema.like, table=table.like))
+            elif (schema.name, table.name) in names:
+                raise ConfigError(f"table {schema.name}.{table.name} is listed twice. Remove one of the two")
+            else:
+                names.append((schema.name, table.name))
+        if not names and not patterns:
+            raise ConfigError("no table is listed. List at least one")
+        if exclusions and not patterns:
+            raise ConfigError(
+                f"'{exclusions[0].text}' excludes nothing, because no pattern is listed. Remove it, or add a pattern "
+                "such as public.*"
+            )
+        return cls(names=tuple(names), patterns=tuple(patterns), exclusions=tuple(exclusions))
+
+    def lists(self, qualified: str) -> bool:
+        """Return whether the table `schema.table` is listed by its name."""
+        return any(f"{schema}.{table}" == qualified for schema, table in self.names)
+
+    def wants(self, qualified: str) -> bool:
+        """Return whether the table `schema.table` is listed, or matches."""
+        schema, _, table = qualified.partition(".")
+        return self.lists(qualified) or (
+            any(pattern.matches(schema, table) for pattern in self.patterns)
+            and not any(pattern.matches(schema, table) for pattern in self.exclusions)
+        )
+
+
+def exclusion(schema: str, table: str) -> str:
+    """Return the entry of `tables` that excludes a table."""
+    return "!" + ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in (schema, table))
+
+
+class _Part(NamedTuple):
+    name: str
+    like: str
+    wild: bool
+
+
+def _parts(text: str) -> list[_Part] | None:
+    parts, position = [], 0
+    text = text.strip()
+    while True:
+        match = _PART.match(text, position)
+        if match is None:
+            return None
+        name = match[1].replace('""', '"') if match[1] is not None else match[2].lower()
+        wild = _WILD if match[1] is None else {}
+        like = "".join(wild.get(letter) or ("\\" + letter if letter in "\\%_" else letter) for letter in name)
+        parts.append(_Part(name, like, any(letter in wild for letter in name)))
+        position = match.end()
+        if position == len(text):
+            return parts
+        if text[position] != ".":
+            return None
+        position += 1
+
+
+def _is_like(name: str, pattern: str) -> bool:
+    regex = "".join(
+        re.escape(literal) if literal else _REGEX.get(letter, re.escape(letter))
+        for literal, letter in _LIKE.findall(pattern)
+    )
+    return re.fullmatch(regex, name, re.DOTALL) is not None

@@ -1,0 +1,61 @@
+"""What the list of tables says."""
+
+from __future__ import annotations
+
+import pytest
+from cdc_rangefeed_postgres.selection import Selection
+
+from cdc_core import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("orders", ("public", "orders")),
+        ("shop.orders", ("shop", "orders")),
+        ("Shop.ORDERS", ("shop", "orders")),
+        ('"Shop"."Or.ders"', ("Shop", "Or.ders")),
+        ('"a""b".c', ('a"b', "c")),
+        (" shop.orders ", ("shop", "orders")),
+    ],
+)
+def test_table_names_are_read_as_in_sql(text: str, name: tuple[str, str]) -> None:
+    assert Selection.parse([text]).names == (name,)
+
+
+def test_an_empty_list_of_tables_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no table is listed\. List at least one"):
+        Selection.parse([])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted", "unwanted"),
+    [
+        ("public.*", ["public.t", "public.a b", "public.x.y"], ["publics.t", "other.t"]),
+        ("order_*", ["public.order_", "public.order_2024"], ["public.orders", "public.orderx1", "sales.order_1"]),
+        ("sales.t?", ["sales.t1", "sales.tü"], ["sales.t", "sales.t12"]),
+        ("*.orders", ["a.orders", "b.orders"], ["a.order"]),
+        ("Sales.ORDER*", ["sales.orders"], ["Sales.ORDERS"]),
+        ('"Sales".*', ["Sales.orders"], ["sales.orders"]),
+        ('"a*".b*', ["a*.bc"], ["ab.bc"]),
+        ("a%b*", ["public.a%bc"], ["public.axbc"]),
+        (r"a\*", [r"public.a\b"], ["public.ab"]),
+    ],
+)
+def test_a_pattern_has_wildcards_outside_of_quotes(pattern: str, wanted: list[str], unwanted: list[str]) -> None:
+    selection = Selection.parse([pattern])
+    assert selection.names == ()
+    assert [name for name in [*wanted, *unwanted] if selection.wants(name)] == wanted
+
+
+def test_exclusions_apply_to_patterns_and_not_to_listed_names() -> None:
+    selection = Selection.parse(["public.*", "tmp_kept", "!tmp_*", '!public."T"'])
+    assert selection.wants("public.t")
+    assert not selection.wants("public.T")
+    assert not selection.wants("public.tmp_1")
+    assert selection.wants("public.tmp_kept")
+
+
+def test_an_exclusion_without_a_pattern_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'!public\.u' excludes nothing, because no pattern is listed"):
+        Selection.parse(["public.t", "!public.u"])
