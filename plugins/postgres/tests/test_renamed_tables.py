@@ -84,7 +84,7 @@ def test_a_scan_never_reads_another_table_that_took_the_name(database: str, sql:
         assert planned is not None
         sql.execute("ALTER TABLE t RENAME TO w")
         sql.execute("CREATE TABLE t AS SELECT 5 AS id, 'wrong' AS v, '' AS body")
-        with pytest.raises(Exception, match=r"table public\.t was rewritten during the initial scan"):
+        with pytest.raises(Exception, match=r"table public\.t was rewritten during its scan"):
             list(feed.reader.read(planned[1][0]))
 
 

@@ -257,6 +257,7 @@ def test_the_statement_has_the_effect_that_the_page_says(
     form = FORMS[name]
     for statement in (*form.table, *form.before):
         sql.execute(statement)
+    table: Any = sql.execute("SELECT 't'::regclass::oid::int").fetchone()
     rules = {
         "default": (SchemaChangeRules(), default),
         "stop": (SchemaChangeRules(events="column_changes", policy="stop"), column_changes),
@@ -290,43 +291,47 @@ def test_the_statement_has_the_effect_that_the_page_says(
                 with pytest.raises(TerminalRangefeedError, match=r"^(table|publication) \S+.{10,}\. [A-Z]"):
                     feed.steps_until(lambda: False)
             else:
-                require(effect, feed, sql)
+                require(effect, feed, sql, table[0])
                 following.append(feed)
         if following:
-            sql.execute("UPDATE t SET id = id WHERE id = 1")
+            sql.execute(f"UPDATE {name_of(sql, table[0])} SET id = id WHERE id = 1")
         for feed in following:
             feed.catch_up()
-            assert feed.rows("public.t")[1,] == present(sql)[1,]
+            assert feed.rows("public.t")[1,] == present(sql, table[0])[1,]
 
 
-def require(effect: str, feed: Feed, sql: Sql) -> None:
+def require(effect: str, feed: Feed, sql: Sql, table: int) -> None:
     """Fail unless the statement before had *effect* on the changefeed, which continues."""
     known = len(feed.changes)
     feed.catch_up()
     emitted = {change.op for change in feed.changes[known:]}
     assert emitted == {"rows again": {Op.SCAN}, "scanned": {Op.SCAN}, "deleted": {Op.DELETE}}.get(effect, set())
-    rows = present(sql)
+    rows = present(sql, table)
     assert feed.rows("public.t").keys() == rows.keys()
     if effect in ("rows again", "scanned"):
         assert feed.rows("public.t") == rows
 
 
-def present(sql: Sql) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the rows of the table in the form in which they arrive."""
+def present(sql: Sql, table: int) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows of the table with this oid, in the form in which they arrive."""
     columns = sql.execute(
         "SELECT quote_ident(attname), typtype, typname = 'numeric' FROM pg_attribute "
-        "JOIN pg_type t ON t.oid = atttypid WHERE attrelid = 't'::regclass AND attnum > 0 AND NOT attisdropped "
-        "AND attgenerated <> 'v' ORDER BY attnum"
+        "JOIN pg_type t ON t.oid = atttypid WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped "
+        "AND attgenerated <> 'v' ORDER BY attnum",
+        [table],
     ).fetchall()
     shown = [
         f"to_jsonb({name})::text AS {name}" if kind == "c" else f"{name}::text" if kind == "e" or text else name
         for name, kind, text in columns
     ]
-    return table_of(sql, f"SELECT {', '.join(shown)} FROM ONLY t" if not partitioned(sql) else "SELECT * FROM t")
+    place = name_of(sql, table)
+    partitioned = sql.execute("SELECT FROM pg_partitioned_table WHERE partrelid = %s", [table]).fetchone() is not None
+    return table_of(sql, f"SELECT * FROM {place}" if partitioned else f"SELECT {', '.join(shown)} FROM ONLY {place}")
 
 
-def partitioned(sql: Sql) -> bool:
-    return sql.execute("SELECT FROM pg_partitioned_table WHERE partrelid = 't'::regclass").fetchone() is not None
+def name_of(sql: Sql, table: int) -> str:
+    row: Any = sql.execute("SELECT %s::oid::regclass::text", [table]).fetchone()
+    return str(row[0])
 
 
 @contextmanager
