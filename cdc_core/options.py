@@ -26,13 +26,16 @@ from typing import Any, Literal, NewType, TypeVar
 
 from cdc_core.errors import OptionError
 from cdc_core.masking import is_secret_name, masked_uri, secret_texts, uri_secrets
+from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of
 
 __all__ = [
     "MB",
     "ByteSize",
     "Duration",
+    "Moment",
     "OptionDoc",
+    "Position",
     "counted",
     "describe",
     "did_you_mean",
@@ -49,6 +52,11 @@ Duration = NewType("Duration", float)
 """Seconds. Written `500ms`, `10s`, `1h30m`, or a bare number of seconds."""
 ByteSize = NewType("ByteSize", int)
 """Bytes. Written `64KB`, `16MB`, `1GiB`, or a bare number of bytes; KB and KiB both mean 1024."""
+
+Moment = NewType("Moment", str)
+"""The text form of a `Timestamp`. Written as `Timestamp.read` accepts it."""
+Position = NewType("Position", str)
+"""A `Moment`, or any other text, which means a position in the history of a source."""
 
 MB = 1024 * 1024
 
@@ -231,6 +239,8 @@ def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:
         return _parse_duration(value)
     if hint is ByteSize:
         return _parse_bytes(value)
+    if hint is Moment or hint is Position:
+        return _parse_moment(value, position=hint is Position)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         text = str(value).lower()
@@ -336,12 +346,26 @@ def _parse_bytes(value: Any) -> ByteSize:
     return ByteSize(int(float(found.group(1)) * _SIZES[(found.group(3) or found.group(2) or "").upper()]))
 
 
+def _parse_moment(value: Any, *, position: bool) -> str:
+    if isinstance(value, float):
+        raise ValueError("must be in quotes, as a number with a point loses digits")
+    text = str(value).strip()
+    try:
+        return str(Timestamp.read(text))
+    except ValueError:
+        if not position or not text or isinstance(value, bool):
+            raise
+    return text
+
+
 def _type_text(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Duration:
         return "duration"
     if hint is ByteSize:
         return "size"
+    if hint is Moment or hint is Position:
+        return "timestamp" if hint is Moment else "timestamp or position"
     if origin is Literal:
         return " | ".join(arguments)
     if origin in (typing.Union, types.UnionType):

@@ -141,6 +141,12 @@ class RowBatch:
         below = (wall < bound.wall) | ((wall == bound.wall) & (logical < bound.logical))
         return int(below.argmax()) if below.any() else None
 
+    def later_than(self, bound: Timestamp) -> np.ndarray:
+        """Return for each row whether its `updated` is above *bound*."""
+        wall, logical = self._updated()
+        later: np.ndarray = (wall > bound.wall) | ((wall == bound.wall) & (logical > bound.logical))
+        return later
+
     def _updated(self) -> tuple[np.ndarray, np.ndarray]:
         updated = self.column("updated")
         return updated.field("wall").to_numpy(), updated.field("logical").to_numpy()

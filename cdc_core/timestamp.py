@@ -9,7 +9,10 @@ from datetime import UTC, datetime, timedelta
 __all__ = ["Timestamp"]
 
 _TEXT = re.compile(r"(\d+)\.(\d{10})")
+_NANOSECONDS = re.compile(r"\d+")
+_FRACTION = re.compile(r"[.,](\d{1,9})(?=[Zz+-])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_WALL = 2**63 - 1
 _MAX_LOGICAL = 2**31 - 1
 
 
@@ -24,7 +27,7 @@ class Timestamp:
     logical: int = 0
 
     def __post_init__(self) -> None:
-        if self.wall < 0 or not 0 <= self.logical <= _MAX_LOGICAL:
+        if not 0 <= self.wall <= _MAX_WALL or not 0 <= self.logical <= _MAX_LOGICAL:
             raise ValueError(f"timestamp out of range: wall={self.wall} logical={self.logical}")
 
     @classmethod
@@ -34,6 +37,30 @@ class Timestamp:
         if found is None:
             raise ValueError(f"not a timestamp: {text!r} (expected '<wall ns>.<logical, 10 digits>')")
         return cls(int(found.group(1)), int(found.group(2)))
+
+    @classmethod
+    def read(cls, text: str) -> Timestamp:
+        """Return the timestamp that a person wrote.
+
+        In ISO 8601 with a time zone, as nanoseconds since 1970 UTC, or in the text form. Raises: ValueError.
+        """
+        if _TEXT.fullmatch(text):
+            return cls.parse(text)
+        if _NANOSECONDS.fullmatch(text):
+            return cls(int(text))
+        fraction = _FRACTION.search(text)
+        seconds = _FRACTION.sub("", text, count=1)
+        try:
+            moment = None if "." in seconds or "," in seconds else datetime.fromisoformat(seconds)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            raise ValueError(
+                "must be a time with a time zone such as 2026-01-31T12:00:00Z, nanoseconds since 1970, or the text of a"
+                " resolved timestamp"
+            )
+        wall = (moment - _EPOCH) // timedelta(seconds=1) * 10**9
+        return cls(wall + int(fraction[1].ljust(9, "0") if fraction else 0))
 
     def __str__(self) -> str:
         return f"{self.wall}.{self.logical:010d}"

@@ -26,6 +26,35 @@ def test_any_other_text_is_refused(text: str) -> None:
         Timestamp.parse(text)
 
 
+@given(timestamps)
+def test_people_may_write_the_text_form_or_nanoseconds(timestamp: Timestamp) -> None:
+    assert Timestamp.read(str(timestamp)) == timestamp
+    assert Timestamp.read(str(timestamp.wall)) == Timestamp(timestamp.wall)
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("1970-01-01T00:00:01Z", 10**9),
+        ("1970-01-01 02:00:01+02:00", 10**9),
+        ("1970-01-01T00:00:00.123456789Z", 123456789),
+        ("1970-01-01T00:00:00,5+00:00", 500_000_000),
+        ("19700101T000001Z", 10**9),
+        ("2026-01-31T12:00:00Z", 1769860800 * 10**9),
+    ],
+)
+def test_people_may_write_iso_8601(text: str, nanoseconds: int) -> None:
+    assert Timestamp.read(text) == Timestamp(nanoseconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "2026-01-31", "2026-01-31T12:00:00", "2026-01-31T12:00:00.0000000001Z", "9999-01-01T00:00:00Z"]
+)
+def test_a_time_must_have_a_zone_and_fit(text: str) -> None:
+    with pytest.raises(ValueError, match="time"):
+        Timestamp.read(text)
+
+
 @given(timestamps, timestamps)
 def test_order_is_by_wall_then_logical(one: Timestamp, other: Timestamp) -> None:
     assert (one < other) == ((one.wall, one.logical) < (other.wall, other.logical))

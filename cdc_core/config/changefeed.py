@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
-from cdc_core.options import MB, ByteSize, Duration, format_duration, option
+from cdc_core.options import MB, ByteSize, Duration, Moment, format_duration, option
+from cdc_core.timestamp import Timestamp
 
 __all__ = ["Changefeed", "ChangefeedOptions"]
 
@@ -103,6 +104,11 @@ class ChangefeedOptions:
         "yes",
         doc="Whether to emit the rows that the tables hold at the start. With 'only', the changefeed ends after them.",
     )
+    end_time: Moment | None = option(
+        None,
+        doc="Emit everything up to this time, and then end with success. Resolved timestamps do not pass it. Write it"
+        " as 2026-01-31T12:00:00Z, as nanoseconds since 1970, or like a resolved timestamp.",
+    )
     schema_change_events: Literal["default", "column_changes"] = option(
         "default",
         doc="Which changes of a table the policy is for: by default those that give existing rows other columns or"
@@ -139,7 +145,7 @@ class ChangefeedOptions:
 
     def __post_init__(self) -> None:
         if self.initial_scan == "only":
-            for name in ("resolved", "diff", "mvcc_timestamp", "updated"):
+            for name in ("resolved", "diff", "mvcc_timestamp", "updated", "end_time"):
                 wanted = getattr(self, name)
                 if wanted is not None and wanted is not False:
                     raise ValueError(
@@ -155,3 +161,8 @@ class ChangefeedOptions:
                 f"'max_retry_backoff' ({format_duration(self.max_retry_backoff)}) must not be less than "
                 f"'retry_backoff' ({format_duration(self.retry_backoff)})"
             )
+
+    @property
+    def end(self) -> Timestamp | None:
+        """The option `end_time`."""
+        return None if self.end_time is None else Timestamp.parse(self.end_time)

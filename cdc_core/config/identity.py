@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc_core.errors import ConfigError
+from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_server
 
-__all__ = ["require_same_source", "same_destination"]
+__all__ = ["require_same_range", "require_same_source", "same_destination"]
 
 _REMEDY = "give the new changefeed another name, and remove the old one with `cdc drop FILE NAME` unless you need it"
 
@@ -25,6 +26,24 @@ def require_same_source(
         raise ConfigError(
             f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "
             f"not {', '.join(sorted(wanted['tables']))}, and its source cannot change them; {_REMEDY}"
+        )
+
+
+def require_same_range(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any], *, latest: Timestamp) -> None:
+    """Return when *wanted* may continue where *known* stopped, after steps that ended at *latest* or before.
+
+    Steps have left out what comes after end_time. Raises: ConfigError.
+    """
+    before, now = known.get("end_time"), wanted.get("end_time")
+    if before is not None and now != before:
+        raise ConfigError(
+            f"changefeed '{name}' was started with end_time = \"{before}\", which cannot be changed; restore it, or"
+            f" {_REMEDY}"
+        )
+    if before is None and now is not None and Timestamp.parse(now) < latest:
+        raise ConfigError(
+            f"changefeed '{name}' has delivered rows up to {latest}, which is later than end_time, {now}; set a later"
+            " end_time"
         )
 
 

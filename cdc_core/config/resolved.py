@@ -196,6 +196,7 @@ class ResolvedChangefeed:
             "sink": self.shown_destination,
             "format": self.encoder.name,
             "place": self.sink_place(),
+            "end_time": self.options.end_time,
             **self.stored,
         }
 

@@ -12,6 +12,7 @@ from cdc_core.delivery.delivery import Delivery
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, note, pack, unpack
 from cdc_core.engine.reports import SliceReport
+from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
 from cdc_core.rangefeed import Token
 from cdc_core.rows import RowBatch
@@ -40,13 +41,15 @@ def read_slice(
     slices: int,
     end: Token,
     blocked: Sequence[tuple[str, str]] = (),
+    within: TimeRange = EVERYTHING,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a slice in the packed layout. Only a slice that was read to its end gets its `end` row.
 
     *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; they reach the writer this way.
+    Only rows *within* this range are yielded, and no mark passes it.
 
     Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
-    be older than what is resolved. Likewise for a row above its table's marks.
+    be older than what is resolved. Likewise for a row above its table's marks. TerminalError: see `TimeRange.of_rows`.
     """
     owner = f"rangefeed {type(reader).__name__}"
     extra = {"blocked": list(blocked)} if blocked else {}
@@ -62,8 +65,9 @@ def read_slice(
             continue
         _refuse_late_rows(owner, item, info.lower)
         table = item.schema.name.full
-        latest[table] = max(latest.get(table, Timestamp()), item.latest())
-        yield from pack(item)
+        newest = item.latest()
+        latest[table] = max(latest.get(table, Timestamp()), newest)
+        yield from pack(within.of_rows(item, latest=newest))
     if not marks:
         raise ContractError(f"{owner} broke its contract: read() must yield a mark for each span")
     for table, timestamp in latest.items():
@@ -73,7 +77,7 @@ def read_slice(
                 f"{owner} broke its contract: a row of table {table} is from {timestamp}, above {reached}, the greatest"
                 " span mark of its slice"
             )
-    yield note(END, {"slices": slices, "end": end, "marks": [mark.to_json() for mark in marks]})
+    yield note(END, {"slices": slices, "end": end, "marks": [within.of_mark(mark).to_json() for mark in marks]})
 
 
 def write_slice(

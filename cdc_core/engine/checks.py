@@ -22,6 +22,7 @@ __all__ = [
     "check_encoder",
     "check_sink",
     "check_source",
+    "check_time_range",
     "prepare_sink",
 ]
 
@@ -30,6 +31,8 @@ def check_and_prepare(feed: ResolvedChangefeed, store: ProgressStore) -> None:
     """Return when the changefeed can run. Raises: ConfigError, while nothing has been created at the source."""
     progress = store.load(feed.name)
     schemas = check_source(feed if progress is None else replace(feed, saved=progress.token))
+    if progress is None:
+        check_time_range(feed)
     check_and_prepare_sink(feed, schemas)
 
 
@@ -46,6 +49,19 @@ def check_source(feed: ResolvedChangefeed) -> list[TableSchema]:
     with closing(feed.open_rangefeed()) as rangefeed:
         rangefeed.check()
         return list(rangefeed.schemas())
+
+
+def check_time_range(feed: ResolvedChangefeed) -> None:
+    """Return when the end of the changefeed, if it has one, is later than its start, now. Raises: ConfigError."""
+    if feed.options.end is None:
+        return
+    with closing(feed.open_planner()) as planner:
+        now = planner.now()
+    if feed.options.end <= now:
+        raise ConfigError(
+            f"changefeed '{feed.name}' would begin now, at {now}, which is not earlier than its end_time,"
+            f" {feed.options.end}; set a later end_time"
+        )
 
 
 def check_encoder(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.plans import Plans
+from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Token
 from cdc_core.sink import SliceInfo
@@ -45,6 +46,7 @@ class Planner:
         self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
         self._frequency_s = feed.min_checkpoint_frequency_s
         self._scans_only = options.initial_scan == "only"
+        self._within = TimeRange.of(options)
         self._blocks_keys = feed.dead_letter is not None and options.dead_letter_order == "block_key"
         self._plans = Plans(feed, planner, self._store)
         self._repeated: Sequence[Slice] | None = None
@@ -57,10 +59,11 @@ class Planner:
     def next_step(self, start: Offset) -> Offset:
         """Return the offset at which the step after *start* ends; *start* itself while it is too early for one.
 
-        A changefeed that only scans has no step after the scan: the driver sees later that it is complete.
+        A changefeed that ends has no step after the scan or the end: the driver sees later that it is complete.
         """
         after = self._after(start)
-        if time.monotonic() < self._not_before or (self._scans_only and self._resolved):
+        complete = self._within.over(self._resolved) or (self._scans_only and self._resolved)
+        if complete or time.monotonic() < self._not_before:
             return start
         if not self._begun:
             self._begun = True

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import check_and_prepare
+from cdc_core.engine.completion import all_delivered, drop_history, finish_earlier_run
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import one_line, owner_of
 from cdc_core.engine.fencing import RunLock, await_idle
@@ -23,7 +24,6 @@ from cdc_core.engine.pausing import Pausing
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.saved_progress import SavedProgress
-from cdc_core.engine.scan_only import drop_history, finish_earlier_scan, scan_delivered
 from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_record import StatusRecord
 from cdc_core.engine.status_sampler import StatusSampler
@@ -139,7 +139,7 @@ class Run:
             self._pausing.refuse(self._epoch)
         if not self._pausing.wait(self._epoch):
             return "stopped"
-        if finish_earlier_scan(self._feed, self._store):
+        if finish_earlier_run(self._feed, self._store):
             return "complete"
         try:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
@@ -329,7 +329,7 @@ class Run:
         while not complete and self._orders.pause is None and not self._orders.stop.wait(_POLL_S):
             if not query.is_active:
                 raise query.failure()
-            progress = saved.look(until=self._until)
+            progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
             self._host.tend()
             complete = self._complete(progress)
@@ -339,7 +339,7 @@ class Run:
 
     def _complete(self, progress: Progress) -> bool:
         reached = self._until is not None and progress.frontier.high_water >= self._until
-        return reached or scan_delivered(self._feed, progress)
+        return reached or all_delivered(self._feed, progress)
 
     def _finish(
         self, config: AttemptConfig, query: Query, rangefeed: Rangefeed, sampler: StatusSampler, ending: Ending

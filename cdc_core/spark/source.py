@@ -18,6 +18,7 @@ from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
 from cdc_core.engine.planner import Offset, PlannedSlice, Planner
 from cdc_core.engine.stop_flag import StopFlag
+from cdc_core.engine.time_range import TimeRange
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.sink import SliceInfo
 from cdc_core.slice_reader import SliceReader
@@ -108,6 +109,7 @@ class RangefeedReader(DataSourceStreamReader):
                     slices=planned.slices,
                     end=planned.end,
                     blocked=planned.blocked,
+                    within=TimeRange.of(config.feed.options),
                 )
         except MaskedError as error:
             # Raising here would cost a task attempt, repeated at once. The writer passes it to the coordinator.

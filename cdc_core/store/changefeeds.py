@@ -9,12 +9,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.config.identity import require_same_source, same_destination
+from cdc_core.config.identity import require_same_range, require_same_source, same_destination
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.store.database import Database, overtaken
 from cdc_core.store.records import turn_away
 from cdc_core.store.tables import CHANGEFEEDS, update
-from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text
+from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text, timestamp_of
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["Changefeeds"]
@@ -27,8 +27,8 @@ class Changefeeds(Database):
         """Add the changefeed, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
 
         With another sink than before, the first record there says that earlier rows are missing from it. Raises:
-        ConfigError when the name belongs to a changefeed that began with another source, or with other tables unless
-        *changes_tables*.
+        ConfigError when the name belongs to a changefeed that began with another source, with another end_time, or with
+        other tables unless *changes_tables*.
         """
         try:
             return self._registered(name, definition, changes_tables=changes_tables)
@@ -91,6 +91,7 @@ class Changefeeds(Database):
                 before = json.loads(known.definition)
                 if known.token is not None:
                     require_same_source(name, before, definition, changes_tables=changes_tables)
+                    require_same_range(name, before, definition, latest=timestamp_of(known.latest))
                 if not same_destination(before, definition):
                     turn_away(connection, name, counters=known.counters)
                 connection.execute(update(name).values(definition=dump(definition)))

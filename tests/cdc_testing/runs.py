@@ -107,13 +107,17 @@ class Feed:
 
     def once(self, spark: KeptSpark | None = None) -> None:
         """Run with --once and see that it succeeds: in its own process, or in this one on *spark*."""
+        self.to_its_end(spark, "--once")
+
+    def to_its_end(self, spark: KeptSpark | None = None, *arguments: str) -> None:
+        """Run until the run ends by itself, and see that it succeeds: as `once`."""
         if spark is None:
-            self.start("--once")
+            self.start(*arguments)
             status = self.wait()
         else:
             with _limited(f"{self.toml} did not end"):
-                status = self._run_here(spark, "--once")
-        assert status == 0, f"cdc run --once ended with status {status}\n{self.log_tail()}"
+                status = self._run_here(spark, *arguments)
+        assert status == 0, f"cdc run ended with status {status}\n{self.log_tail()}"
 
     def during(self, spark: KeptSpark, work: Callable[[], None]) -> None:
         """Run in this process on *spark*, do *work* in a thread once it runs, then stop it; see that both succeed."""

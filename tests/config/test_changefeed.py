@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cdc_core import Timestamp
 from cdc_core.config.changefeed import Changefeed, ChangefeedOptions
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.options import parse_options
@@ -85,9 +86,20 @@ def test_a_scan_only_changefeed_has_no_time_to_speak_of(name: str) -> None:
     assert options(initial_scan="only", **{name: False}).initial_scan == "only"
 
 
+def test_end_time_is_a_timestamp_and_needs_one_of_its_own() -> None:
+    end = options(end_time="2026-01-31T12:00:00.5Z")
+    assert end.end_time == "1769860800500000000.0000000000"
+    assert end.end == Timestamp(1769860800500000000)
+    assert options().end is None
+    with pytest.raises(OptionError, match="initial_scan='only' cannot be combined with 'end_time'"):
+        options(initial_scan="only", end_time=1769860800500000000)
+
+
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
+        ({"end_time": "tomorrow"}, "option 'end_time' is 'tomorrow': must be a time with a time zone such as 2026-"),
+        ({"end_time": 1769860800500000000.5}, "must be in quotes, as a number with a point loses digits"),
         ({"max_step_rows": 0}, "'max_step_rows' must be at least 1"),
         ({"max_step_bytes": "0B"}, "'max_step_bytes' must be at least 1"),
         ({"max_retry_backoff": "500ms"}, r"'max_retry_backoff' \(500ms\) must not be less than 'retry_backoff' \(1s\)"),

@@ -7,7 +7,8 @@ import json
 import pytest
 from cdc_testing.local_engine import resolved_feed
 
-from cdc_core.config.identity import same_destination
+from cdc_core import Timestamp
+from cdc_core.config.identity import require_same_range, same_destination
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import _refuse_one_place as refuse_one_place
 from cdc_core.errors import ConfigError
@@ -54,6 +55,20 @@ def test_a_definition_that_an_older_version_stored_is_still_the_same_destination
     older = {name: value for name, value in wanted.items() if name != "place"}
     assert same_destination(older, wanted)
     assert not same_destination(older | {"sink": "s3://bucket/other"}, wanted)
+
+
+def test_the_end_of_a_changefeed_cannot_be_changed_or_removed() -> None:
+    for other in ("3.0000000000", "1.0000000000", None):
+        with pytest.raises(ConfigError, match=r"started with end_time = \"2\.0000000000\", which cannot be changed"):
+            require_same_range("f", {"end_time": "2.0000000000"}, {"end_time": other}, latest=Timestamp(1))
+    require_same_range("f", {"end_time": "2.0000000000"}, {"end_time": "2.0000000000"}, latest=Timestamp(2))
+
+
+def test_a_changefeed_may_get_an_end_that_it_has_not_passed() -> None:
+    require_same_range("f", {"end_time": None}, {"end_time": "2.0000000000"}, latest=Timestamp(2))
+    require_same_range("f", {}, {"end_time": "2.0000000000"}, latest=Timestamp())  # of an older version
+    with pytest.raises(ConfigError, match=r"has delivered rows up to 3\.0+, which is later than end_time, 2\.0+; set"):
+        require_same_range("f", {"end_time": None}, {"end_time": "2.0000000000"}, latest=Timestamp(3))
 
 
 def test_what_a_definition_says_of_the_place_holds_no_secret() -> None:

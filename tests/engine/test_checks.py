@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
+from cdc_testing.engine import counter_feed
 
-from cdc_core import Changefeed, ConfigError, TableName, TableSchema
+from cdc_core import Changefeed, ConfigError, TableName, TableSchema, Timestamp
 from cdc_core.config.resolve import resolve
-from cdc_core.engine.checks import check_sink
+from cdc_core.engine.checks import check_sink, check_time_range
 
 
 def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names() -> None:
@@ -29,3 +32,10 @@ def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names(
         name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room", options={"full_table_name": True}
     )
     check_sink(resolve(apart, plugins), schemas)
+
+
+def test_a_changefeed_ends_after_its_start(tmp_path: Path) -> None:
+    check_time_range(counter_feed(tmp_path, total=100, options={"end_time": str(Timestamp(102))}))
+    told = r"^changefeed 't' would begin now, at 101\.0+, which is not earlier than its end_time, 101\.0+; set a later"
+    with pytest.raises(ConfigError, match=told):
+        check_time_range(counter_feed(tmp_path, total=100, options={"end_time": str(Timestamp(101))}))

@@ -1,0 +1,80 @@
+"""The part of the history that is emitted: rows and marks beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+from cdc_testing.engine import counter_feed
+from cdc_testing.scripted import TABLE, Script
+
+from cdc_core import Op, RowBatch, Slice, SliceInfo, SliceReader, Span, SpanMark, TerminalError, Timestamp
+from cdc_core.engine.aggregator import read_slice
+from cdc_core.engine.packing import END, unpack
+from cdc_core.engine.time_range import EVERYTHING, TimeRange
+
+
+def batch(*updated: tuple[int, int], op: Op = Op.UPDATE) -> RowBatch:
+    wall, logical = zip(*updated, strict=True)
+    ids = pa.array(range(len(updated)), pa.int64())
+    return RowBatch.of(
+        TABLE,
+        op=pa.array([op] * len(updated), pa.uint8()),
+        updated=RowBatch.timestamps(pa.array(wall, pa.int64()), pa.array(logical, pa.int32())),
+        key=RowBatch.struct(TABLE.key_type, [ids]),
+        after=RowBatch.struct(TABLE.after_type, [ids, ids]),
+    )
+
+
+def kept(rows: RowBatch, within: TimeRange) -> Sequence[int]:
+    ids: Sequence[int] = within.of_rows(rows, latest=rows.latest()).column("key").field("id").to_pylist()
+    return ids
+
+
+def test_rows_up_to_the_end_are_kept_logical_counters_included() -> None:
+    rows = batch((3, 0), (5, 1), (5, 2), (6, 0), (4, 9))
+    assert kept(rows, TimeRange(end=Timestamp(5, 1))) == [0, 1, 4]
+    assert kept(rows, TimeRange(end=Timestamp(2))) == []
+    assert kept(rows, EVERYTHING) == [0, 1, 2, 3, 4]
+
+
+def test_rows_that_are_all_within_are_not_copied() -> None:
+    rows = batch((3, 0), (5, 1))
+    assert TimeRange(end=Timestamp(5, 1)).of_rows(rows, latest=rows.latest()) is rows
+
+
+def test_a_scan_after_the_end_does_not_show_the_table_at_the_end() -> None:
+    rows = batch((7, 0), (7, 0), op=Op.SCAN)
+    assert kept(rows, TimeRange(end=Timestamp(7))) == [0, 1]
+    told = r"^table public.counter was scanned at 7\.0+, which is later than end_time, 6\.0+: what it held then can no"
+    with pytest.raises(TerminalError, match=told):
+        kept(rows, TimeRange(end=Timestamp(6)))
+
+
+@pytest.mark.parametrize(("end", "mark"), [(99, 99), (100, 100), (101, 100)])
+def test_no_mark_of_a_slice_passes_the_end(end: int, mark: int, script: Script) -> None:
+    reader = counter_feed(script.directory, batch_rows=10).open_reader()
+    info = SliceInfo(step=1, index=0, lower=Timestamp(1))
+    slice_ = Slice(lower=info.lower, payload=(0, 100, 0, 1))
+    within = TimeRange(end=Timestamp(end))
+    found = list(unpack(read_slice(reader, slice_, info, slices=1, end={}, within=within)))
+    numbers = [
+        n for _, rows in found if isinstance(rows, RowBatch) for n in rows.column("after").field("n").to_pylist()
+    ]
+    assert numbers == list(range(1, min(end, 100) + 1))
+    [marks] = [value["marks"] for kind, value in found if kind == END]  # type: ignore[index]
+    assert marks == [[TABLE.name.full, "", None, str(Timestamp(mark)), True]]
+
+
+def test_a_reader_that_breaks_its_contract_beyond_the_end_is_still_told(script: Script) -> None:
+    class Hasty(SliceReader):
+        def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+            yield batch((9, 0))
+            yield SpanMark(span=Span(TABLE.name.full), timestamp=Timestamp(8), resolved=True)
+
+    reader = Hasty(counter_feed(script.directory).rangefeed_context())
+    info = SliceInfo(step=1, index=0, lower=Timestamp(1))
+    slice_ = Slice(lower=info.lower, payload=None)
+    with pytest.raises(Exception, match=r"a row of table db.public.counter is from 9\.0+, above 8\.0+"):
+        list(read_slice(reader, slice_, info, slices=1, end={}, within=TimeRange(end=Timestamp(5))))
