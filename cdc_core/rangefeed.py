@@ -55,6 +55,8 @@ class RangefeedContext:
     """Whether the rows that the tables hold at the start are wanted."""
     saved: Token | None = None
     """The token saved last before this run; None before the first start. For `check`."""
+    cursor: str | None = None
+    """Where the changefeed starts instead of now: the text form of a timestamp, or a position of the source's own."""
     schema_changes: SchemaChangeRules = field(default_factory=SchemaChangeRules)
     """What the planner does at a schema boundary."""
     parallelism: int = 1
@@ -91,10 +93,11 @@ class Rangefeed(ABC):
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         """Return the token that the attempt starts from; on return the source keeps all history after it.
 
-        Once an attempt, while no task of an earlier attempt is alive. *saved* is the token saved last, None the first
-        time. Before anything is created on the source, pass the intent to *save*: on return it is stored durably, and
-        after a crash it comes back as *saved*. The watched tables may be others than those of *saved*: scan the new
-        ones, as the context says. Raises: HistoryLostError when changes after *saved* are gone.
+        Once an attempt, while no task of an earlier one is alive. *saved* is the token saved last, None the first time.
+        Before anything is created on the source, pass the intent to *save*: it is stored durably, and comes back as
+        *saved* after a crash. The watched tables may be others than those of *saved*: scan the new ones, as the context
+        says. Raises: HistoryLostError when changes after *saved* are gone; ConfigError the first time, when changes
+        after the context's cursor may be.
         """
 
     def scan_progress(self, token: Token) -> ScanProgress | None:  # noqa: ARG002
@@ -104,12 +107,11 @@ class Rangefeed(ABC):
     def drop(self, saved: Token | None) -> None:  # noqa: B027 (has a default)
         """Remove everything that this changefeed created on the source; no step of it follows. Repeatable.
 
-        After a changefeed of the initial scan alone, and when it is cancelled; perhaps before `start`. By default
-        nothing was created.
+        Called when the changefeed is complete or cancelled, perhaps before `start` in this process.
         """
 
     def created(self) -> Sequence[SourceObjects] | None:
-        """Return what this and every other changefeed has created on the source. By default that is not known: None.
+        """Return what every changefeed has created on the source; None, by default, when that is not known.
 
         For `cdc drop`, of an instance that may watch no tables. Changes nothing.
         """

@@ -43,7 +43,7 @@ class RangefeedRegistration(Registration):
 
     `rangefeed`, `planner`, `reader` and `history` are its four parts (see `cdc_core.rangefeed`); without `history` the
     source keeps all of it. `repeats_steps`: its `StepPlanner.repeat` may return slices; each step's plan is saved then.
-    `changes_tables`: its `Rangefeed.start` accepts other tables than before. `writer`: see `cdc_core.source_writer`.
+    `changes_tables`, `cursors`: its `Rangefeed.start` accepts other tables, a cursor. `writer`: a `SourceWriter`.
     """
 
     KIND: ClassVar[str] = "rangefeed"
@@ -57,15 +57,15 @@ class RangefeedRegistration(Registration):
     writer: str = ""
     repeats_steps: bool = False
     changes_tables: bool = False
+    cursors: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderRegistration(Registration):
     """An encoder; `name` is what the option `format` says.
 
-    `envelopes` are those it can write; `outputs` is the part of {"messages", "files"} that it can produce. `decoder` is
-    its `Decoder`, with which the conformance kit and audits read what it wrote. `compresses`: it compresses files
-    itself, as `EncoderContext.compression` says, and the sink leaves them unchanged. `scans_only`: the format has no
+    `envelopes` and `outputs`, of {"messages", "files"}, are those it can write. `decoder`: its `Decoder`. `compresses`:
+    it compresses files, as `EncoderContext.compression` says, and the sink does not. `scans_only`: the format has no
     place for deletes (EncodeError) and marks (TerminalError), and is refused unless initial_scan = 'only'.
     """
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
-from cdc_core.options import MB, ByteSize, Duration, Moment, format_duration, option
+from cdc_core.options import MB, ByteSize, Duration, Moment, Position, format_duration, option
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["Changefeed", "ChangefeedOptions"]
@@ -104,6 +104,12 @@ class ChangefeedOptions:
         "yes",
         doc="Whether to emit the rows that the tables hold at the start. With 'only', the changefeed ends after them.",
     )
+    cursor: Position | None = option(
+        None,
+        doc="Begin after this point of the source's history instead of now, without an initial scan unless"
+        " initial_scan is set as well: a time, as for end_time, or a position that the source understands, such as an"
+        " LSN.",
+    )
     end_time: Moment | None = option(
         None,
         doc="Emit everything up to this time, and then end with success. Resolved timestamps do not pass it. Write it"
@@ -151,6 +157,8 @@ class ChangefeedOptions:
                     raise ValueError(
                         f"initial_scan='only' cannot be combined with '{name}': a scan has only one timestamp"
                     )
+        if self.end is not None and self.after is not None and self.end <= self.after:
+            raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
         for name in ("max_step_rows", "max_step_bytes", "dead_letter_max"):
@@ -166,3 +174,11 @@ class ChangefeedOptions:
     def end(self) -> Timestamp | None:
         """The option `end_time`."""
         return None if self.end_time is None else Timestamp.parse(self.end_time)
+
+    @property
+    def after(self) -> Timestamp | None:
+        """The option `cursor`, if it is a timestamp."""
+        try:
+            return None if self.cursor is None else Timestamp.parse(self.cursor)
+        except ValueError:
+            return None

@@ -32,14 +32,15 @@ def require_same_source(
 def require_same_range(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any], *, latest: Timestamp) -> None:
     """Return when *wanted* may continue where *known* stopped, after steps that ended at *latest* or before.
 
-    Steps have left out what comes after end_time. Raises: ConfigError.
+    Steps have left out what comes before the cursor and after end_time. Raises: ConfigError.
     """
-    before, now = known.get("end_time"), wanted.get("end_time")
-    if before is not None and now != before:
-        raise ConfigError(
-            f"changefeed '{name}' was started with end_time = \"{before}\", which cannot be changed; restore it, or"
-            f" {_REMEDY}"
-        )
+    for option in ("cursor", "end_time"):
+        before, now = known.get(option), wanted.get(option)
+        if now != before and (before is not None or option == "cursor"):
+            was = f"without {option}" if before is None else f'with {option} = "{before}"'
+            raise ConfigError(
+                f"changefeed '{name}' was started {was}, which cannot be changed; restore that, or {_REMEDY}"
+            )
     if before is None and now is not None and Timestamp.parse(now) < latest:
         raise ConfigError(
             f"changefeed '{name}' has delivered rows up to {latest}, which is later than end_time, {now}; set a later"

@@ -66,7 +66,12 @@ def _resolved(
     encoder, sink = mine(encoder), mine(sink, parameters)
     rangefeed = source or mine(rangefeed)
     own: list[Component[Any]] = [encoder, sink] if source else [encoder, sink, rangefeed]
-    options = parse_options(ChangefeedOptions, {name: given[name] for name in core_names if name in given}, owner=owner)
+    core = {name: given[name] for name in core_names if name in given}
+    if "cursor" in core:
+        core.setdefault("initial_scan", "no")
+    options = parse_options(ChangefeedOptions, core, owner=owner)
+    if options.cursor is not None and not rangefeed.registration.cursors:
+        raise OptionError(f"{owner}: source '{rangefeed.name}' cannot start at a cursor; remove option 'cursor'")
     _refuse_impossible(owner, options, encoder.registration, sink.registration, host)
     _refuse_pointless(owner, options, given)
     letters = None if options.dead_letter is None else _dead_letters(changefeed, options.dead_letter, host, rangefeed)

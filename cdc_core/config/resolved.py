@@ -112,6 +112,7 @@ class ResolvedChangefeed:
             diff=envelope.diff,
             mvcc=envelope.mvcc_timestamp,
             initial_scan=self.options.initial_scan != "no",
+            cursor=self.options.cursor,
             schema_changes=SchemaChangeRules(
                 events=self.options.schema_change_events, policy=self.options.schema_change_policy
             ),
@@ -196,6 +197,7 @@ class ResolvedChangefeed:
             "sink": self.shown_destination,
             "format": self.encoder.name,
             "place": self.sink_place(),
+            "cursor": self.options.cursor,
             "end_time": self.options.end_time,
             **self.stored,
         }

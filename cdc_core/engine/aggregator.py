@@ -57,6 +57,7 @@ def read_slice(
         BEGIN,
         {"step": info.step, "index": info.index, "lower": str(info.lower), "planned_by": info.planned_by, **extra},
     )
+    within = within.beginning_at(info.lower)
     marks: list[SpanMark] = []
     latest: dict[str, Timestamp] = {}
     for item in reader.read(slice_):

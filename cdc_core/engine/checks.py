@@ -52,15 +52,21 @@ def check_source(feed: ResolvedChangefeed) -> list[TableSchema]:
 
 
 def check_time_range(feed: ResolvedChangefeed) -> None:
-    """Return when the end of the changefeed, if it has one, is later than its start, now. Raises: ConfigError."""
-    if feed.options.end is None:
+    """Return when a changefeed that begins now begins after its cursor and before its end. Raises: ConfigError."""
+    options = feed.options
+    if options.end is None and options.after is None:
         return
     with closing(feed.open_planner()) as planner:
         now = planner.now()
-    if feed.options.end <= now:
+    if options.after is not None and options.after > now:
+        raise ConfigError(
+            f"changefeed '{feed.name}': cursor {options.after} is later than the clock of the source, {now}; set an"
+            " earlier one, or remove it to begin now"
+        )
+    if options.end is not None and options.cursor is None and options.end <= now:
         raise ConfigError(
             f"changefeed '{feed.name}' would begin now, at {now}, which is not earlier than its end_time,"
-            f" {feed.options.end}; set a later end_time"
+            f" {options.end}; set a later end_time, or a cursor to begin earlier"
         )
 
 

@@ -22,7 +22,7 @@ __all__ = ["Outcome", "Supervisor"]
 class Outcome:
     """How a run ended.
 
-    - complete: everything that it was to deliver is durable and resolved (*once*, initial_scan=only)
+    - complete: everything that it was to deliver is durable and resolved (*once*, end_time, initial_scan=only)
     - stopped: told to stop; the running step was saved
     - abandoned: told to abandon the running step; the next run repeats it
     - given up: told to stop, but the running step took too long; the next run repeats it
@@ -38,8 +38,8 @@ class Supervisor:
 
     Progress is in *store*, which is closed at the end of the run; locks and scratch files are in *state_dir*.
     Supervisors of one process share *host*. With *once* the run is complete when everything that the source had
-    committed at the start is durable and resolved. With initial_scan=only it is complete when the scan is; then the
-    source keeps nothing for it any more, and another run finds nothing to do.
+    committed at the start is durable and resolved. With initial_scan=only it is complete when the scan is, with
+    end_time when everything up to then is; then the source keeps nothing for it, and another run finds nothing to do.
 
     Errors that a retry may cure are logged, shown in the status, and retried. With on_error=pause any other error
     pauses a changefeed that has run: it waits until the progress store says that it was resumed, and continues from the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
 
 from cdc_core.config.changefeed import ChangefeedOptions
@@ -18,38 +19,58 @@ __all__ = ["EVERYTHING", "TimeRange"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:
-    """Everything up to `end`, without an end when None. Picklable."""
+    """Everything later than `after`, up to `end`. None stands for no limit. Picklable.
 
+    Scanned rows are not changes: those that are wanted are as of `after` or later.
+    """
+
+    after: Timestamp | None = None
     end: Timestamp | None = None
 
     @classmethod
     def of(cls, options: ChangefeedOptions) -> Self:
-        return cls(end=options.end)
+        return cls(after=options.after, end=options.end)
 
     def over(self, resolved: Timestamp) -> bool:
         """Return whether nothing is left to do once everything up to *resolved* is delivered."""
         return self.end is not None and resolved >= self.end
+
+    def beginning_at(self, lower: Timestamp) -> TimeRange:
+        """Return this range for rows of which none is below *lower*."""
+        return self if self.after is None or lower <= self.after else replace(self, after=None)
 
     def of_rows(self, rows: RowBatch, *, latest: Timestamp) -> RowBatch:
         """Return the part of *rows* that is in this range: *rows* itself when all are. None is later than *latest*.
 
         Raises: TerminalError for a scanned row after the end, which does not say what the table held at the end.
         """
+        if self.after is not None and rows.row_below(self.after.next()) is not None:
+            rows = _filtered(rows, rows.later_than(self.after) | _scanned(rows))
         if self.end is None or latest <= self.end:
             return rows
         late = rows.later_than(self.end)
-        op = rows.column("op").to_numpy()
-        if (op[late] == Op.SCAN).any():
+        if (late & _scanned(rows)).any():
             raise TerminalError(
                 f"table {rows.schema.name} was scanned at {latest}, which is later than end_time, {self.end}: what it"
                 " held then can no longer be read. Run the changefeed under another name, with an end_time by which the"
                 " scan is complete"
             )
-        return RowBatch(schema=rows.schema, batch=rows.batch.filter(pa.array(~late)))
+        return _filtered(rows, ~late)
 
     def of_mark(self, mark: SpanMark) -> SpanMark:
-        """Return *mark*, at the end when it is later."""
-        return mark if self.end is None or mark.timestamp <= self.end else replace(mark, timestamp=self.end)
+        """Return *mark*, at the end when it is later. Before this range begins, nothing is resolved."""
+        if self.end is not None and mark.timestamp > self.end:
+            return replace(mark, timestamp=self.end)
+        return replace(mark, resolved=False) if self.after is not None and mark.timestamp < self.after else mark
+
+
+def _scanned(rows: RowBatch) -> np.ndarray:
+    scanned: np.ndarray = rows.column("op").to_numpy() == Op.SCAN
+    return scanned
+
+
+def _filtered(rows: RowBatch, keep: np.ndarray) -> RowBatch:
+    return RowBatch(schema=rows.schema, batch=rows.batch.filter(pa.array(keep)))
 
 
 EVERYTHING = TimeRange()

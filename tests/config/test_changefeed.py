@@ -95,9 +95,18 @@ def test_end_time_is_a_timestamp_and_needs_one_of_its_own() -> None:
         options(initial_scan="only", end_time=1769860800500000000)
 
 
+def test_a_cursor_is_a_timestamp_or_what_the_source_understands() -> None:
+    assert options(cursor="2026-01-31T12:00:00Z").after == Timestamp(1769860800000000000)
+    lsn = options(cursor="0/16B3748")
+    assert (lsn.cursor, lsn.after) == ("0/16B3748", None)
+    assert options(cursor=5, end_time=6).end == Timestamp(6)
+
+
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
+        ({"cursor": 6, "end_time": 6}, r"'end_time' \(6\.0+\) must be later than 'cursor' \(6\.0+\)"),
+        ({"cursor": ""}, "option 'cursor' is '': must be a time"),
         ({"end_time": "tomorrow"}, "option 'end_time' is 'tomorrow': must be a time with a time zone such as 2026-"),
         ({"end_time": 1769860800500000000.5}, "must be in quotes, as a number with a point loses digits"),
         ({"max_step_rows": 0}, "'max_step_rows' must be at least 1"),

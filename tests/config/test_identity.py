@@ -64,6 +64,14 @@ def test_the_end_of_a_changefeed_cannot_be_changed_or_removed() -> None:
     require_same_range("f", {"end_time": "2.0000000000"}, {"end_time": "2.0000000000"}, latest=Timestamp(2))
 
 
+def test_a_cursor_cannot_be_changed_after_the_start() -> None:
+    for before, now in (("0/1", "0/2"), ("0/1", None), (None, "0/1")):
+        was = "without cursor" if before is None else f'with cursor = "{before}"'
+        with pytest.raises(ConfigError, match=f"^changefeed 'f' was started {was}, which cannot be changed; restore"):
+            require_same_range("f", {"cursor": before}, {"cursor": now}, latest=Timestamp())
+    require_same_range("f", {"cursor": "0/1"}, {"cursor": "0/1"}, latest=Timestamp())
+
+
 def test_a_changefeed_may_get_an_end_that_it_has_not_passed() -> None:
     require_same_range("f", {"end_time": None}, {"end_time": "2.0000000000"}, latest=Timestamp(2))
     require_same_range("f", {}, {"end_time": "2.0000000000"}, latest=Timestamp())  # of an older version

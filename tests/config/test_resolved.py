@@ -20,7 +20,7 @@ from cdc_testing.scripted import (
     PlainEncoder,
 )
 
-from cdc_core import SinkRegistration, TableName
+from cdc_core import RangefeedContext, SinkRegistration, TableName
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -60,6 +60,22 @@ def test_each_option_goes_to_the_components_that_declare_it() -> None:
     assert resolved.encoder.parsed().null_text == "NULL"
     assert resolved.sink.parsed().topic_prefix == "x_"
     assert resolved.rangefeed.parsed().scan_workers == 3
+
+
+def test_a_cursor_needs_a_source_that_can_start_there_and_replaces_the_scan() -> None:
+    with pytest.raises(OptionError) as raised:
+        feed({"cursor": "0/1"})
+    assert str(raised.value) == ("changefeed 'orders': source 'paper' cannot start at a cursor; remove option 'cursor'")
+
+    def context(**options: Any) -> RangefeedContext:
+        return resolve(
+            changefeed(options=options), host(rangefeed(cursors=True), encoder(), sink())
+        ).rangefeed_context()
+
+    assert (context().cursor, context().initial_scan) == (None, True)
+    assert (context(cursor="0/1").cursor, context(cursor="0/1").initial_scan) == ("0/1", False)
+    assert context(cursor="1970-01-01T00:00:01Z", initial_scan="yes").initial_scan
+    assert context(cursor="1970-01-01T00:00:01Z").cursor == "1000000000.0000000000"
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_of_all_components() -> None:

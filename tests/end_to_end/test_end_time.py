@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 from cdc_testing.files import last_resolved
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock, writing
 from cdc_testing.runs import Feed, eventually
 
-from cdc_core import Timestamp
+from cdc_core import TerminalError, Timestamp
 
 LEFT = """
 SELECT 'slot ' || slot_name FROM pg_replication_slots WHERE database = current_database()
@@ -77,3 +79,17 @@ def test_an_end_time_in_the_future_ends_a_running_changefeed(
         assert sorted(id_ for id_, _ in delivered(feed)) == list(range(1, 101))
         assert last_resolved(feed.files) == end
         assert connection.execute(LEFT).fetchall() == []
+
+
+def test_a_scan_that_comes_too_late_ends_the_changefeed_with_an_error(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id int PRIMARY KEY)")
+        connection.execute("INSERT INTO items SELECT generate_series(1, 100)")
+        end = clock(database)
+        feed = resolved_feed(database, f"file://{tmp_path}/files", "items", options={"end_time": str(end)})
+        told = rf"^table public.items was scanned at \S+, which is later than end_time, {end}: what it held then can no"
+        with closing(LocalEngine(feed, tmp_path)) as engine:
+            engine.run()
+            with pytest.raises(TerminalError, match=told):
+                engine.until(end)
+        assert not list(tmp_path.rglob("*.ndjson"))

@@ -39,3 +39,15 @@ def test_a_changefeed_ends_after_its_start(tmp_path: Path) -> None:
     told = r"^changefeed 't' would begin now, at 101\.0+, which is not earlier than its end_time, 101\.0+; set a later"
     with pytest.raises(ConfigError, match=told):
         check_time_range(counter_feed(tmp_path, total=100, options={"end_time": str(Timestamp(101))}))
+
+
+def test_a_cursor_is_not_later_than_the_source(tmp_path: Path) -> None:
+    check_time_range(counter_feed(tmp_path, total=100, options={"cursor": str(Timestamp(101))}))
+    told = r"^changefeed 't': cursor 102\.0+ is later than the clock of the source, 101\.0+; set an earlier one"
+    with pytest.raises(ConfigError, match=told):
+        check_time_range(counter_feed(tmp_path, total=100, options={"cursor": str(Timestamp(102))}))
+
+
+def test_with_a_cursor_the_end_may_have_passed(tmp_path: Path) -> None:
+    options = {"cursor": str(Timestamp(10)), "end_time": str(Timestamp(20))}
+    check_time_range(counter_feed(tmp_path, total=100, options=options))

@@ -44,6 +44,31 @@ def test_rows_that_are_all_within_are_not_copied() -> None:
     assert TimeRange(end=Timestamp(5, 1)).of_rows(rows, latest=rows.latest()) is rows
 
 
+def test_the_cursor_itself_is_not_emitted() -> None:
+    rows = batch((3, 0), (5, 1), (5, 2), (6, 0))
+    assert kept(rows, TimeRange(after=Timestamp(5, 1))) == [2, 3]
+    assert kept(rows, TimeRange(after=Timestamp(5, 1), end=Timestamp(5, 2))) == [2]
+    later = TimeRange(after=Timestamp(2)).of_rows(rows, latest=rows.latest())
+    assert later is rows
+
+
+def test_scanned_rows_may_be_as_of_the_cursor() -> None:
+    assert kept(batch((5, 0), (5, 0), op=Op.SCAN), TimeRange(after=Timestamp(5))) == [0, 1]
+
+
+def test_a_slice_behind_the_cursor_is_not_searched() -> None:
+    within = TimeRange(after=Timestamp(5), end=Timestamp(9))
+    assert within.beginning_at(Timestamp(5)) is within
+    assert within.beginning_at(Timestamp(6)) == TimeRange(end=Timestamp(9))
+
+
+def test_nothing_is_resolved_before_the_cursor() -> None:
+    within = TimeRange(after=Timestamp(5), end=Timestamp(9))
+    marks = [SpanMark(span=Span("t"), timestamp=Timestamp(at), resolved=True) for at in (4, 5, 9, 10)]
+    found = [(mark.timestamp.wall, mark.resolved) for mark in map(within.of_mark, marks)]
+    assert found == [(4, False), (5, True), (9, True), (9, True)]
+
+
 def test_a_scan_after_the_end_does_not_show_the_table_at_the_end() -> None:
     rows = batch((7, 0), (7, 0), op=Op.SCAN)
     assert kept(rows, TimeRange(end=Timestamp(7))) == [0, 1]

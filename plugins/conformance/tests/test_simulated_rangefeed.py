@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,52 @@ def test_check_says_what_is_missing(db: SimulatedDatabase, uri: str | None, tabl
     )
     with pytest.raises(ConfigError, match=message):
         SimulatedRangefeed(context).check()
+
+
+def test_a_cursor_yields_the_changes_after_it(db: SimulatedDatabase) -> None:
+    first = db.put("t", id=1, n=1)
+    db.tick()
+    second = db.put("t", id=2, n=2)
+    db.tick()
+    third = db.put("t", id=1, n=3)
+    feed = Follower(db, cursor=str(first), initial_scan=False)
+    db.delete("t", 2)
+    feed.until(db.now)
+    assert [(row.op, row.key) for row in feed.arrivals] == [(Op.INSERT, 2), (Op.UPDATE, 1), (Op.DELETE, 2)]
+    assert [row.updated for row in feed.arrivals[:2]] == [second, third]
+
+
+def test_an_initial_scan_with_a_cursor_is_as_of_the_cursor(db: SimulatedDatabase) -> None:
+    db.put("t", id=1, n=1)
+    at = db.put("t", id=2, n=2)
+    db.tick()
+    db.put("t", id=1, n=3)
+    db.create_table("later")
+    db.put("later", id=5, n=5)
+    feed = Follower(db, "t", "later", cursor=str(at))
+    feed.until(db.now)
+    found = [(row.op, row.key, row.after and row.after["n"], row.updated == at) for row in feed.arrivals]
+    assert found == [
+        (Op.SCAN, 1, 1, True),
+        (Op.SCAN, 2, 2, True),
+        (Op.UPDATE, 1, 3, False),
+        (Op.INSERT, 5, 5, False),
+    ]
+
+
+def test_a_cursor_without_history_is_refused_before_anything_is_kept(db: SimulatedDatabase) -> None:
+    at = db.put("t", id=1, n=1)
+    db.put("t", id=1, n=2)
+    db.settle()
+    oldest = db.collect_garbage()
+    told = rf"^the simulated database has no history after cursor {at}; the oldest is {oldest}$"
+    with pytest.raises(ConfigError, match=told):
+        Follower(db, cursor=str(at), initial_scan=False)
+    assert db.protected() == {}
+    Follower(db, cursor=str(oldest), initial_scan=False)
+
+
+def test_a_cursor_that_is_no_timestamp_is_refused(db: SimulatedDatabase) -> None:
+    feed = Follower(db)
+    with pytest.raises(ConfigError, match=r"^cursor '0/1' is not a timestamp, which the simulated database needs$"):
+        SimulatedRangefeed(dataclasses.replace(feed.context, cursor="0/1")).check()

@@ -69,6 +69,17 @@ class TestPostgres(RangefeedConformance):
         return look
 
     @pytest.fixture
+    def cursor(self, sql: Sql, tables: tuple[str, str]) -> Iterator[Callable[[], Mapping[str, Any]]]:
+        def make() -> Mapping[str, Any]:
+            sql.execute(f"CREATE PUBLICATION p FOR TABLE {', '.join(tables)} WITH (publish_via_partition_root = true)")
+            row = sql.execute("SELECT lsn::text FROM pg_create_logical_replication_slot('s', 'pgoutput')").fetchone()
+            assert row is not None
+            return {"cursor": row[0], "slot_name": "s", "publication_name": "p"}
+
+        yield make
+        sql.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 's'")
+
+    @pytest.fixture
     def disturbance(self, database: str) -> ClosedDatabase:
         return ClosedDatabase(database)
 

@@ -12,6 +12,7 @@ SIMULATED = RangefeedRegistration(
     history="cdc_conformance.simulated.history:SimulatedHistory",
     options="cdc_conformance.simulated.options:SimulatedOptions",
     repeats_steps=True,
+    cursors=True,
     schemes=("simulated",),
     summary="A simulated database for tests, in a file",
     writer="cdc_conformance.simulated.writer:SimulatedWriter",

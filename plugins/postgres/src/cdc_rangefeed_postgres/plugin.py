@@ -18,5 +18,6 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         writer="cdc_rangefeed_postgres.writer:PostgresWriter",
         repeats_steps=True,
         changes_tables=True,
+        cursors=True,
         summary="PostgreSQL 14 to 18, by logical decoding",
     )

@@ -12,6 +12,7 @@ from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.checks import check_server, check_tables, check_version
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
+from cdc_rangefeed_postgres.cursor import check_cursor
 from cdc_rangefeed_postgres.inventory import created_in, require_no_namesake
 from cdc_rangefeed_postgres.large_values import log_large_values
 from cdc_rangefeed_postgres.members import left_behind, load_members, present, unmatched
@@ -38,6 +39,7 @@ class PostgresRangefeed(Rangefeed):
 
     def check(self) -> None:
         selection = Selection.parse(self.context.tables)
+        check_cursor(self.context, self._slot)
         connection = self._server.connect_checked()
         try:
             check_version(connection)

@@ -12,6 +12,7 @@ from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.boundaries import with_layouts
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
+from cdc_rangefeed_postgres.cursor import cursor_position
 from cdc_rangefeed_postgres.given_slot import first_position, require_slot
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
@@ -55,6 +56,7 @@ def first_token(
     """
     tables = list(load().tables.values())
     require_given(connection, slot, context, tables)
+    begin = cursor_position(connection, slot, context)
     set_lock_timeout(connection, context.options.lock_timeout)
     save(intent(slot.name))
     clock: Any = connection.execute(CLOCK_US).fetchone()
@@ -79,7 +81,7 @@ def first_token(
         log.info("initial scan: tables and partitions to read: %d, blocks: %d", len(parts), total)
     row: Any = connection.execute(_NEWEST).fetchone()
     return PostgresToken(
-        lsn=lsn,
+        lsn=max(lsn, begin),
         # What a slot has from before the start keeps its commit times.
         clock=None if slot.given else Timestamp(clock[0] * 1000),
         tables=states,

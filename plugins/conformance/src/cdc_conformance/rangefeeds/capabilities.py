@@ -12,6 +12,7 @@ CAPABILITIES: Mapping[str, str] = {
     "schema_changes": "It follows a table while columns are added and dropped.",
     "multiple_slices": "It divides an initial scan into several slices that are read at the same time.",
     "forgets": "After `forget` it no longer has the history that was released, which proves that `release` works.",
+    "cursors": "It starts at a cursor. The fixture `cursor` returns options with one.",
     "inspection": "The fixture `created` returns what the changefeed has created on the source.",
     "unreachable": "The fixture `unreachable_uri` names a source that does not answer.",
     "disturbance": "The source can be cut off and come back: `with disturbance.broken():`.",
@@ -19,6 +20,7 @@ CAPABILITIES: Mapping[str, str] = {
 }
 
 FIXTURES: Mapping[str, str] = {
+    "cursors": "cursor",
     "inspection": "created",
     "unreachable": "unreachable_uri",
     "disturbance": "disturbance",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rangefeeds.changes import versions
 from cdc_conformance.rangefeeds.driver import Feed
-from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
+from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
-from cdc_core import CdcError, ConfigError, HistoryLostError
+from cdc_core import CdcError, ConfigError, HistoryLostError, Timestamp
 
 __all__ = ["History"]
 
+Cursor = Callable[[], Mapping[str, Any]]
 Forget = Callable[[], None]
 
 
@@ -192,6 +194,56 @@ class History(RangefeedSuite):
             pytest.fail(f"this changefeed failed after another one was dropped: {error}")
         _assert_versions(behind, workload, since=begun, arrived=arrived)
 
+    @requires("cursors", "the changefeed starts in the past")
+    def test_a_cursor_yields_the_changes_after_it(
+        self, workload: Workload, cursor: Cursor, make_changefeed: MakeChangefeed, open_feed: OpenFeed
+    ) -> None:
+        """A feed that starts at a cursor yields every commit after it, in order, and no scan unless it is wanted.
+
+        If the cursor is a timestamp, earlier changes are left out by the engine.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 5)
+        workload.put(table, 2)
+        options = cursor()
+        begun = len(workload.history)
+        workload.put(table, 2)
+        workload.delete(table, 3)
+        workload.fill(table, 2, first=8)
+        changefeed = make_changefeed(initial_scan=False, **options)
+        feed = open_feed(changefeed=changefeed)
+        feed.start()
+        feed.catch_up()
+        after = changefeed.options.after or Timestamp()
+        found = versions(change for change in feed.changes if change.updated > after)
+        expected = {
+            key: [None if row is None else row["n"] for row in rows]
+            for key, rows in workload.history.versions(begun).items()
+        }
+        assert found == expected, f"the versions after the cursor are {expected}, but {found} arrived"
+
+    @requires("cursors", "the changefeed starts in the past")
+    def test_a_cursor_is_refused_when_changes_after_it_are_gone(
+        self, workload: Workload, cursor: Cursor, open_feed: OpenFeed, forget: Forget
+    ) -> None:
+        """A feed whose source has forgotten changes after the cursor does not start: `start` raises ConfigError.
+
+        A source that has forgotten nothing starts, and yields all of them.
+        """
+        workload.fill(workload.tables[0], 5)
+        options = cursor()
+        begun = len(workload.history)
+        workload.run(6)
+        workload.settle()
+        forget()
+        feed = open_feed(initial_scan=False, **options)
+        try:
+            feed.start()
+        except ConfigError:
+            return
+        feed.catch_up()
+        _assert_versions(feed, workload, since=begun, arrived=0)
+
 
 def _assert_versions(feed: Feed, workload: Workload, *, since: int, arrived: int) -> None:
     """Assert that all commits from number *since* on are among the changes from number *arrived* on."""
@@ -207,5 +259,5 @@ def _gone(feed: Feed, workload: Workload, *, since: int, arrived: int) -> str:
         there = found.get(key, [])
         missing = [n for n in expected if n not in there]
         if missing:
-            return f"the versions {missing} of row {key} are missing; {there} arrived after the restart"
+            return f"the versions {missing} of row {key} are missing; {there} arrived after the start"
     return ""

@@ -115,6 +115,11 @@ class RangefeedSuite(Conformance):
         pytest.fail("the capability 'inspection' needs the fixture created: a function that returns what was created")
 
     @pytest.fixture
+    def cursor(self) -> Callable[[], Mapping[str, Any]]:
+        """Returns the options of a changefeed that begins at the moment of the call: `cursor`, and what it needs."""
+        pytest.fail("the capability 'cursors' needs the fixture cursor: a function that returns options with a cursor")
+
+    @pytest.fixture
     def unreachable_uri(self) -> str:
         """The URI of a source that does not answer. A connection to it must fail within a few seconds."""
         pytest.fail("the capability 'unreachable' needs the fixture unreachable_uri")

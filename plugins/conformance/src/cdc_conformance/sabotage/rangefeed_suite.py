@@ -63,6 +63,10 @@ class SimulatedSuite(RangefeedConformance):
         return lambda: SimulatedDatabase(directory).protected().keys()
 
     @pytest.fixture
+    def cursor(self, directory: Path) -> Callable[[], Mapping[str, Any]]:
+        return lambda: {"cursor": str(SimulatedDatabase(directory).as_of().timestamp)}
+
+    @pytest.fixture
     def forget(self, directory: Path) -> Callable[[], None]:
         def forget() -> None:
             database = SimulatedDatabase(directory)

@@ -127,6 +127,8 @@ SABOTEURS = {
     "test_lost_history_is_an_error": _broken(lifecycle.StartsFromTheOldestHistory),
     "test_released_history_is_discarded": _broken(lifecycle.NeverReleases),
     "test_changefeeds_on_one_source_are_independent": _broken(lifecycle.SharesItsSlot, lifecycle.SharesItsSlotHistory),
+    "test_a_cursor_yields_the_changes_after_it": _broken(lifecycle.StartsNowInsteadOfAtTheCursor),
+    "test_a_cursor_is_refused_when_changes_after_it_are_gone": _broken(lifecycle.StartsAtTheOldestHistory),
     # close and drop
     "test_close_may_be_called_twice": _broken(lifecycle.ClosesOnce),
     "test_nothing_stays_open_after_close": _broken(lifecycle.LeavesFilesOpen),

@@ -224,10 +224,13 @@ class SimulatedDatabase(Session):
             scratch.write_text(str(timestamp))
             scratch.replace(path)
 
-    def begin_reading(self, name: str) -> Timestamp:
-        """Return a timestamp as of which all commits can be read, and protect it for the changefeed *name*."""
+    def begin_reading(self, name: str, at: Timestamp | None = None) -> Timestamp:
+        """Return a timestamp as of which all commits can be read, and protect it for the changefeed *name*.
+
+        That is *at*, if given. Raises: StatementError when its history is gone.
+        """
         with self.writing():
-            at: Timestamp = self._execute({"op": "read"})
+            at = self._execute({"op": "read"}) if at is None else self.as_of(at).timestamp
             self.protect(name, at)
             return at
 

@@ -18,6 +18,7 @@ from cdc_core import (
     SourceObjects,
     Span,
     TableSchema,
+    Timestamp,
     Token,
 )
 
@@ -39,6 +40,8 @@ class SimulatedRangefeed(Rangefeed):
             if table_name(text).full not in database.cluster.tables:
                 raise ConfigError(f"table {table_name(text)} is not in the simulated database {database.directory}")
 
+        self._cursor()
+
     def schemas(self) -> Sequence[TableSchema]:
         cluster = self.source.cluster
         return [cluster.tables[name].newest_shape.schema for name in self.source.names]
@@ -46,8 +49,13 @@ class SimulatedRangefeed(Rangefeed):
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         source = self.source
         if saved is None or is_intent(saved):
+            cursor = self._cursor()
+            if cursor is not None and cursor < (oldest := source.cluster.gc_threshold):
+                raise ConfigError(
+                    f"the simulated database has no history after cursor {cursor}; the oldest is {oldest}"
+                )
             save(INTENT)
-            at = source.database.begin_reading(source.feed)
+            at = source.database.begin_reading(source.feed, cursor)
             cluster = source.cluster
             spans = [Span(name) for name in source.names]
             token = SimulatedToken(
@@ -80,6 +88,14 @@ class SimulatedRangefeed(Rangefeed):
             SourceObjects(name=feed, changefeed="", feed_id=feed, kinds=(f"protected timestamp {at}",))
             for feed, at in self.source.database.protected().items()
         ]
+
+    def _cursor(self) -> Timestamp | None:
+        """Return where the user wants to begin, None for now. Raises: ConfigError."""
+        cursor = self.context.cursor
+        try:
+            return None if cursor is None else Timestamp.parse(cursor)
+        except ValueError:
+            raise ConfigError(f"cursor '{cursor}' is not a timestamp, which the simulated database needs") from None
 
     def close(self) -> None:
         self.source.close()

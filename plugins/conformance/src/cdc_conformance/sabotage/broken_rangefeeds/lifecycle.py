@@ -263,6 +263,27 @@ class DropsNothing(BrokenRangefeed):
         pass
 
 
+class StartsNowInsteadOfAtTheCursor(BrokenRangefeed):
+    """Checks the cursor, and starts at the present."""
+
+    def start(self, saved: Token | None, save: Save) -> Token:
+        token = super().start(saved, save)
+        if saved is not None or self.context.cursor is None:
+            return token
+        present = Frontier([Span(name) for name in self.source.names], self.source.cluster.high)
+        return replace(SimulatedToken.from_token(token), frontier=present).to_token()
+
+
+class StartsAtTheOldestHistory(BrokenRangefeed):
+    """Starts at the oldest history when the cursor is older."""
+
+    def start(self, saved: Token | None, save: Save) -> Token:
+        cursor, oldest = self.context.cursor, self.source.cluster.gc_threshold
+        if cursor is not None and Timestamp.parse(cursor) < oldest:
+            self.context = replace(self.context, cursor=str(oldest))
+        return super().start(saved, save)
+
+
 class ListsItsOwnObjects(BrokenRangefeed):
     """Lists only what this changefeed has created."""
 

@@ -1,0 +1,99 @@
+"""The option `cursor`: whether a slot has all changes after it, and where in the log that is."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+from cdc_core import ConfigError, RangefeedContext, Timestamp
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.datetime_limits import TIMESTAMP_EPOCH_US
+from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.slot import PLUGIN, Slot
+
+__all__ = ["check_cursor", "cursor_position"]
+
+_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
+_BEGIN = struct.Struct(">cqq")
+"""The message that begins a transaction: its kind, the position of its commit, and the commit's time."""
+_END = """
+SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
+"""
+
+
+def check_cursor(context: RangefeedContext, slot: Slot) -> None:
+    """Return when the changefeed has no cursor, or one that PostgreSQL may have. Raises: ConfigError."""
+    cursor = context.cursor
+    if cursor is None:
+        return
+    if not _LSN.fullmatch(cursor) and _timestamp(cursor) is None:
+        raise ConfigError(f"cursor '{cursor}' is neither a time, such as 2026-01-31T12:00:00Z, nor an LSN")
+    if not slot.given or not slot.publication.given:
+        missing = "slot_name" if not slot.given else "publication_name"
+        raise ConfigError(
+            f"cursor {cursor} needs a replication slot from before it, and a publication from before the slot, as one"
+            f" that the changefeed creates has only later changes. Set {missing}, or remove cursor. To be able to go"
+            f" back to a time from now on, create a publication and run SELECT pg_create_logical_replication_slot("
+            f"'NAME', '{PLUGIN}');"
+        )
+
+
+def cursor_position(connection: Connection, slot: Slot, context: RangefeedContext) -> int:
+    """Return the LSN where a changefeed with a cursor begins to read: for a first start; 0 for where *slot* begins.
+
+    A position of the log means the transactions whose commit begins there or later. For a time, the engine leaves out
+    what is not later. Raises: ConfigError when *slot* is not known to have everything after the cursor.
+
+    The server does not record the time of a slot's position. It is known to be early enough when the slot still has a
+    transaction that is not later than the cursor.
+    """
+    cursor = context.cursor
+    if cursor is None:
+        return 0
+    state = slot.state(connection)
+    assert state is not None
+    begin = lsn_text(state.confirmed)
+    if (at := _timestamp(cursor)) is None:
+        return _within_log(connection, slot, parse_lsn(cursor), begin=state.confirmed)
+    first = _first_commit(connection, slot)
+    if first is None:
+        raise ConfigError(
+            f"cursor {cursor} is a time, and replication slot {slot.name} has no transaction yet that shows how far"
+            f' back in time it reaches. Set cursor = "{begin}", the position of the slot, to begin with all that it has'
+        )
+    if first > at:
+        raise ConfigError(
+            f"cursor {cursor} is earlier than {first} ({first.to_datetime().isoformat()}), the first transaction that"
+            f" replication slot {slot.name} has, so changes before it may be missing. Set that time or a later one, or"
+            f' cursor = "{begin}", the position of the slot, to begin with all that it has'
+        )
+    return 0
+
+
+def _within_log(connection: Connection, slot: Slot, lsn: int, *, begin: int) -> int:
+    row: Any = connection.execute(_END).fetchone()
+    if lsn < begin:
+        raise ConfigError(
+            f"cursor {lsn_text(lsn)} is before {lsn_text(begin)}, the position of replication slot {slot.name}, and the"
+            f' changes between them are gone. Set cursor = "{lsn_text(begin)}" or a later one'
+        )
+    if lsn > parse_lsn(row[0]):
+        raise ConfigError(f"cursor {lsn_text(lsn)} is after the end of the log, {row[0]}. Set an earlier one")
+    return lsn
+
+
+def _first_commit(connection: Connection, slot: Slot) -> Timestamp | None:
+    """Return when the first transaction that *slot* has was committed. It is read to its end."""
+    row = connection.execute(f"SELECT data FROM {slot.peek(None, binary=False, changes=1)} LIMIT 1").fetchone()
+    if row is None:
+        return None
+    _, _, time_us = _BEGIN.unpack_from(row[0])
+    return Timestamp((time_us + TIMESTAMP_EPOCH_US) * 1000)
+
+
+def _timestamp(cursor: str) -> Timestamp | None:
+    try:
+        return Timestamp.parse(cursor)
+    except ValueError:
+        return None
