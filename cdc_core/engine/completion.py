@@ -48,11 +48,16 @@ def drop_history(feed: ResolvedChangefeed, rangefeed: Rangefeed, progress: Progr
 
 
 def finish_earlier_run(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
-    """Return whether an earlier run of *feed* delivered everything; drop what the source still keeps for it."""
+    """Return whether an earlier run of *feed* delivered everything; drop what the source still keeps for it.
+
+    False as well when that run ended before its last resolved mark, which this one will emit.
+    """
     progress = store.load(feed.name)
     if progress is None or not all_delivered(feed, progress):
         return False
     resolved = progress.frontier.high_water
+    if feed.options.resolved is not None and progress.emitted < resolved:
+        return False
     if feed.options.initial_scan == "only":
         what = f"the scan, as of {resolved}; to scan again, use another name"
     else:

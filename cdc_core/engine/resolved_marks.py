@@ -18,7 +18,7 @@ __all__ = ["ResolvedMarks", "emit_last_resolved_mark", "open_resolved_marks"]
 class ResolvedMarks:
     """Emits the resolved marks of one attempt through *sink*. *records* is what the sink's registration says.
 
-    Where marks keep a distance, *interval_s*, the store remembers the last one: the process that emits the next may be
+    Where marks keep a distance, *interval_s*, the store remembers each one: the process that emits the next may be
     another.
     """
 
@@ -68,9 +68,13 @@ def open_resolved_marks(feed: ResolvedChangefeed, store: ProgressStore) -> Resol
 
 
 def emit_last_resolved_mark(feed: ResolvedChangefeed, store: ProgressStore) -> None:
-    """Emit the mark that the saved progress has reached, at the end of attempt `feed.epoch`. Raises: as `emit`."""
+    """Emit the mark that the saved progress has reached, at the end of attempt `feed.epoch`. The store remembers it.
+
+    Raises: as `emit`.
+    """
     progress = store.load(feed.name)
     if feed.options.resolved is None or progress is None or not progress.frontier.high_water:
         return
     with closing(open_resolved_marks(feed, store)) as marks:
         marks.emit(progress.frontier.high_water, latest=progress.latest)
+    store.save_emitted(feed.name, feed.epoch, progress.frontier.high_water)
