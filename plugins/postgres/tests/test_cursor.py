@@ -134,6 +134,15 @@ def test_a_slot_without_a_transaction_does_not_tell_how_far_back_it_reaches(data
         assert f'Set cursor = "{oldest}", the position of the slot' in text
 
 
+def test_a_publication_that_is_newer_than_the_slot_is_refused(database: str, sql: Sql) -> None:
+    sql.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
+    sql.execute("INSERT INTO t VALUES (101, 1)")
+    sql.execute("CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)")
+    for cursor in (clock(database), value(sql, NEWEST)):
+        with at_cursor(database, cursor) as feed:
+            assert refusal(feed).startswith("publication p is newer than changes that replication slot s still has")
+
+
 @pytest.mark.parametrize("missing", ["slot_name", "publication_name"])
 def test_a_changefeed_with_its_own_slot_or_publication_has_no_past(database: str, missing: str) -> None:
     options = {name: given for name, given in GIVEN.items() if name != missing}

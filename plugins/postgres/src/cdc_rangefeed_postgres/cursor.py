@@ -9,6 +9,7 @@ from typing import Any
 from cdc_core import ConfigError, RangefeedContext, Timestamp
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.datetime_limits import TIMESTAMP_EPOCH_US
+from cdc_rangefeed_postgres.given_slot import first_position
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.slot import PLUGIN, Slot
 
@@ -39,8 +40,8 @@ def check_cursor(context: RangefeedContext, slot: Slot) -> None:
         )
 
 
-def cursor_position(connection: Connection, slot: Slot, context: RangefeedContext) -> int:
-    """Return the LSN where a changefeed with a cursor begins to read: for a first start; 0 for where *slot* begins.
+def cursor_position(connection: Connection, slot: Slot, context: RangefeedContext) -> int | None:
+    """Return the LSN where a changefeed with a cursor begins to read, None without one: for a first start.
 
     A position of the log means the transactions whose commit begins there or later. For a time, the engine leaves out
     what is not later. Raises: ConfigError when *slot* is not known to have everything after the cursor.
@@ -50,13 +51,11 @@ def cursor_position(connection: Connection, slot: Slot, context: RangefeedContex
     """
     cursor = context.cursor
     if cursor is None:
-        return 0
-    state = slot.state(connection)
-    assert state is not None
-    begin = lsn_text(state.confirmed)
+        return None
+    position = first_position(connection, slot, limit_s=context.options.snapshot_wait)
     if (at := _timestamp(cursor)) is None:
-        return _within_log(connection, slot, parse_lsn(cursor), begin=state.confirmed)
-    first = _first_commit(connection, slot)
+        return _within_log(connection, slot, parse_lsn(cursor), begin=position)
+    begin, first = lsn_text(position), _first_commit(connection, slot)
     if first is None:
         raise ConfigError(
             f"cursor {cursor} is a time, and replication slot {slot.name} has no transaction yet that shows how far"
@@ -68,7 +67,7 @@ def cursor_position(connection: Connection, slot: Slot, context: RangefeedContex
             f" replication slot {slot.name} has, so changes before it may be missing. Set that time or a later one, or"
             f' cursor = "{begin}", the position of the slot, to begin with all that it has'
         )
-    return 0
+    return position
 
 
 def _within_log(connection: Connection, slot: Slot, lsn: int, *, begin: int) -> int:

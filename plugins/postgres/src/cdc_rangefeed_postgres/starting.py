@@ -65,7 +65,12 @@ def first_token(
         slot.publication.create(connection, tables)
     set_lock_timeout(connection, 0.0)  # a wait for transactions is a wait for a lock
     limit_s = context.options.snapshot_wait
-    lsn = first_position(connection, slot, limit_s=limit_s) if slot.given else slot.create(connection, limit_s=limit_s)
+    if begin is not None:
+        lsn = begin
+    elif slot.given:
+        lsn = first_position(connection, slot, limit_s=limit_s)
+    else:
+        lsn = slot.create(connection, limit_s=limit_s)
     set_lock_timeout(connection, context.options.lock_timeout)
     # Everything below is read after the consistent point, so it includes everything that existed there.
     names, found = {table.name.qualified for table in tables}, load()
@@ -81,7 +86,7 @@ def first_token(
         log.info("initial scan: tables and partitions to read: %d, blocks: %d", len(parts), total)
     row: Any = connection.execute(_NEWEST).fetchone()
     return PostgresToken(
-        lsn=max(lsn, begin),
+        lsn=lsn,
         # What a slot has from before the start keeps its commit times.
         clock=None if slot.given else Timestamp(clock[0] * 1000),
         tables=states,
