@@ -105,10 +105,7 @@ class Rangefeed(ABC):
         return None
 
     def drop(self, saved: Token | None) -> None:  # noqa: B027 (has a default)
-        """Remove everything that this changefeed created on the source; no step of it follows. Repeatable.
-
-        Called when the changefeed is complete or cancelled, perhaps before `start` in this process.
-        """
+        """Remove all that this complete or cancelled changefeed created. Repeatable; perhaps called before `start`."""
 
     def created(self) -> Sequence[SourceObjects] | None:
         """Return what every changefeed has created on the source; None, by default, when that is not known.
