@@ -13,6 +13,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.store.progress import ProgressStore
+from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "check_source",
     "check_time_range",
     "prepare_sink",
+    "source_clock",
 ]
 
 
@@ -56,8 +58,7 @@ def check_time_range(feed: ResolvedChangefeed) -> None:
     options = feed.options
     if options.end is None and options.after is None:
         return
-    with closing(feed.open_planner()) as planner:
-        now = planner.now()
+    now = source_clock(feed)
     if options.after is not None and options.after > now:
         raise ConfigError(
             f"changefeed '{feed.name}': cursor {options.after} is later than the clock of the source, {now}; set an"
@@ -68,6 +69,12 @@ def check_time_range(feed: ResolvedChangefeed) -> None:
             f"changefeed '{feed.name}' would begin now, at {now}, which is not earlier than its end_time,"
             f" {options.end}; set a later end_time, or a cursor to begin earlier"
         )
+
+
+def source_clock(feed: ResolvedChangefeed) -> Timestamp:
+    """Return the clock of the source: everything that is committed by now has `updated` at or below it."""
+    with closing(feed.open_planner()) as planner:
+        return planner.now()
 
 
 def check_encoder(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
