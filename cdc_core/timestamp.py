@@ -27,7 +27,7 @@ class Timestamp:
     logical: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.wall <= _MAX_WALL or not 0 <= self.logical <= _MAX_LOGICAL:
+        if self.wall < 0 or not 0 <= self.logical <= _MAX_LOGICAL:
             raise ValueError(f"timestamp out of range: wall={self.wall} logical={self.logical}")
 
     @classmethod
@@ -42,12 +42,13 @@ class Timestamp:
     def read(cls, text: str) -> Timestamp:
         """Return the timestamp that a person wrote.
 
-        In ISO 8601 with a time zone, as nanoseconds since 1970 UTC, or in the text form. Raises: ValueError.
+        In ISO 8601 with a time zone, as nanoseconds since 1970 UTC, or in the text form. Raises: ValueError, also after
+        the year 2262, where 64 bits have no more nanoseconds.
         """
         if _TEXT.fullmatch(text):
-            return cls.parse(text)
+            return cls.parse(text)._in_range()
         if _NANOSECONDS.fullmatch(text):
-            return cls(int(text))
+            return cls(int(text))._in_range()
         fraction = _FRACTION.search(text)
         seconds = _FRACTION.sub("", text, count=1)
         try:
@@ -60,7 +61,12 @@ class Timestamp:
                 " resolved timestamp"
             )
         wall = (moment - _EPOCH) // timedelta(seconds=1) * 10**9
-        return cls(wall + int(fraction[1].ljust(9, "0") if fraction else 0))
+        return cls(wall + int(fraction[1].ljust(9, "0") if fraction else 0))._in_range()
+
+    def _in_range(self) -> Timestamp:
+        if self.wall > _MAX_WALL:
+            raise ValueError("must be a time before the year 2262")
+        return self
 
     def __str__(self) -> str:
         return f"{self.wall}.{self.logical:010d}"
