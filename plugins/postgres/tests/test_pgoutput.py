@@ -115,8 +115,14 @@ def test_large_binary_and_sliced_arrays_are_read_too() -> None:
 
 def test_a_truncate_error_names_the_tables_and_the_remedy() -> None:
     remedy = "run once without it in 'tables', and then list it again"
-    with pytest.raises(TerminalRangefeedError, match=rf"table public\.t, public\.u was truncated, .*{remedy}"):
+    with pytest.raises(TerminalRangefeedError, match=rf"tables public\.t, public\.u were truncated, .*{remedy}"):
         read(truncate(T, U))
+
+
+def test_a_truncate_can_be_passed_over() -> None:
+    messages = transaction(RELATION, insert(T, "1", "a"), truncate(T, U), insert(T, "2", "b"))
+    rows = rows_of(decoder_of(truncate="keep").decode(log(*messages)))
+    assert rows == [("INSERT", 1, (1, "a")), ("INSERT", 2, (2, "b"))]
 
 
 def test_a_truncate_outside_the_slice_is_ignored() -> None:

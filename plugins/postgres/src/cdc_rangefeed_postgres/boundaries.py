@@ -26,15 +26,14 @@ from cdc_core import (
     SchemaChange,
     SchemaChangeRules,
     ShapeChange,
-    TerminalRangefeedError,
     Timestamp,
     counted,
 )
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
+from cdc_rangefeed_postgres.truncation import Truncate, note_partitions
 from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
 
 __all__ = ["altering", "with_layouts", "with_schema_changes"]
@@ -99,12 +98,13 @@ def with_schema_changes(
     rules: SchemaChangeRules,
     *,
     resolved: Timestamp,
+    truncate: Truncate,
     compared: Catalog | None,
 ) -> PostgresToken:
     """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
 
     *compared* is the catalog with which this function returned last in this process.
-    Raises: TerminalRangefeedError when the policy is to stop, or for a partition that was truncated.
+    Raises: TerminalRangefeedError when the policy is to stop, also for a partition that was truncated.
     """
     tables = [catalog.tables[name] for name in token.tables]
     files = _files(connection, tables)
@@ -119,7 +119,7 @@ def with_schema_changes(
         table = catalog.tables[name]
         if state.layout is not None and not table.gone:
             before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
-            changes += _changes(connection, table, state.layout, before, found)
+            changes += _changes(connection, table, state.layout, before, found, truncate)
         states[name] = replace(state, layout=found.layout(table))
     if states == token.tables:
         return token
@@ -182,7 +182,12 @@ class _Present:
 
 
 def _changes(
-    connection: Connection, table: Table, before: Layout, files: Mapping[int, int], found: _Present
+    connection: Connection,
+    table: Table,
+    before: Layout,
+    files: Mapping[int, int],
+    found: _Present,
+    truncate: Truncate,
 ) -> list[SchemaChange]:
     """Return what happened to *table* since its layout was *before*, and its leaves had these *files*."""
     attributes = found.attributes[table.oid]
@@ -226,19 +231,11 @@ def _changes(
         note(kind, what)
     if rewritten and altered and not retyped:
         note(ShapeChange.VALUES_CHANGED, "ALTER TABLE wrote its rows anew")
-    if rewritten and not altered and not added and table.kind == "p":
-        _refuse_truncated(table, [leaf.qualified for leaf in rewritten if found.files[leaf.oid][1]])
+    # The log has no TRUNCATE of a single partition. It leaves the partition's statistics unknown.
+    truncated = [leaf.qualified for leaf in rewritten if found.files[leaf.oid][1]] if table.kind == "p" else []
+    if truncated and not altered and not added:
+        note_partitions(str(table.name), truncated, truncate)
     return changes
-
-
-def _refuse_truncated(table: Table, leaves: Sequence[str]) -> None:
-    """The log has no TRUNCATE of a single partition. It leaves the partition's statistics unknown."""
-    if leaves:
-        raise TerminalRangefeedError(
-            f"table {table.name}: {counted(len(leaves), 'partition')} ({', '.join(leaves[:5])}) "
-            f"{'was' if len(leaves) == 1 else 'were'} truncated, and a changefeed has no row changes for that. "
-            f"{READ_ANEW}"
-        )
 
 
 def _scan_again(connection: Connection, tables: Sequence[Table], scan: Scan | None) -> Scan | None:

@@ -77,6 +77,7 @@ def read_log(
         mvcc=mvcc,
         lookup=lookup,
         target_bytes=options.fetch_size,
+        truncate=options.truncate,
     )
     if slice_.end > slice_.start:
         query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"

@@ -76,6 +76,12 @@ class PostgresOptions:
         " partition that is dropped while its rows should be deleted ends the changefeed.",
     )
 
+    truncate: Literal["stop", "keep"] = option(
+        "stop",
+        doc="What happens when a watched table, or a partition of it, is truncated: the changefeed ends, or it logs a"
+        " warning and continues, and the rows stay at the sink. PostgreSQL cannot tell which rows a table had.",
+    )
+
     def __post_init__(self) -> None:
         for name in ("scan_round", "scan_chunk_size", "snapshot_wait", "lock_timeout"):
             if getattr(self, name) <= 0:

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from cdc_core import ContractError, Op, RowBatch, TableSchema, TerminalRangefeedError, Timestamp
+from cdc_core import ContractError, Op, RowBatch, TableSchema, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
 from cdc_rangefeed_postgres.completion import Lookup, completed
 from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.keys import fold
 from cdc_rangefeed_postgres.relation_tracker import RelationTracker
-from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.toast import fill_from_earlier, require_keys, unavailable_of
 from cdc_rangefeed_postgres.transactions import Stamps, TransactionClock
+from cdc_rangefeed_postgres.truncation import Truncate, note_tables
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["LogDecoder"]
@@ -40,7 +40,8 @@ class LogDecoder:
     Tables that *versions* does not have are left out.
 
     Raises: RetryableRangefeedError when the log has a version that is not listed. TerminalRangefeedError for a
-    TRUNCATE, for a value that has no Arrow value, and for a log without a key or the old rows that *diff* needs.
+    TRUNCATE, unless *truncate* is "keep", for a value that has no Arrow value, and for a log without a key or the old
+    rows that *diff* needs.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LogDecoder:
         mvcc: bool = False,
         lookup: Lookup | None = None,
         target_bytes: int = 2 << 20,
+        truncate: Truncate = "stop",
     ) -> None:
         self._clock = TransactionClock(start_lsn=start_lsn, end_lsn=end_lsn, after=after, until=until)
         self._tracker = RelationTracker(versions)
@@ -62,6 +64,7 @@ class LogDecoder:
         self._mvcc = mvcc
         self._lookup = lookup
         self._target_bytes = target_bytes
+        self._truncate: Truncate = truncate
 
     @property
     def latest(self) -> Timestamp:
@@ -79,7 +82,7 @@ class LogDecoder:
             raise ContractError("plugin 'postgres': the log has a message of an unknown kind")
         stamps = self._clock.stamp(log)
         kept = stamps.kept[stamps.transactions]
-        self._refuse_truncate(log, np.flatnonzero(kept & (log.kinds == _TRUNCATE)))
+        self._note_truncated(log, np.flatnonzero(kept & (log.kinds == _TRUNCATE)))
         rows = np.flatnonzero(kept & np.isin(log.kinds, _ROW_KINDS))
         for version, indices in self._tracker.groups(log, rows):
             changes = read_changes(log, indices, version, diff=self._diff)
@@ -122,16 +125,12 @@ class LogDecoder:
             for offset in range(0, len(batch), step):
                 yield batch.slice(offset, step)
 
-    def _refuse_truncate(self, log: Messages, indices: Ints) -> None:
+    def _note_truncated(self, log: Messages, indices: Ints) -> None:
         for index in indices.tolist():
             (count,) = struct.unpack_from(">I", message := log.message(index), 1)
             relids = struct.unpack_from(f">{count}I", message, 6)
-            names = ", ".join(self._tracker.name(relid) for relid in relids if self._tracker.watches(relid))
-            if not names:
-                continue
-            raise TerminalRangefeedError(
-                f"table {names} was truncated, and a changefeed has no row changes for that. {READ_ANEW}"
-            )
+            if names := [self._tracker.name(relid) for relid in relids if self._tracker.watches(relid)]:
+                note_tables(names, self._truncate)
 
 
 def _images(schema: TableSchema, tuples: Tuples, which: Ints) -> pa.StructArray:

@@ -140,6 +140,7 @@ class PostgresPlanner(StepPlanner):
                     start,
                     self.context.schema_changes,
                     resolved=start.clock or after,
+                    truncate=self._options.truncate,
                     compared=self._compared,
                 )
                 removed = self._options.removed_partitions
