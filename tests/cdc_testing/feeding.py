@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 from cdc_conformance.rangefeeds.driver import Feed as Attempts
 from cdc_conformance.rangefeeds.driver import Reading
 from cdc_rangefeed_postgres.history import PostgresHistory
@@ -42,6 +43,7 @@ class Change:
     step: int
     scanned: bool
     """Whether it was read from a table, not from the log."""
+    key_type: pa.StructType
     unavailable: tuple[str, ...] = ()
     """The columns that `after` lacks, because the source does not know their values."""
 
@@ -70,7 +72,8 @@ class PostgresParts:
 class Feed:
     """A changefeed with its saved progress, and the tables of a consumer that applies every row.
 
-    Every step is checked against the contract of rangefeeds, and the order of each key across all steps.
+    Every step is checked against the contract of rangefeeds, and the order of each key across all steps. The consumer
+    starts a table anew with the first row that has another type of key.
     """
 
     def __init__(self, context: RangefeedContext, limit: StepLimit) -> None:
@@ -81,6 +84,7 @@ class Feed:
         self.changes: list[Change] = []
         self.steps = 0
         self.state: dict[str, dict[Key, dict[str, Any]]] = defaultdict(dict)
+        self._key_types: dict[str, pa.StructType] = {}
         self._newest: dict[tuple[str, Key], Timestamp] = {}
         self.start, self.restart, self.close = self._attempts.start, self._attempts.restart, self._attempts.close
 
@@ -205,6 +209,7 @@ class Feed:
                 version=rows.schema.version,
                 step=self.steps,
                 scanned=scanned,
+                key_type=rows.schema.key_type,
                 unavailable=unavailable,
             )
 
@@ -214,6 +219,9 @@ class Feed:
             newest = self._newest.get(entry)
             assert newest is None or change.updated >= newest, f"older version of {entry} after a newer one"
             self._newest[entry] = change.updated
+            if self._key_types.setdefault(change.table, change.key_type) != change.key_type:
+                self._key_types[change.table] = change.key_type
+                self.state[change.table] = {}
             if change.after is None:
                 self.state[change.table].pop(change.key, None)
             else:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, Snapshot, TableState, intent, is_intent
+from cdc_rangefeed_postgres.token import Layout, Part, PostgresToken, Scan, Snapshot, TableState, intent, is_intent
 
 from cdc_core import Timestamp
 
@@ -16,6 +16,7 @@ STATES = {
     "public.a": TableState(oid=10, key=("id",), version=1, shape="6ba402a9c822d1c5"),
     "public.b": TableState(oid=20, key=("x", "y"), version=2, shape="00a402a9c822d1c5", leaves=(1, 2)),
 }
+LAYOUT = Layout(columns="aaaabbbb", altered="c", files=(11,), key=("x",), key_ids=(16400,))
 
 
 @pytest.mark.parametrize("scan", [None, SCAN])
@@ -31,6 +32,16 @@ def test_a_token_survives_json_that_was_sorted() -> None:
     tables = {"public.b": STATES["public.b"], "public.a": STATES["public.a"]}
     token = PostgresToken(lsn=255, tables=tables, catalog="", settled=7, scan=SCAN)
     assert PostgresToken.from_json(json.loads(json.dumps(token.to_json(), sort_keys=True))) == token
+
+
+def test_a_layout_survives_json_and_an_older_one_has_the_key_of_the_rows() -> None:
+    state = TableState(oid=10, key=("id",), version=1, shape="6", layout=LAYOUT)
+    value = state.to_json()
+    assert TableState.from_json(json.loads(json.dumps(value))) == state
+    assert state.present_key == ("x",)
+    older = TableState.from_json(value | {"layout": value["layout"][:3]})
+    assert older.layout is not None
+    assert (older.present_key, older.layout.key_ids) == (("id",), ())
 
 
 def test_only_an_intent_is_an_intent() -> None:

@@ -12,6 +12,8 @@ What is compared, for each table:
     the file of a leaf   the table was written anew: by ALTER TABLE when an attribute changed as well, otherwise by
                          VACUUM FULL, CLUSTER and the like, which change no value, or by TRUNCATE
     the columns' types   a value of an enum was renamed, or an attribute of a composite type changed
+    the key              its columns, and the constraint or index that has them. Rows could have the same key while it
+                         was dropped
 
 A default that is changed for later rows, a constraint, an index, a comment or statistics change none of these.
 """
@@ -36,7 +38,7 @@ from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
 from cdc_rangefeed_postgres.truncation import Truncate, note_partitions
 from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
 
-__all__ = ["altering", "with_layouts", "with_schema_changes"]
+__all__ = ["altering", "keyless", "passing_keys", "with_changes", "with_layouts", "with_schema_changes"]
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ _CODE = 4
 _DROPPED, _GENERATED = "-" * 2 * _CODE, "." * 2 * _CODE
 
 
-def altering(connection: Connection, token: PostgresToken, composites: Iterable[int] = ()) -> tuple[str, str] | None:
+def altering(connection: Connection, token: PostgresToken, composites: Iterable[int] = ()) -> str | None:
     """Return what may be altered at this moment, and by whom: a watched table, a partition, or a type. None if nothing.
 
     *composites* are the relations of composite types.
@@ -81,14 +83,26 @@ def altering(connection: Connection, token: PostgresToken, composites: Iterable[
     shows every change before any earlier end of the log. It takes no lock itself, and waits for none.
     """
     tables = [*(state.oid for state in token.tables.values()), *composites]
-    return connection.execute(_ALTERING, {"tables": tables}).fetchone()
+    row = connection.execute(_ALTERING, {"tables": tables}).fetchone()
+    if row is None:
+        return None
+    return f"{row[0]} is locked as by ALTER TABLE, for it may be changing: {row[1]} holds the lock"
+
+
+def keyless(catalog: Catalog) -> str | None:
+    """Return which table has no key at this moment; None if all have one.
+
+    A key is often changed by dropping it first. Rows that are inserted in between have the last key.
+    """
+    names = [name for name, table in catalog.tables.items() if not table.key and not table.gone]
+    return f"table {names[0]} has no key: add a primary key" if names else None
 
 
 def with_layouts(connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> dict[str, TableState]:
     """Return *states* with the present layout of each table."""
     tables = [catalog.tables[name] for name in states]
     found = _Present(_attributes(connection, tables), _files(connection, tables), _members(connection, tables))
-    return {name: replace(state, layout=found.layout(catalog.tables[name])) for name, state in states.items()}
+    return {name: replace(state, layout=found.layout(catalog.tables[name], state)) for name, state in states.items()}
 
 
 def with_schema_changes(
@@ -120,14 +134,38 @@ def with_schema_changes(
         if state.layout is not None and not table.gone:
             before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
             changes += _changes(connection, table, state.layout, before, found, truncate)
-        states[name] = replace(state, layout=found.layout(table))
+        changes += _key_changes(table, state)
+        states[name] = replace(state, layout=found.layout(table, state))
     if states == token.tables:
         return token
+    return with_changes(connection, catalog, replace(token, tables=states), rules, changes, resolved=resolved)
+
+
+def with_changes(
+    connection: Connection,
+    catalog: Catalog,
+    token: PostgresToken,
+    rules: SchemaChangeRules,
+    changes: Sequence[SchemaChange],
+    *,
+    resolved: Timestamp,
+) -> PostgresToken:
+    """Return *token* with the scan of tables whose rows the *rules* want again after *changes*.
+
+    Raises: TerminalRangefeedError when the policy is to stop.
+    """
     again = rules.tables_to_read_again(changes, resolved=resolved)
     for change in changes:
         log.info("table %s: %s", change.table, change.what)
-    token = replace(token, tables=states)
     return replace(token, scan=_scan_again(connection, [catalog.tables[name] for name in again], token.scan))
+
+
+def passing_keys(keys: Mapping[str, tuple[str, ...]]) -> list[SchemaChange]:
+    """Return the changes of *keys* that tables had for a while, see `Versions.passing`. The catalog shows no trace."""
+    return [
+        SchemaChange(table=name, kind=ShapeChange.KEY_CHANGED, what=f"the key was ({', '.join(key)}) for a while")
+        for name, key in keys.items()
+    ]
 
 
 _Attributes = Mapping[int, Sequence[tuple[str, str, str]]]
@@ -167,9 +205,12 @@ class _Present:
     files: _Files
     members: Mapping[int, Sequence[Member]]
 
-    def layout(self, table: Table) -> Layout:
-        attributes = self.attributes[table.oid]
+    def layout(self, table: Table, state: TableState) -> Layout:
+        """Return the present layout of *table*, with the last key of *state* when there is none now."""
+        attributes, before = self.attributes[table.oid], state.layout
         return Layout(
+            key=table.key or state.present_key,
+            key_ids=table.key_ids or (before.key_ids if before is not None else ()),
             columns="".join(code for _, code, _ in attributes),
             altered=self.altered(table, len(attributes)),
             files=_of(self.files, table),
@@ -236,6 +277,20 @@ def _changes(
     if truncated and not altered and not added:
         note_partitions(str(table.name), truncated, truncate)
     return changes
+
+
+def _key_changes(table: Table, state: TableState) -> list[SchemaChange]:
+    """Return what happened to the key of *table* since *state*. One that is missing now may come back."""
+    if not table.key:
+        return []
+    before, ids = state.present_key, set(state.layout.key_ids if state.layout is not None else ())
+    if table.key != before:
+        what = f"the key changed from ({', '.join(before)}) to ({', '.join(table.key)})"
+    elif ids and ids.isdisjoint(table.key_ids):
+        what = f"the key ({', '.join(before)}) was dropped and added again"
+    else:
+        return []
+    return [SchemaChange(table=table.name.qualified, kind=ShapeChange.KEY_CHANGED, what=what)]
 
 
 def _scan_again(connection: Connection, tables: Sequence[Table], scan: Scan | None) -> Scan | None:

@@ -41,11 +41,15 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
        (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod, a.attnotnull, a.attgenerated)
                         ORDER BY a.attnum)
         FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+       -- REINDEX CONCURRENTLY creates another index, for the same constraint.
        (SELECT json_agg(json_build_array(i.indisprimary, i.indisreplident, i.indimmediate,
                         (SELECT json_agg(a.attname ORDER BY k.n)
                          FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
                          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
-                         WHERE k.n <= i.indnkeyatts)) ORDER BY i.indexrelid)
+                         WHERE k.n <= i.indnkeyatts),
+                        coalesce((SELECT o.oid FROM pg_constraint o
+                                  WHERE o.conindid = i.indexrelid AND o.contype IN ('p', 'u')), i.indexrelid)::bigint)
+                        ORDER BY i.indexrelid)
         FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND (i.indisprimary OR i.indisreplident)),
        CASE WHEN c.relkind = 'p' THEN
          (WITH RECURSIVE tree AS (
@@ -59,8 +63,9 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
        (SELECT json_agg(json_build_array(e.enumtypid::bigint, e.enumlabel) ORDER BY e.enumtypid, e.enumsortorder)
         FROM pg_enum e WHERE e.enumtypid IN (SELECT a.atttypid FROM pg_attribute a
                                              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)),
-       -- A column that was altered and altered back looks as before, but rows in between had another shape.
-       (SELECT json_agg(a.xmin::text ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0)
+       -- What was altered and altered back looks as before, but rows in between had another shape or key.
+       (SELECT json_agg(a.xmin::text ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
+       c.xmin::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 """
 _SCHEMAS = """ OR EXISTS (
@@ -160,8 +165,8 @@ class Table:
     stored_columns: bool
     """Whether stored generated columns are in the log: since PostgreSQL 18, unless the publication leaves them out."""
     all_columns: tuple[CatalogColumn, ...]
-    indexes: tuple[tuple[bool, bool, bool, tuple[str, ...]], ...]
-    """(primary, replica identity, not deferrable, columns)."""
+    indexes: tuple[tuple[bool, bool, bool, tuple[str, ...], int], ...]
+    """(primary, replica identity, not deferrable, columns, oid of the constraint or else of the index)."""
     partitions: tuple[Leaf, ...]
     nulls: bool = False
     """Whether columns that are not in the log are null in every row, instead of left out."""
@@ -190,14 +195,19 @@ class Table:
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        return next((columns for primary, _, _, columns in self.indexes if primary), ())
+        return next((columns for primary, _, _, columns, _ in self.indexes if primary), ())
 
     @property
     def key(self) -> tuple[str, ...]:
         """The columns that identify a row in the log: those of the identity index, otherwise of the primary key."""
         if self.identity == "i" and self.kind == "r":
-            return next((columns for _, identity, _, columns in self.indexes if identity), ())
+            return next((columns for _, identity, _, columns, _ in self.indexes if identity), ())
         return self.primary_key
+
+    @property
+    def key_ids(self) -> tuple[int, ...]:
+        """The constraints, or indexes, that have the key. One that was dropped and made again has another oid."""
+        return tuple(oid for _, _, _, columns, oid in self.indexes if columns == self.key)
 
     @property
     def columns(self) -> tuple[CatalogColumn, ...]:
@@ -295,8 +305,7 @@ def _table(
     columns: list[list[Any]] | None,
     indexes: list[list[Any]] | None,
     leaves: list[list[Any]] | None,
-    _labels: object,
-    _altered: object,
+    *_compared: object,
 ) -> Table:
     return Table(
         oid=oid,
@@ -309,7 +318,9 @@ def _table(
         published=published,
         stored_columns=stored_columns,
         all_columns=tuple(CatalogColumn(*column) for column in columns or ()),
-        indexes=tuple((primary, ident, now, tuple(names or ())) for primary, ident, now, names in indexes or ()),
+        indexes=tuple(
+            (primary, ident, now, tuple(names or ()), id_) for primary, ident, now, names, id_ in indexes or ()
+        ),
         partitions=tuple(Leaf(*leaf) for leaf in leaves or ()),
     )
 
@@ -348,7 +359,7 @@ def make_version(
 ) -> TableVersion:
     """Return the version of *table* with *columns*. Some of them may have been dropped since."""
     not_null = {column.name for column in table.columns if column.not_null}
-    columns = tuple(PgColumn(column.name, column.oid, column.typmod, column.name in key) for column in columns)
+    columns = tuple(columns)
     schema = TableSchema(
         name=table.name,
         version=version,

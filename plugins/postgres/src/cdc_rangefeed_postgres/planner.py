@@ -19,7 +19,7 @@ from cdc_core import (
     Token,
 )
 from cdc_rangefeed_postgres.blocks import take
-from cdc_rangefeed_postgres.boundaries import altering, with_schema_changes
+from cdc_rangefeed_postgres.boundaries import altering, keyless, passing_keys, with_changes, with_schema_changes
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.log_plan import LogPlan
@@ -71,6 +71,8 @@ class PostgresPlanner(StepPlanner):
         self._plan: LogPlan | ScanPlan | None = None
         self._first_log_step = True
         self._commit_times: bool | None = None
+        self._resolved = Timestamp()
+        """Where the step that is planned begins."""
         self._sure = True
         """Whether the catalog shows every change before the end of the log."""
         self._tell_at: float | None = None
@@ -108,7 +110,7 @@ class PostgresPlanner(StepPlanner):
             self._refresh(connection, first)
             clock = last.clock
             again = self._along_log(connection, replace(first, clock=clock), last.lsn, until=clock, mark=clock)
-        if again.tables != last.tables:
+        if again.tables != last.tables or again.scan is not None:
             return None
         assert isinstance(self._plan, LogPlan)
         self._plan = replace(self._plan, end=last)
@@ -122,24 +124,26 @@ class PostgresPlanner(StepPlanner):
         self, connection: Connection, start: PostgresToken, *, after: Timestamp, limit: StepLimit
     ) -> PostgresToken | None:
         """Return the end of the next step, None when there is nothing to do yet."""
+        self._resolved = start.clock or after
         row: Any = connection.execute(_NOW).fetchone()
         # No commit before this reading is later than the clock.
         flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
         if flushed > start.lsn or start.scan is not None or start.clock is None:
             # The catalog is read after the end of the log, so it is at least as new, unless it is being altered now.
             altered = altering(connection, start, self._catalog.composites if self._catalog else ())
-            self._tell(altered)
-            if altered is not None and flushed <= start.lsn and start.scan is None:
-                return None
-            self._sure = altered is None
             catalog = self._refresh(connection, start)
+            waits_for = altered or keyless(catalog)
+            self._tell(waits_for)
+            if waits_for is not None and flushed <= start.lsn and start.scan is None:
+                return None
+            self._sure = waits_for is None
             try:
                 start = with_schema_changes(
                     connection,
                     catalog,
                     start,
                     self.context.schema_changes,
-                    resolved=start.clock or after,
+                    resolved=self._resolved,
                     truncate=self._options.truncate,
                     compared=self._compared,
                 )
@@ -162,19 +166,16 @@ class PostgresPlanner(StepPlanner):
         reached = clock if lsn >= flushed and self._sure else None
         return self._along_log(connection, replace(start, clock=reached), lsn, until=reached, mark=reached)
 
-    def _tell(self, altered: tuple[str, str] | None) -> None:
+    def _tell(self, waits_for: str | None) -> None:
         """Say from time to time what resolved marks wait for, when they wait for long."""
         now = time.monotonic()
-        if altered is None:
+        if waits_for is None:
             self._tell_at = None
         elif self._tell_at is None:
             self._tell_at = now + _TELL_AFTER_S
         elif now >= self._tell_at:
             self._tell_at = now + _TELL_AGAIN_S
-            log.warning(
-                "nothing is resolved while %s is locked as by ALTER TABLE, for it may be changing: %s holds the lock",
-                *altered,
-            )
+            log.warning("nothing is resolved while %s", waits_for)
 
     def _before_the_end(
         self, connection: Connection, start: PostgresToken, limit: StepLimit, last: int, error: TerminalRangefeedError
@@ -210,11 +211,15 @@ class PostgresPlanner(StepPlanner):
             settled = max(settled, parse_lsn(row[0]))
         if end > start.lsn and (start.lsn < settled or self._first_log_step):
             found = find_relations(connection, self._slot, start=start.lsn, end=end)
-            versions = Versions.of_log(connection, catalog, start.tables, found)
+            versions = Versions.of_log(connection, catalog, start.tables, found, settled=start.lsn >= settled)
             self._first_log_step = False
         else:
             versions = Versions.of_catalog(connection, catalog, start.tables)
         token = replace(start, lsn=end, tables=versions.states, catalog=catalog.fingerprint, settled=settled)
+        if versions.passing:
+            changes, rules = passing_keys(versions.passing), self.context.schema_changes
+            token = with_changes(connection, catalog, token, rules, changes, resolved=self._resolved)
+            self._sure, token = False, replace(token, clock=None)
         self._plan = LogPlan(
             slot=self._slot,
             start=start,

@@ -80,9 +80,11 @@ class RelationTracker:
         if relation is not None:
             if self._matched.get(relid) is relation:
                 return versions[self._current[relid]]
-            for number in range(self._current.get(relid, 0), len(versions)):
-                if shape(versions[number].columns) == relation.shape:
-                    self._current[relid] = number
-                    self._matched[relid] = relation
-                    return versions[number]
+            ahead = range(self._current.get(relid, 0), len(versions))
+            # Versions from the log say what the replica identity has, versions from the catalog do not.
+            same = [number for number in ahead if versions[number].columns == relation.columns]
+            for number in same or [number for number in ahead if shape(versions[number].columns) == relation.shape]:
+                self._current[relid] = number
+                self._matched[relid] = relation
+                return versions[number]
         raise RetryableRangefeedError(f"the schema of table {self.name(relid)} changed while its log was read")

@@ -14,7 +14,7 @@ __all__ = ["Relation", "find_relations", "relation_columns", "shape"]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A Relation message. In `columns`, `key` means that the column is part of the replica identity."""
+    """A Relation message."""
 
     relid: int
     namespace: str
@@ -30,7 +30,7 @@ class Relation:
 
 
 def shape(columns: tuple[PgColumn, ...]) -> tuple[tuple[str, int, int], ...]:
-    """Return (name, oid, typmod) of each column: two versions of a table differ in it."""
+    """Return (name, oid, typmod) of each column. Two versions of a table differ in it, or in the key."""
     return tuple((column.name, column.oid, column.typmod) for column in columns)
 
 

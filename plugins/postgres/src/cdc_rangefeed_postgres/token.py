@@ -81,21 +81,35 @@ class Layout:
     """A hash of the transactions that wrote these attributes."""
     files: tuple[int, ...]
     """The file of each leaf, in the order of their oids."""
+    key: tuple[str, ...]
+    """The last key that the catalog had. That of rows in the log follows it, see `TableState.key`."""
+    key_ids: tuple[int, ...] = ()
+    """See `Table.key_ids`. Empty in a token of an earlier version."""
     members: str = ""
     """A code for each member of the types of the columns, see `cdc_rangefeed_postgres.value_types`."""
 
     def to_json(self) -> list[Any]:
-        return [self.columns, self.altered, list(self.files), *([self.members] if self.members else [])]
+        value = [self.columns, self.altered, list(self.files), list(self.key), list(self.key_ids)]
+        return [*value, self.members] if self.members else value
 
     @classmethod
-    def from_json(cls, value: list[Any]) -> Self:
-        columns, altered, files, *members = value
-        return cls(columns=columns, altered=altered, files=tuple(files), members="".join(members))
+    def from_json(cls, value: list[Any], key: Sequence[str]) -> Self:
+        """Return the layout of a table whose rows had *key* in an earlier version, which did not save it here."""
+        columns, altered, files, *more = value
+        present, key_ids, *members = more or (key, ())
+        return cls(
+            columns=columns,
+            altered=altered,
+            files=tuple(files),
+            key=tuple(present),
+            key_ids=tuple(key_ids),
+            members="".join(members),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """What a token says about a watched table: its identity, its key, and the newest version of its shape."""
+    """What a token says about a watched table: its identity, and key and shape of the newest version in the log."""
 
     oid: int
     key: tuple[str, ...]
@@ -105,6 +119,11 @@ class TableState:
     """Of a partitioned table: the partitions that were scanned or are read from the log."""
     layout: Layout | None = None
     """None in a token of an earlier version, which did not look at it."""
+
+    @property
+    def present_key(self) -> tuple[str, ...]:
+        """The key in the catalog, as last compared."""
+        return self.key if self.layout is None else self.layout.key
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"oid": self.oid, "key": list(self.key), "version": self.version, "shape": self.shape}
@@ -123,7 +142,7 @@ class TableState:
             version=value["version"],
             shape=value["shape"],
             leaves=tuple(value.get("leaves", ())),
-            layout=None if layout is None else Layout.from_json(layout),
+            layout=None if layout is None else Layout.from_json(layout, value["key"]),
         )
 
 

@@ -64,7 +64,7 @@ class TypeInfo:
 
 @dataclass(frozen=True, slots=True)
 class PgColumn:
-    """A published column of a table in pg_attribute. `key`: whether it belongs to the changefeed's key."""
+    """A published column of a table in pg_attribute. `key`: whether the log says that the replica identity has it."""
 
     name: str
     oid: int

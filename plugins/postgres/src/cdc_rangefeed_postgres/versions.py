@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cdc_core import TableSchema, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_types, make_version, shape_of
@@ -22,6 +22,8 @@ class Versions:
 
     lists: Mapping[str, tuple[TableVersion, ...]]
     states: Mapping[str, TableState]
+    passing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By table: a key that it had only within the step, and neither at its start nor in the catalog."""
 
     @classmethod
     def of_catalog(cls, connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> Versions:
@@ -31,10 +33,11 @@ class Versions:
         shown = {name: _published(catalog.tables[name]) for name in states}
         types = _types(connection, [*_nulls(catalog), *(column for columns in shown.values() for column in columns)])
         for name, state in states.items():
-            if catalog.tables[name].gone:
+            table = catalog.tables[name]
+            if table.gone:
                 lists[name], after[name] = (), state
                 continue
-            version, after[name] = _next(catalog.tables[name], shown[name], state, types)
+            version, after[name] = _next(table, shown[name], table.key or state.key, state, types)
             lists[name] = (version,)
         return cls(lists=lists, states=after)
 
@@ -45,33 +48,43 @@ class Versions:
         catalog: Catalog,
         states: Mapping[str, TableState],
         relations: Sequence[tuple[Relation, bool]],
+        *,
+        settled: bool,
     ) -> Versions:
         """Return the versions that *relations* announce in a step's log.
 
         The flag of each says whether it lies inside the step. Of the messages before the step, only the last one of
         each table counts: transactions inside may rely on it. A table that no message announces has the catalog's
-        shape, so without messages the result is that of `of_catalog`.
+        shape, so without messages the result is that of `of_catalog`. *settled*: tables in the step have the catalog's
+        shapes.
         """
         lists: dict[str, list[TableVersion]] = {name: [] for name in states}
-        after = dict(states)
+        after, passing = dict(states), {}
+        keys = {name: state.key for name, state in states.items()}
         by_oid = catalog.by_oid
         shown = {name: _published(catalog.tables[name]) for name in states}
         announced = [column for relation, _ in relations if relation.relid in by_oid for column in relation.columns]
         announced += _nulls(catalog)
         types = _types(connection, [*announced, *(column for columns in shown.values() for column in columns)])
-        before = {relation.relid: relation for relation, inside in relations if not inside}
-        for relation in [*before.values(), *(relation for relation, inside in relations if inside)]:
+        before = {relation.relid: (relation, False) for relation, inside in relations if not inside}
+        for relation, inside in [*before.values(), *(found for found in relations if found[1])]:
             table = by_oid.get(relation.relid)
             if table is None:
                 continue
             name = table.name.qualified
-            version, after[name] = _next(table, relation.columns, after[name], types)
-            if not lists[name] or lists[name][-1].schema.version != version.schema.version:
+            key = _key_in_log(relation, [table.key, keys[name]] if settled else [keys[name], table.key], table)
+            version, after[name] = _next(table, relation.columns, key, after[name], types)
+            if not lists[name] or lists[name][-1] != version:
                 lists[name].append(version)
+            if inside:
+                keys[name] = key
+                if key != states[name].key == states[name].present_key:
+                    passing[name] = key
         for name, found in lists.items():
-            if not found and not catalog.tables[name].gone:
-                found.append(_next(catalog.tables[name], shown[name], after[name], types)[0])
-        return cls(lists={name: tuple(found) for name, found in lists.items()}, states=after)
+            table = catalog.tables[name]
+            if not found and not table.gone:
+                found.append(_next(table, shown[name], table.key or keys[name], after[name], types)[0])
+        return cls(lists={name: tuple(found) for name, found in lists.items()}, states=after, passing=passing)
 
 
 def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableState]:
@@ -91,23 +104,36 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
     return states
 
 
+def _key_in_log(relation: Relation, known: Sequence[tuple[str, ...]], table: Table) -> tuple[str, ...]:
+    """Return the key of the rows after *relation*: one of *known* if it fits, in that order.
+
+    A message names the columns of the key without their order. It does not name them with REPLICA IDENTITY FULL, for a
+    table that has no key at that point, and for a partitioned table with another identity than its primary key.
+    """
+    names = {column.name for column in relation.columns}
+    named = tuple(column.name for column in relation.columns if column.key)
+    if not named or relation.replica_identity == "f" or (table.kind == "p" and relation.replica_identity != "d"):
+        return next((key for key in known if key and names.issuperset(key)), known[0] or known[1])
+    return next((key for key in known if set(key) == set(named)), named)
+
+
 def _next(
-    table: Table, columns: Sequence[PgColumn], state: TableState, types: TypeCatalog
+    table: Table, columns: Sequence[PgColumn], key: tuple[str, ...], state: TableState, types: TypeCatalog
 ) -> tuple[TableVersion, TableState]:
-    """Return the version with *columns*: that of *state* when the shape is the same, otherwise a new one."""
+    """Return the version with *columns* and *key*: that of *state* when both are the same, otherwise a new one."""
     names = {column.name for column in columns}
-    if not names.issuperset(state.key):
-        missing = ", ".join(name for name in state.key if name not in names)
+    if not names.issuperset(key):
+        missing = ", ".join(name for name in key if name not in names)
         raise TerminalRangefeedError(
             f"table {table.name}: key column {missing} was dropped or renamed, so rows can no longer be identified. "
             f"{READ_ANEW}"
         )
-    version = make_version(table, columns, key=state.key, version=state.version, types=types)
+    version = make_version(table, columns, key=key, version=state.version, types=types)
     shape = shape_of(version)
     if shape == state.shape:
         return version, state
-    version = make_version(table, columns, key=state.key, version=state.version + 1, types=types)
-    return version, replace(state, version=state.version + 1, shape=shape)
+    version = make_version(table, columns, key=key, version=state.version + 1, types=types)
+    return version, replace(state, version=state.version + 1, shape=shape, key=key)
 
 
 def _published(table: Table) -> list[PgColumn]:

@@ -56,11 +56,8 @@ def load_watched(
                 f"table {name} is no longer in publication {slot.publication.name}, so changes to it may be lost. "
                 f"{READ_ANEW}"
             )
-        if table.key != state.key:
-            raise TerminalRangefeedError(
-                f"table {name}: the key changed from ({', '.join(state.key)}) to ({', '.join(table.key)}), so old and "
-                f"new changes of a row have different keys. Change it back. {READ_ANEW}"
-            )
+        if not table.key and {column.name for column in table.columns}.issuperset(state.key):
+            continue  # rows have their last key until there is one again
         try:
             check_key(table, diff=diff)
         except ConfigError as error:
