@@ -408,7 +408,7 @@ def test_at_every_mark_the_rows_under_the_present_key_are_those_of_one_moment(
         )
 
     marks = 0
-    with feed_of(database, "t", options={"scan_round": 0.2}, bytes_=100_000) as feed:
+    with feed_of(database, "t", options={"scan_round": 0.2}, bytes_=1_000_000) as feed:
         feed.start()
         feed.catch_up()
         with writing(database, write, writers=1):

@@ -137,6 +137,9 @@ class PostgresPlanner(StepPlanner):
             if waits_for is not None and flushed <= start.lsn and start.scan is None:
                 return None
             self._sure = waits_for is None
+            # Noted before the blocks of a backfill are counted: a row that is written to later blocks is then read from
+            # the log with the new key.
+            start = self._noted(connection, start, catalog)
             try:
                 start = with_schema_changes(
                     connection,
@@ -159,10 +162,10 @@ class PostgresPlanner(StepPlanner):
         if start.scan is not None:
             return self._through_scan(connection, start, start.scan, flushed, after=after, limit=limit)
         self._rounds.close()
-        bound = _log_bytes(limit)
+        lsn = min(flushed, _log_end(start, limit))
         if self._first_log_step:  # its log is searched before it is read
-            bound = min(bound, _FIRST_STEP_BYTES)
-        lsn = max(start.lsn, min(flushed, start.lsn + bound))
+            lsn = min(lsn, start.lsn + _FIRST_STEP_BYTES)
+        lsn = max(start.lsn, lsn)
         reached = clock if lsn >= flushed and self._sure else None
         return self._along_log(connection, replace(start, clock=reached), lsn, until=reached, mark=reached)
 
@@ -188,7 +191,7 @@ class PostgresPlanner(StepPlanner):
         if start.scan is not None or start.lsn >= last:
             raise error
         self._sure = False
-        end = min(last, start.lsn + _log_bytes(limit))
+        end = min(last, _log_end(start, limit))
         return self._along_log(connection, replace(start, clock=None), end, until=None, mark=None)
 
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
@@ -198,6 +201,13 @@ class PostgresPlanner(StepPlanner):
         )
         return self._catalog
 
+    def _noted(self, connection: Connection, start: PostgresToken, catalog: Catalog) -> PostgresToken:
+        """Return *start* with *catalog*. If it is a new one, tables have its shapes in the log from now on."""
+        if catalog.fingerprint == start.catalog:
+            return start
+        row: Any = connection.execute(_NEWEST).fetchone()
+        return replace(start, catalog=catalog.fingerprint, settled=max(start.settled, parse_lsn(row[0])))
+
     # along the log
 
     def _along_log(
@@ -205,17 +215,15 @@ class PostgresPlanner(StepPlanner):
     ) -> PostgresToken:
         """Plan a step along the log up to *end*, and return its end."""
         catalog = self._catalog or self._refresh(connection, start)
-        settled = start.settled
-        if catalog.fingerprint != start.catalog:
-            row: Any = connection.execute(_NEWEST).fetchone()
-            settled = max(settled, parse_lsn(row[0]))
-        if end > start.lsn and (start.lsn < settled or self._first_log_step):
+        start = self._noted(connection, start, catalog)
+        settled = start.lsn >= start.settled
+        if end > start.lsn and (not settled or self._first_log_step):
             found = find_relations(connection, self._slot, start=start.lsn, end=end)
-            versions = Versions.of_log(connection, catalog, start.tables, found, settled=start.lsn >= settled)
+            versions = Versions.of_log(connection, catalog, start.tables, found, settled=settled)
             self._first_log_step = False
         else:
             versions = Versions.of_catalog(connection, catalog, start.tables)
-        token = replace(start, lsn=end, tables=versions.states, catalog=catalog.fingerprint, settled=settled)
+        token = replace(start, lsn=end, tables=versions.states)
         if versions.passing:
             changes, rules = passing_keys(versions.passing), self.context.schema_changes
             token = with_changes(connection, catalog, token, rules, changes, resolved=self._resolved)
@@ -277,7 +285,7 @@ class PostgresPlanner(StepPlanner):
     def _without_snapshot(
         self, connection: Connection, start: PostgresToken, scan: Scan, flushed: int, limit: StepLimit
     ) -> PostgresToken | None:
-        end = min(flushed, start.lsn + _log_bytes(limit))
+        end = min(flushed, _log_end(start, limit))
         if end <= start.lsn:
             return None
         start = replace(start, scan=replace(scan, snapshot=None), clock=None)
@@ -300,7 +308,7 @@ class PostgresPlanner(StepPlanner):
         self, connection: Connection, start: PostgresToken, snapshot: Snapshot, limit: StepLimit
     ) -> PostgresToken:
         """Plan a step along the log towards the snapshot's consistent point, never beyond it."""
-        end = min(snapshot.lsn, start.lsn + _log_bytes(limit))
+        end = min(snapshot.lsn, _log_end(start, limit))
         mark = snapshot.at if end == snapshot.lsn else None
         return self._along_log(connection, start, end, until=snapshot.at, mark=mark)
 
@@ -338,6 +346,12 @@ class PostgresPlanner(StepPlanner):
 def _latest(start: PostgresToken, after: Timestamp) -> Timestamp:
     """Return the timestamp that rows after *start* must exceed: before the first mark, the clock at the start."""
     return after if start.clock is None else max(after, start.clock)
+
+
+def _log_end(start: PostgresToken, limit: StepLimit) -> int:
+    """Return where a step after *start* may end at most. None crosses the point from which tables have known shapes."""
+    end = start.lsn + _log_bytes(limit)
+    return min(end, start.settled) if start.lsn < start.settled else end
 
 
 def _log_bytes(limit: StepLimit) -> int:
