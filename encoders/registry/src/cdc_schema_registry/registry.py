@@ -176,9 +176,11 @@ class Registry:
     ) -> CdcError:
         """Return *error* of a request with *schema* as *refused* or *unreachable*."""
         if isinstance(error, RefusedError) and error.status == _INCOMPATIBLE:
-            reason = str(error)
+            reason: str | None = str(error)
             with suppress(Exception):
-                reason = self._conflict(subject, schema, schema_type) or reason
+                reason = self._conflict(subject, schema, schema_type)
+            if reason is None:  # another process registered a version at the same moment
+                return unreachable(f"schema registry {self} did not register a version of subject '{subject}': {error}")
             return refused(self._incompatible(subject, schema, reason))
         if isinstance(error, RefusedError) and error.status == _INVALID:
             return refused(
