@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,13 @@ class SourceWriter(ABC):
 
         No row is written for it. By default return False: nothing was done, and what a rangefeed does at such a change
         is not tested.
+        """
+        return False
+
+    def change_key(self, table: str, columns: Sequence[str]) -> bool:  # noqa: ARG002
+        """Make *columns*, of which `id` is one and none has a null, the primary key of *table*; return True.
+
+        No row is written for it. By default return False: nothing was done, and changed keys are not tested.
         """
         return False
 

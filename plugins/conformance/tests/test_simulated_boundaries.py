@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.follower import Arrival, Follower
 from cdc_conformance.simulated.tokens import SimulatedToken
 
@@ -54,6 +55,7 @@ CHANGES: dict[str, tuple[Callable[[SimulatedDatabase], Timestamp], bool]] = {
     "filled": (lambda db: db.add_column("t", "x", default="filled"), True),
     "dropped": (lambda db: db.drop_column("t", "note"), True),
     "renamed": (lambda db: db.rename_column("t", "note", "text"), False),
+    "keyed": (lambda db: db.change_key("t", "n", "id"), True),
     "retyped": (lambda db: db.change_type("t", "size", "float"), True),
 }
 """What a statement does, and whether the default events include it."""
@@ -149,3 +151,35 @@ def test_a_step_into_a_backfill_is_planned_anew(db: SimulatedDatabase) -> None:
         steps.append(feed.planner.repeat(start, feed.token, after=feed.frontier.latest))
     assert steps[-1] is None
     assert None not in steps[:-1]
+
+
+def test_rows_have_the_key_of_their_time_and_move_when_it_changes(db: SimulatedDatabase) -> None:
+    feed = followed(db)
+    early = db.put("t", id=1, n=10)
+    since = db.change_key("t", "n", "id")
+    late = db.put("t", id=1, n=11)
+    gone = db.delete("t", 1)
+    feed.until(db.now)
+    keys = [
+        (row["op"], row["key"], Timestamp(**row["updated"]))
+        for batch in feed.batches
+        for row in batch.batch.to_pylist()
+    ]
+    scanned = [(Op.SCAN, {"n": 10 if id_ == 1 else id_, "id": id_}, since) for id_ in range(5)]
+    assert keys == [
+        (Op.UPDATE, {"id": 1}, early),
+        *scanned,
+        (Op.DELETE, {"n": 10, "id": 1}, late),
+        (Op.INSERT, {"n": 11, "id": 1}, late),
+        (Op.DELETE, {"n": 11, "id": 1}, gone),
+    ]
+
+
+@pytest.mark.parametrize("columns", [("n",), ("id", "id"), ("id", "missing"), ("id", "note")])
+def test_a_key_that_a_table_cannot_have_is_refused(db: SimulatedDatabase, columns: tuple[str, ...]) -> None:
+    with pytest.raises(StatementError, match=r"cannot have the key|has null in a column of the new key"):
+        db.change_key("t", *columns)
+    with db.transaction() as txn:
+        txn.put("t", id=1, n=1)
+        with pytest.raises(StatementError, match="while a transaction writes to it"):
+            db.change_key("t", "n", "id")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -61,6 +61,17 @@ class PostgresWriter(SourceWriter):
         )
         return True
 
+    def change_key(self, table: str, columns: Sequence[str]) -> bool:
+        key = sql.SQL(", ").join(map(sql.Identifier, columns))
+        ((_, name),) = parse_tables([table])
+        self._execute(
+            "ALTER TABLE {} DROP CONSTRAINT {constraint}, ADD CONSTRAINT {constraint} PRIMARY KEY ({key})",
+            _identifier(table),
+            constraint=sql.Identifier(f"{name}_pkey"),
+            key=key,
+        )
+        return True
+
     def drop_column(self, table: str, column: str) -> None:
         self._execute("ALTER TABLE {} DROP COLUMN {}", _identifier(table), sql.Identifier(column))
 
@@ -89,10 +100,10 @@ class PostgresWriter(SourceWriter):
         """Take back a connection without a transaction."""
         self._idle.append(connection)
 
-    def _execute(self, statement: str, *names: sql.Composable) -> None:
+    def _execute(self, statement: str, *names: sql.Composable, **named: sql.Composable) -> None:
         connection = self.take()
         with connection.transaction():
-            connection.execute(sql.SQL(statement).format(*names))
+            connection.execute(sql.SQL(statement).format(*names, **named))
         self.give(connection)
 
 

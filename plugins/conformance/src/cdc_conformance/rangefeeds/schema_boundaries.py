@@ -111,6 +111,30 @@ class SchemaBoundaries(RangefeedSuite):
         )
 
     @requires("schema_changes", _NEEDED)
+    def test_all_rows_follow_under_a_changed_key(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """After a table got another key, all its rows have arrived under it before anything later is resolved.
+
+        Rows under the old key remain at the destination, so a consumer keeps those with the new key alone.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 12)
+        _fill_column(workload, table)
+        feed = open_feed(table)
+        feed.start()
+        feed.scan()
+        workload.put(table, 1)
+        if not workload.writer.change_key(table, ("extra", "id")):
+            does_not_apply("the source's writer cannot change a key: override SourceWriter.change_key")
+        workload.put(table, 2)
+        workload.delete(table, 3)
+        feed.catch_up()
+        workload.put(table, 4)
+        workload.delete(table, 5)
+        feed.catch_up()
+        seen = _state([change for change in feed.changes if tuple(change.key or ()) == ("extra", "id")])
+        assert seen == workload.rows, f"under the new key {_difference(seen, [workload.rows])}"
+
+    @requires("schema_changes", _NEEDED)
     def test_policy_stop_ends_the_changefeed_at_the_change(self, workload: Workload, open_feed: OpenFeed) -> None:
         """With `schema_change_policy = "stop"`, all rows before the change arrive, then a TerminalError names it.
 

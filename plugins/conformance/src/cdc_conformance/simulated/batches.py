@@ -11,7 +11,7 @@ import pyarrow as pa
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.keys import key_of
 from cdc_conformance.simulated.scan import point
-from cdc_conformance.simulated.shapes import Shape
+from cdc_conformance.simulated.shapes import KEY, Shape
 from cdc_conformance.simulated.slices import Piece
 from cdc_core import Op, RowBatch, Span, Timestamp
 
@@ -39,8 +39,12 @@ def changed_rows(cluster: Cluster, piece: Piece, layout: BatchLayout) -> Iterato
         assert version is not None
         before = None if older is None or older.cells is None else shape.row(older.cells)
         after = None if version.cells is None else shape.row(version.cells)
+        if before is not None and after is not None and shape.key(before) != shape.key(after):
+            rows.add(shape.key(before), op=Op.DELETE, updated=timestamp, mvcc=timestamp, after=None, before=before)
+            before = None
+        key = shape.key(after or before or {KEY: id_})
         op = Op.DELETE if after is None else Op.INSERT if before is None else Op.UPDATE
-        rows.add(id_, op=op, updated=timestamp, mvcc=timestamp, after=after, before=before)
+        rows.add(key, op=op, updated=timestamp, mvcc=timestamp, after=after, before=before)
     yield from rows.take(None)
 
 
@@ -57,7 +61,7 @@ def scanned_rows(cluster: Cluster, span: Span, at: Timestamp, layout: BatchLayou
             yield from rows.take(shape)
         assert version.cells is not None
         after = shape.row(version.cells)
-        rows.add(id_, op=Op.SCAN, updated=at, mvcc=version.timestamp, after=after, before=None)
+        rows.add(shape.key(after), op=Op.SCAN, updated=at, mvcc=version.timestamp, after=after, before=None)
     yield from rows.take(None)
 
 
@@ -80,7 +84,7 @@ class _Rows:
 
     def add(
         self,
-        id_: int,
+        key: dict[str, Any],
         *,
         op: Op,
         updated: Timestamp,
@@ -89,7 +93,7 @@ class _Rows:
         before: dict[str, Any] | None,
     ) -> None:
         self._op.append(op)
-        self._key.append({"id": id_})
+        self._key.append(key)
         self._updated.append(updated)
         self._mvcc.append(mvcc)
         self._after.append(after)

@@ -149,6 +149,20 @@ class Cluster(Writes):
     def _on_change_type(self, table: str, column: str, type: str) -> Timestamp:  # noqa: A002
         return self._reshape(table, lambda shape, at: shape.with_type(column, type, since=at))
 
+    def _on_change_key(self, table: str, columns: list[str]) -> Timestamp:
+        known = self.table(table)
+        if any(name == known.name.full for txn in self.transactions.values() for name, _ in txn.intents):
+            raise StatementError(f"table {table} cannot get another key while a transaction writes to it")
+
+        def change(shape: Shape, at: Timestamp) -> Shape:
+            following = shape.with_key(columns, since=at)
+            for id_, version in self.rows(known, self.high):
+                if version.cells is not None and None in following.key(following.row(version.cells)).values():
+                    raise StatementError(f"table {table}: row {id_} has null in a column of the new key")
+            return following
+
+        return self._reshape(table, change)
+
     def _on_gc(self, threshold: str) -> None:
         at = Timestamp.parse(threshold)
         self.gc_threshold = max(self.gc_threshold, at)

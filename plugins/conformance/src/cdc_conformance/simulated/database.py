@@ -94,6 +94,10 @@ class SimulatedDatabase(Session):
         """Change the column's type, and compute its values anew: any type to string, or int to float."""
         return self._reshape("change_type", table=table, column=column, type=type_)
 
+    def change_key(self, table: str, *columns: str) -> Timestamp:
+        """Give the table another primary key. `id` is one of its columns, and no row has null in any of them."""
+        return self._reshape("change_key", table=table, columns=list(columns))
+
     def put(self, table: str, *, node: int | None = None, **row: Any) -> Timestamp:
         """Insert *row*, or update the row with its `id`, and return the commit timestamp."""
         committed: Timestamp = self.execute("put", table=table, id=row.pop("id"), set=row, node=self._gateway(node))

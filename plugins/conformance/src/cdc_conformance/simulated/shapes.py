@@ -97,6 +97,21 @@ class Shape:
         fill = Fill(source=self.cells[name], type=type_)
         return replace(following, cells={**self.cells, name: cell}, fills={**self.fills, cell: fill})
 
+    def with_key(self, columns: Sequence[str], *, since: Timestamp) -> Shape:
+        """Return the shape with another primary key. It has `id`, and a column in it is never null any more."""
+        if KEY not in columns or len({*columns}) < len(columns) or not self.cells.keys() >= {*columns}:
+            raise StatementError(f"table {self.schema.name} cannot have the key ({', '.join(columns)})")
+        what = f"the key changed from ({', '.join(self.schema.primary_key)}) to ({', '.join(columns)})"
+        described = tuple(
+            replace(one, nullable=one.nullable and one.name not in columns) for one in self.schema.columns
+        )
+        following = self._changed(ShapeChange.KEY_CHANGED, what, described, since)
+        return replace(following, schema=replace(following.schema, primary_key=tuple(columns)))
+
+    def key(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the key of *row*, by column."""
+        return {column: row[column] for column in self.schema.primary_key}
+
     def _value(self, cells: Cells, cell: str) -> Any:
         if cell in cells or cell not in self.fills:
             return cells.get(cell)

@@ -12,6 +12,7 @@ __all__ = [
     "Abort",
     "AddColumn",
     "Begin",
+    "ChangeKey",
     "ChangeType",
     "CollectGarbage",
     "Commit",
@@ -247,6 +248,15 @@ class ChangeType(Step):
 
     def play(self, stage: Stage) -> Timestamp:
         return stage.db.change_type(self.table, self.column, self.type)
+
+
+@dataclass(frozen=True)
+class ChangeKey(Step):
+    table: str
+    columns: tuple[str, ...]
+
+    def play(self, stage: Stage) -> Timestamp:
+        return stage.db.change_key(self.table, *self.columns)
 
 
 @dataclass(frozen=True)

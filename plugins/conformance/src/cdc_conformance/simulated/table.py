@@ -86,8 +86,9 @@ class Table:
             if name not in shape.cells:
                 raise StatementError(f"table {self.name} has no column {name!r}; it has {', '.join(shape.cells)}")
             cells[shape.cells[name]] = checked(self.name, shape.schema.column(name), value)
+        row = shape.row(cells)
         for column in shape.schema.columns:
-            if not column.nullable and cells.get(shape.cells[column.name]) is None:
+            if not column.nullable and row[column.name] is None:
                 raise StatementError(f"table {self.name}: column {column.name!r} of row {id_} must not be null")
         return cells
 

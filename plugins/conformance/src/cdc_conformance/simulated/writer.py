@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -59,6 +59,10 @@ class SimulatedWriter(SourceWriter):
 
     def drop_column(self, table: str, column: str) -> None:
         self.database.drop_column(table, column)
+
+    def change_key(self, table: str, columns: Sequence[str]) -> bool:
+        self.database.change_key(table, *columns)
+        return True
 
     def close(self) -> None:
         for txn in self._begun:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cdc_conformance.sabotage.broken_rangefeeds.edits import Items, edited, stamp
+from cdc_conformance.sabotage.broken_rangefeeds.edits import Items, edited, rebuilt, stamp
 from cdc_conformance.sabotage.broken_rangefeeds.parts import BrokenPlanner, BrokenReader
 from cdc_conformance.simulated.slices import ScanSlice
 from cdc_core import (
     RangefeedContext,
+    RowBatch,
     SchemaChangeRules,
     Span,
     SpanMark,
@@ -38,6 +39,14 @@ class BackfillsAsOfTheLastMark(BrokenReader):
 
     def backfill(self, payload: ScanSlice, items: Items) -> Items:
         return edited(items, lambda rows: [{**row, "updated": stamp(payload.at.prev())} for row in rows])
+
+
+class KeepsTheFirstKey(BrokenReader):
+    """Identifies rows by the key that their table had at the start."""
+
+    def batch(self, rows: RowBatch) -> RowBatch:
+        values = [{**row, "key": {"id": row["key"]["id"]}} for row in rows.batch.to_pylist()]
+        return rebuilt(rows, values, schema=replace(rows.schema, primary_key=("id",)))
 
 
 class StopsOneStepLate(BrokenPlanner):
