@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from cdc_schema_registry import Registry
+from cdc_schema_registry.calls import RefusedError, post
 from cdc_sink_kafka.demo.servers import Certificates
 from cdc_testing.kafka_fixtures import ProxyFactory
 from cdc_testing.kafka_fixtures import Registry as Server
@@ -129,6 +130,23 @@ def test_an_incompatible_schema_is_refused_with_the_reason_and_both_schemas(
         assert f"the new schema is {new};" in message
         assert "RuleViolationException" not in message
     registry.check(subject, old, schema_type)
+
+
+def test_a_registration_that_met_another_one_can_be_repeated(
+    registry: Registry, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = f"{topic_prefix}foo-value"
+
+    def met_another(address: Any, path: str, body: Any) -> Any:
+        if path.startswith("subjects/") and path.endswith("/versions"):
+            raise RefusedError(409, 409, "An artifact with this ID already exists.")
+        return post(address, path, body)
+
+    monkeypatch.setattr("cdc_schema_registry.registry.post", met_another)
+    with pytest.raises(RetryableError, match=rf"a version of subject '{subject}': An artifact with this ID already"):
+        registry.register(subject, avro_of("long"), "AVRO")
+    monkeypatch.undo()
+    assert registry.register(subject, avro_of("long"), "AVRO") > 0
 
 
 def test_an_earlier_version_is_accepted_even_if_it_is_incompatible_now(
