@@ -43,9 +43,9 @@ def attempts(feed: Feed) -> list[str]:
     return [str(error) for error in ended]
 
 
-def leave(feed: Feed, sql: Sql, table: str) -> None:
+def leave(feed: Feed, sql: Sql, table: str, *, update: str = "a1") -> None:
     """Run until the attempt ends because a table that was dropped leaves, and begin another one."""
-    sql.execute("UPDATE a1 SET v = 'after' WHERE id = 2")
+    sql.execute(f"UPDATE {update} SET v = 'after' WHERE id = 2")
     with pytest.raises(RetryableRangefeedError, match=f"dropped, and followed no longer: {table}"):
         feed.steps_until(lambda: False, limit_s=30.0)
     feed.restart()
@@ -114,6 +114,20 @@ def test_a_table_that_joins_is_read_without_an_initial_scan_too(database: str, s
         assert [(change.table, change.key) for change in feed.changes] == [("public.a3", (1,))]
 
 
+def test_tables_that_are_created_all_the_time_do_not_stop_the_changes_of_others(feed: Feed, sql: Sql) -> None:
+    for number in range(3, 6):
+        sql.execute(f"CREATE TABLE a{number} (id int PRIMARY KEY)")
+        with pytest.raises(RetryableRangefeedError, match=f"tables join.* public.a{number}"):
+            feed.steps_until(lambda: False, limit_s=30.0)
+        sql.execute("UPDATE a1 SET v = %s WHERE id = 1", [str(number)])
+        feed.restart()
+        sql.execute(f"CREATE TABLE a{number}_more (id int PRIMARY KEY)")
+        feed.step()
+        feed.steps_until(lambda number=number: feed.rows("public.a1")[(1,)]["v"] == str(number))  # type: ignore[misc]
+    attempts(feed)
+    assert len(followed(feed)) == 8
+
+
 def test_tables_that_come_and_go_while_the_changefeed_is_stopped(feed: Feed, sql: Sql) -> None:
     feed.close()
     sql.execute("UPDATE a2 SET v = 'last words'")
@@ -121,7 +135,8 @@ def test_tables_that_come_and_go_while_the_changefeed_is_stopped(feed: Feed, sql
     sql.execute("CREATE TABLE a3 (id int PRIMARY KEY)")
     sql.execute("INSERT INTO a3 VALUES (1)")
     feed.restart()
-    attempts(feed)
+    feed.catch_up()
+    leave(feed, sql, "public.a2")
     assert followed(feed) == {"public.a1", "public.a3"}
     assert {row["v"] for row in feed.rows("public.a2").values()} == {"last words"}
     assert feed.rows("public.a3") == {(1,): {"id": 1}}
@@ -156,7 +171,9 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_scan_leaves(database: str,
         feed.start()
         feed.steps_until(lambda: len(feed.changes) > 500)
         sql.execute("DROP TABLE a1")
-        attempts(feed)
+        feed.catch_up()
+        leave(feed, sql, "public.a1", update="a2")
+        feed.catch_up()
         assert followed(feed) == {"public.a2"}
         assert feed.rows("public.a2") == table_of(sql, "SELECT * FROM a2")
 

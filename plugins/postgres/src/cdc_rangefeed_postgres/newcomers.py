@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import psycopg
 
-from cdc_core import ConfigError, RangefeedContext, RetryableRangefeedError, TerminalRangefeedError
+from cdc_core import ConfigError, RangefeedContext, RetryableRangefeedError, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_again
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.members import check_newcomer, find_tables, gone_from, name_taken
@@ -33,18 +33,26 @@ class Newcomers:
         self.selection = Selection.parse(context.tables)
         self._diff = context.diff
         self._slot = slot
+        self._begun_at: tuple[int, Timestamp | None] | None = None
         self._refused: Catalog | None = None
         self._again_at = 0.0
         self._told: set[tuple[int, str]] = set()
 
-    def look(self, connection: Connection, catalog: Catalog, token: PostgresToken) -> bool:
-        """Return when the tables of *catalog* remain the ones to follow; False while one waits for a lock to join.
+    def look(self, connection: Connection, catalog: Catalog, token: PostgresToken, *, near_end: bool) -> bool:
+        """Return when the tables of *catalog* remain the ones to follow for now; False while one waits to join.
 
-        Nothing after *token* may be resolved then. It waits for a lock for a moment at most.
+        Nothing after *token* may be resolved then. It waits for a lock for a moment at most. So that tables which come
+        one after the other do not keep the changefeed from its work, they join and leave after a scan only, and when
+        this attempt has taken a step and is *near_end*: the next step reaches the end of the log.
         Raises: RetryableRangefeedError when tables join or leave. TerminalRangefeedError when a new table has the name
         under which another one is followed.
         """
-        if gone := gone_from(catalog, token):
+        if token.scan is not None:  # nothing is resolved before its end
+            return True
+        place = token.lsn, token.clock
+        self._begun_at = self._begun_at or place
+        ready = near_end and place != self._begun_at
+        if ready and (gone := gone_from(catalog, token)):
             raise RetryableRangefeedError(f"dropped, and followed no longer: {_names(gone)}", retry_after_s=0.0)
         if not self.selection.patterns and not any(table.renamed for table in catalog.tables.values()):
             return True
@@ -69,7 +77,7 @@ class Newcomers:
             self._refused, self._again_at = found, now + _LOOK_AGAIN_S
             return True
         names = _names(table.name.qualified for table in fit)
-        if not self._publish(connection, fit, names):
+        if not self._publish(connection, fit, names) or not ready:
             return False
         raise RetryableRangefeedError(f"tables join, and their rows will be read: {names}", retry_after_s=0.0)
 

@@ -152,7 +152,8 @@ class PostgresPlanner(StepPlanner):
                 )
                 removed = self._options.removed_partitions
                 start = with_present_partitions(connection, catalog, start, removed=removed)
-                self._sure = self._newcomers.look(connection, catalog, start) and self._sure
+                near_end = flushed - start.lsn <= _log_bytes(limit)
+                self._sure = self._newcomers.look(connection, catalog, start, near_end=near_end) and self._sure
             except TerminalRangefeedError as error:
                 self._ending = self._ending or (flushed, error)
                 return self._before_the_end(connection, start, limit, *self._ending)
