@@ -42,16 +42,14 @@ class Newcomers:
         """Return when the tables of *catalog* remain the ones to follow for now; False while one waits to join.
 
         Nothing after *token* may be resolved then. It waits for a lock for a moment at most. So that tables which come
-        one after the other do not keep the changefeed from its work, they join and leave after a scan only, and when
+        one after the other do not keep the changefeed from its work, they join and leave when no scan is left, and
         this attempt has taken a step and is *near_end*: the next step reaches the end of the log.
         Raises: RetryableRangefeedError when tables join or leave. TerminalRangefeedError when a new table has the name
         under which another one is followed.
         """
-        if token.scan is not None:  # nothing is resolved before its end
-            return True
         place = token.lsn, token.clock
         self._begun_at = self._begun_at or place
-        ready = near_end and place != self._begun_at
+        ready = near_end and token.scan is None and place != self._begun_at
         if ready and (gone := gone_from(catalog, token)):
             raise RetryableRangefeedError(f"dropped, and followed no longer: {_names(gone)}", retry_after_s=0.0)
         if not self.selection.patterns and not any(table.renamed for table in catalog.tables.values()):
