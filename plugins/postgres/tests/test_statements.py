@@ -18,7 +18,7 @@ from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
 
 PAGE = Path(__file__).parents[3] / "docs" / "schema-changes.md"
 HEADINGS = ("### Columns", "### The table", "### Other statements")
-EFFECTS = {"none", "rows again", "scanned", "deleted", "ends", "refused"}
+EFFECTS = {"none", "rows again", "scanned", "deleted", "ends", "waits", "refused"}
 TABLE = (
     "CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL DEFAULT 0, name varchar(20), amount numeric(6,2))",
     "INSERT INTO t VALUES (1, 1, 'one', 1.5), (2, 2, 'two', 2.5), (3, 3, 'three', 3.5)",
@@ -290,14 +290,23 @@ def test_the_statement_has_the_effect_that_the_page_says(
             if effect == "ends":
                 with pytest.raises(TerminalRangefeedError, match=r"^(table|publication) \S+.{10,}\. [A-Z]"):
                     feed.steps_until(lambda: False)
+            elif effect == "waits":
+                marks = dict(feed.resolved)
+                sql.execute("INSERT INTO t SELECT * FROM t LIMIT 1")
+                assert feed.step()
+                assert feed.resolved == marks
             else:
                 require(effect, feed, sql, table[0])
                 following.append(feed)
         if following:
-            sql.execute(f"UPDATE {name_of(sql, table[0])} SET id = id WHERE id = 1")
+            row: Any = sql.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = %s AND attnum = 1", table
+            ).fetchone()
+            sql.execute(f"UPDATE {name_of(sql, table[0])} SET {row[0]} = {row[0]} WHERE {row[0]} = 1")
         for feed in following:
             feed.catch_up()
-            assert feed.rows("public.t")[1,] == present(sql, table[0])[1,]
+            ((key, after),) = [found for found in feed.rows("public.t").items() if found[0][0] == 1]
+            assert after == present(sql, table[0], feed)[key]
 
 
 def require(effect: str, feed: Feed, sql: Sql, table: int) -> None:
@@ -306,14 +315,14 @@ def require(effect: str, feed: Feed, sql: Sql, table: int) -> None:
     feed.catch_up()
     emitted = {change.op for change in feed.changes[known:]}
     assert emitted == {"rows again": {Op.SCAN}, "scanned": {Op.SCAN}, "deleted": {Op.DELETE}}.get(effect, set())
-    rows = present(sql, table)
+    rows = present(sql, table, feed)
     assert feed.rows("public.t").keys() == rows.keys()
     if effect in ("rows again", "scanned"):
         assert feed.rows("public.t") == rows
 
 
-def present(sql: Sql, table: int) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the rows of the table with this oid, in the form in which they arrive."""
+def present(sql: Sql, table: int, feed: Feed) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows of the table with this oid, in the form in which they arrive, by the key that *feed* has."""
     columns = sql.execute(
         "SELECT quote_ident(attname), typtype, typname = 'numeric' FROM pg_attribute "
         "JOIN pg_type t ON t.oid = atttypid WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped "
@@ -326,7 +335,8 @@ def present(sql: Sql, table: int) -> dict[tuple[Any, ...], dict[str, Any]]:
     ]
     place = name_of(sql, table)
     partitioned = sql.execute("SELECT FROM pg_partitioned_table WHERE partrelid = %s", [table]).fetchone() is not None
-    return table_of(sql, f"SELECT * FROM {place}" if partitioned else f"SELECT {', '.join(shown)} FROM ONLY {place}")
+    query = f"SELECT * FROM {place}" if partitioned else f"SELECT {', '.join(shown)} FROM ONLY {place}"
+    return table_of(sql, query, key=len(next(iter(feed.rows("public.t")), (1,))))
 
 
 def name_of(sql: Sql, table: int) -> str:

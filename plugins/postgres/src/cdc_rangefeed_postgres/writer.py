@@ -63,7 +63,7 @@ class PostgresWriter(SourceWriter):
 
     def change_key(self, table: str, columns: Sequence[str]) -> bool:
         key = sql.SQL(", ").join(map(sql.Identifier, columns))
-        ((_, name),) = parse_tables([table])
+        ((_, name),) = Selection.parse([table]).names
         self._execute(
             "ALTER TABLE {} DROP CONSTRAINT {constraint}, ADD CONSTRAINT {constraint} PRIMARY KEY ({key})",
             _identifier(table),
