@@ -142,6 +142,14 @@ class Feed:
         plan = self._attempts.plan()
         return None if plan is None else (plan.end, plan.slices)
 
+    def plan_scan(self) -> Sequence[Slice]:
+        """Run steps until one that reads a table is planned, and return its slices."""
+        while True:
+            planned = self.plan()
+            if planned is not None and isinstance(planned[1][0].payload, ScanSlice):
+                return planned[1]
+            self.step()
+
     def step(self) -> list[Change] | None:
         """Run one step; None if there was nothing to do."""
         plan = self._attempts.plan()
