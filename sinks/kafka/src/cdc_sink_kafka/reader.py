@@ -15,6 +15,8 @@ from cdc_sink_kafka.clients import Settings
 __all__ = ["KafkaReader", "open_consumer", "partitions_of", "read_to_end"]
 
 _LIMIT_S = 60.0
+_POLL_S = 0.2
+_NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _PROPERTIES: dict[str, Any] = {
     "group.id": "reader",  # required by the client; it never joins the group
     "enable.auto.commit": False,
@@ -104,7 +106,7 @@ def read_to_end(client: Consumer, places: Iterable[tuple[str, int]], *, limit_s:
             raise TimeoutError(
                 f"{counted(len(ends), 'partition')} not read to the end in {limit_s:.0f} s: {ends} {trouble}"
             )
-        for message in client.consume(20_000, timeout=0.2):
+        for message in client.consume(20_000, timeout=_POLL_S):
             error = message.error()
             if error is None:
                 yield message
@@ -119,11 +121,24 @@ def read_to_end(client: Consumer, places: Iterable[tuple[str, int]], *, limit_s:
 def _ends(client: Consumer, places: Iterable[tuple[str, int]], limit_s: float) -> dict[tuple[str, int], int]:
     """Return the high watermark of every partition that is not empty."""
     ends = {}
+    deadline = time.monotonic() + limit_s
     for topic, partition in places:
-        low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=limit_s)
+        low, high = _watermarks(client, TopicPartition(topic, partition), deadline)
         if high > low:
             ends[topic, partition] = high
     return ends
+
+
+def _watermarks(client: Consumer, place: TopicPartition, deadline: float) -> tuple[int, int]:
+    """Return the first and the next offset of a partition. Waits for a leader, as after a broker's restart."""
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return client.get_watermark_offsets(place, timeout=max(left, _POLL_S))
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER or left < 0:
+                raise
+        time.sleep(_POLL_S)
 
 
 def _reach(ends: dict[tuple[str, int], int], message: Message, position: int) -> None:
