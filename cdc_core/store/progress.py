@@ -10,10 +10,20 @@ from cdc_core.store.opening import sqlite_file, store_url
 from cdc_core.store.pauses import Pauses
 from cdc_core.store.plans import Plans
 from cdc_core.store.records import Records
+from cdc_core.store.rescans import Rescans
 from cdc_core.store.saved_progress import SavedProgress
 from cdc_core.store.statuses import Statuses
-from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, STATUSES, UNRECORDED
-from cdc_core.store.values import ChangefeedRecord, DeadLetter, Delivered, Pause, PendingRecord, Progress, SavedStatus
+from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, STATUSES, UNRECORDED
+from cdc_core.store.values import (
+    ChangefeedRecord,
+    DeadLetter,
+    Delivered,
+    Pause,
+    PendingRecord,
+    Progress,
+    RescanRecord,
+    SavedStatus,
+)
 
 __all__ = [
     "ChangefeedRecord",
@@ -23,17 +33,18 @@ __all__ = [
     "PendingRecord",
     "Progress",
     "ProgressStore",
+    "RescanRecord",
     "SavedStatus",
     "sqlite_file",
     "store_url",
 ]
 
 
-class ProgressStore(Changefeeds, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses):
+class ProgressStore(Changefeeds, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans):
     """One database with everything that is kept of changefeeds: each base class is one kind of thing."""
 
     def forget(self, name: str) -> None:
         """Delete the changefeed; do nothing when it is unknown."""
         with self._transaction() as connection:
-            for table in (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES):
+            for table in (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS):
                 connection.execute(sa.delete(table).where(table.c.name == name))

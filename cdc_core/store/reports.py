@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, SavedStatus
+from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
 
 __all__ = ["Report", "is_alive", "report"]
 
@@ -36,6 +36,7 @@ class Report:
     status: SavedStatus | None
     dead_letters: int
     now: datetime
+    rescans: Sequence[RescanRecord] = ()
 
     @property
     def state(self) -> str:
@@ -79,12 +80,25 @@ class Report:
             "phase": status.get("phase"),
             "error": status.get("error"),
             "scan": status.get("scan"),
+            "rescans": [self._rescan(found) for found in self.rescans],
             **{name: status.get(name) if alive else None for name in _OF_A_RUN},
             "host": status.get("host"),
             "pid": status.get("pid"),
             "heard_at": self.status and _text(self.status.written_at),
             "feed_id": known.feed_id,
             "epoch": known.epoch,
+        }
+
+    def _rescan(self, found: RescanRecord) -> dict[str, Any]:
+        began = found.began
+        state = "waiting" if began is None else "complete" if self.known.high_water > began else "running"
+        return {
+            "table": found.table,
+            "where": found.where,
+            "new_slot": found.new_slot,
+            "state": state,
+            "asked_at": _text(found.asked_at),
+            "began": None if began is None else str(began),
         }
 
     @property
@@ -99,6 +113,7 @@ def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> R
         progress=store.load(known.name),
         status=store.status(known.name),
         dead_letters=len(store.dead_letters(known.name)),
+        rescans=store.rescans(known.name),
         now=now,
     )
 

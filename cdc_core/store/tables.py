@@ -9,6 +9,7 @@ __all__ = [
     "DEAD_LETTERS",
     "GAPS",
     "METADATA",
+    "RESCANS",
     "SCHEMA_VERSION",
     "STATUSES",
     "STORE",
@@ -16,7 +17,7 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
@@ -39,6 +40,7 @@ CHANGEFEEDS = sa.Table(
     sa.Column("paused", sa.Text),
     sa.Column("recorded", sa.Text),
     sa.Column("emitted", sa.Text),
+    sa.Column("initial_scans", sa.Text),
 )
 UNRECORDED = sa.Table(
     "cdc_delivered",
@@ -75,6 +77,18 @@ STATUSES = sa.Table(
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("written_at", sa.String(32), nullable=False),
+)
+
+RESCANS = sa.Table(
+    "cdc_rescans",
+    METADATA,
+    sa.Column("id", _NUMBER, primary_key=True),
+    sa.Column("name", sa.String(40), nullable=False, index=True),
+    sa.Column("table_name", sa.Text),
+    sa.Column("predicate", sa.Text),
+    sa.Column("new_slot", sa.Boolean, nullable=False),
+    sa.Column("asked_at", sa.String(32), nullable=False),
+    sa.Column("began", sa.String(40)),
 )
 
 

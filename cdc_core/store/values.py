@@ -19,6 +19,7 @@ __all__ = [
     "Pause",
     "PendingRecord",
     "Progress",
+    "RescanRecord",
     "SavedStatus",
     "changefeed_record",
     "dead_letter",
@@ -28,6 +29,7 @@ __all__ = [
     "moment_of",
     "moment_text",
     "now_text",
+    "rescan_record",
     "timestamp_of",
 ]
 
@@ -111,6 +113,22 @@ class DeadLetter:
     number: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class RescanRecord:
+    """A rescan of `table`, its full name, or of all tables when that is None; with `where`, of what that selects.
+
+    `new_slot`: the source drops the history that it keeps for the changefeed, and keeps it anew. `began` is None until
+    the rescan has begun; rows that were delivered before are at or below it, and later rows are above.
+    """
+
+    number: int
+    table: str | None
+    where: str | None
+    new_slot: bool
+    asked_at: datetime
+    began: Timestamp | None
+
+
 def changefeed_record(row: Any) -> ChangefeedRecord:
     """Return a row of the changefeeds' table as a value."""
     return ChangefeedRecord(
@@ -151,6 +169,18 @@ def dead_letter(row: Any) -> DeadLetter:
         error=row.error,
         refused_at=moment_of(row.put_aside_at),
         number=row.id,
+    )
+
+
+def rescan_record(row: Any) -> RescanRecord:
+    """Return a row of the rescans' table as a value."""
+    return RescanRecord(
+        number=row.id,
+        table=row.table_name,
+        where=row.predicate,
+        new_slot=row.new_slot,
+        asked_at=datetime.fromisoformat(row.asked_at),
+        began=None if row.began is None else Timestamp.parse(row.began),
     )
 
 

@@ -1,0 +1,68 @@
+"""Which tables are to be read again, or read or not when they join a changefeed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+from cdc_core.store.database import Database
+from cdc_core.store.tables import CHANGEFEEDS, RESCANS, update
+from cdc_core.store.values import RescanRecord, dump, frontier_of, now_text, rescan_record
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Rescans"]
+
+
+class Rescans(Database):
+    """The rescans of each changefeed: those that were asked for, and those that have begun.
+
+    A rescan has begun when a saved token holds it. It is complete when the high-water mark has passed `began`.
+    """
+
+    def ask_rescan(self, name: str, *, table: str | None, where: str | None = None, new_slot: bool = False) -> None:
+        """Save that *table*, or all tables when it is None, is to be read again. Forgets rescans that are complete."""
+        with self._transaction() as connection:
+            high_water = frontier_of(_column(connection, CHANGEFEEDS.c.frontier, name)).high_water
+            begun = sa.select(RESCANS).where(RESCANS.c.name == name, RESCANS.c.began.is_not(None))
+            complete = [row.id for row in connection.execute(begun) if Timestamp.parse(row.began) < high_water]
+            connection.execute(sa.delete(RESCANS).where(RESCANS.c.id.in_(complete)))
+            values = {"table_name": table, "predicate": where, "new_slot": new_slot, "asked_at": now_text()}
+            connection.execute(sa.insert(RESCANS).values(name=name, **values))
+
+    def rescans(self, name: str) -> list[RescanRecord]:
+        """Return what is known of rescans, in the order in which they were asked for."""
+        return self._rescans(RESCANS.c.name == name)
+
+    def waiting_rescans(self, name: str, *, new_slot: bool) -> list[RescanRecord]:
+        """Return the rescans that have not begun, in the order in which they were asked for."""
+        return self._rescans(RESCANS.c.name == name, RESCANS.c.began.is_(None), RESCANS.c.new_slot.is_(new_slot))
+
+    def begin_rescans(self, name: str, epoch: int, numbers: Sequence[int], began: Timestamp) -> None:
+        """Save that the rescans with these numbers have begun: their rows are later than *began*. Raises: FencedError.
+
+        Call it when the token that holds them is saved: before that, a crash must leave them waiting.
+        """
+        with self._fenced(name, epoch) as connection:
+            connection.execute(sa.update(RESCANS).where(RESCANS.c.id.in_(numbers)).values(began=str(began)))
+
+    def choose_initial_scans(self, name: str, chosen: Mapping[str, bool]) -> None:
+        """Save, by table as written, whether it is scanned when it joins the changefeed: see `initial_scans`."""
+        with self._transaction() as connection:
+            connection.execute(update(name).values(initial_scans=dump(chosen) if chosen else None))
+
+    def initial_scans(self, name: str) -> Mapping[str, bool]:
+        """Return what was chosen for tables that have not joined the changefeed yet."""
+        with self._transaction(reading=True) as connection:
+            text = _column(connection, CHANGEFEEDS.c.initial_scans, name)
+        return {} if text is None else dict(json.loads(text))
+
+    def _rescans(self, *conditions: sa.ColumnElement[bool]) -> list[RescanRecord]:
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(sa.select(RESCANS).where(*conditions).order_by(RESCANS.c.id))
+            return [rescan_record(row) for row in rows]
+
+
+def _column(connection: sa.Connection, column: sa.Column[str], name: str) -> str | None:
+    return connection.execute(sa.select(column).where(CHANGEFEEDS.c.name == name)).scalar_one_or_none()
