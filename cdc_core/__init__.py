@@ -59,7 +59,7 @@ from cdc_core.source_history import SourceHistory
 from cdc_core.source_objects import SourceObjects
 from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_core.span import Span
-from cdc_core.step_planner import Slice, StepLimit, StepPlanner
+from cdc_core.step_planner import Rescan, Slice, StepLimit, StepPlanner
 from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
 from cdc_core.telemetry.stages import repeating
 from cdc_core.timestamp import Timestamp
@@ -113,6 +113,7 @@ __all__ = [
     "RangefeedRegistration",
     "RefusedRow",
     "RefusedRowsError",
+    "Rescan",
     "ResolvedSink",
     "RetryableError",
     "RetryableRangefeedError",

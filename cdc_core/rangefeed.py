@@ -20,7 +20,7 @@ Raises, everywhere: RetryableRangefeedError (the step runs again later), Termina
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,8 +53,10 @@ class RangefeedContext:
     """Whether `mvcc` is wanted."""
     initial_scan: bool = True
     """Whether the rows that the tables hold at the start are wanted."""
+    initial_scans: Mapping[str, bool] = field(default_factory=dict)
+    """The same for tables that join later, where it differs; by table as the user wrote it. For `start` alone."""
     saved: Token | None = None
-    """The token saved last before this run; None before the first start. For `check`."""
+    """The token saved last before this run; None before it begins. For `check` and `check_rescan`."""
     cursor: str | None = None
     """Where the changefeed starts instead of now: the text form of a timestamp, or a position of the source's own."""
     schema_changes: SchemaChangeRules = field(default_factory=SchemaChangeRules)
@@ -105,7 +107,7 @@ class Rangefeed(ABC):
         return None
 
     def drop(self, saved: Token | None) -> None:  # noqa: B027 (has a default)
-        """Remove all that this complete or cancelled changefeed created. Repeatable; perhaps called before `start`."""
+        """Remove all that this changefeed created: it ends, or begins anew. Repeatable; perhaps before `start`."""
 
     def created(self) -> Sequence[SourceObjects] | None:
         """Return what every changefeed has created on the source; None, by default, when that is not known.

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cdc_core.errors import START_OVER, ConfigError
 from cdc_core.rangefeed import RangefeedContext, Token
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Slice", "StepLimit", "StepPlanner"]
+__all__ = ["Rescan", "Slice", "StepLimit", "StepPlanner"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,21 @@ class Slice:
 
     lower: Timestamp
     payload: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescan:
+    """A watched table that is to be read again, by its full name; all of them when it is None.
+
+    With `where`, a predicate in the source's own language, only the rows that it selects.
+    """
+
+    table: str | None
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.table is None and self.where is not None:
+            raise ConfigError("a predicate selects rows of one table; name the table")
 
 
 class StepPlanner(ABC):
@@ -68,6 +84,23 @@ class StepPlanner(ABC):
         `slices` returned then, in their `repr` too, by which the engine compares them, and yield the same rows in the
         same batches. Where that cannot be, as for slices of an initial scan, return None. By default no step is
         repeated.
+        """
+        return None
+
+    def check_rescan(self, rescan: Rescan) -> None:  # noqa: ARG002
+        """Return when `scan_again` can take *rescan*: for a person who asks for it, perhaps while the changefeed runs.
+
+        Changes nothing at the source, whatever the predicate says. By default no source can. Raises: ConfigError.
+        """
+        raise ConfigError(f"the source of this changefeed cannot read tables again. {START_OVER}")
+
+    def scan_again(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:  # noqa: ARG002
+        """Return *start* with *rescans* still to be read; None when it cannot take them yet, and is to be asked again.
+
+        The engine passes the token to the next `advance` in place of *start*, and a crash before the step is saved
+        loses it: then it asks again. A table that is no longer watched is left out. All rows of a rescan have the op
+        SCAN and one `updated` per snapshot, above *after* of that `advance`, and no mark is resolved until the
+        last of them was read. Changes of all tables continue, in the order of each key.
         """
         return None
 

@@ -32,7 +32,8 @@ __all__ = [
 def check_and_prepare(feed: ResolvedChangefeed, store: ProgressStore) -> None:
     """Return when the changefeed can run. Raises: ConfigError, while nothing has been created at the source."""
     progress = store.load(feed.name)
-    schemas = check_source(feed if progress is None else replace(feed, saved=progress.token))
+    anew = progress is None or store.waiting_rescans(feed.name, new_slot=True)
+    schemas = check_source(feed if progress is None or anew else replace(feed, saved=progress.token))
     if progress is None:
         check_time_range(feed)
     check_and_prepare_sink(feed, schemas)

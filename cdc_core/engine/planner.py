@@ -9,6 +9,7 @@ from typing import Any
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.plans import Plans
+from cdc_core.engine.rescans import Rescans
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Token
@@ -49,6 +50,7 @@ class Planner:
         self._within = TimeRange.of(options)
         self._blocks_keys = feed.dead_letter is not None and options.dead_letter_order == "block_key"
         self._plans = Plans(feed, planner, self._store)
+        self._rescans = Rescans(feed.name, feed.epoch, planner, self._store)
         self._repeated: Sequence[Slice] | None = None
         self._begun = False
         self._latest = Timestamp()
@@ -62,18 +64,24 @@ class Planner:
         A changefeed that ends has no step after the scan or the end: the driver sees later that it is complete.
         """
         after = self._after(start)
-        complete = self._within.over(self._resolved) or (self._scans_only and self._resolved)
-        if complete or time.monotonic() < self._not_before:
+        if self._within.over(self._resolved) or (self._scans_only and self._resolved):
             return start
+        too_early = time.monotonic() < self._not_before
         if not self._begun:
+            if too_early:
+                return start
             self._begun = True
             found = self._plans.repeat(start["token"], after=after, blocked=self._blocked())
             if found is not None:
                 plan, self._repeated = found
                 return {"step": plan.step, "token": plan.end, "planned_by": plan.epoch}
-        end = self._planner.advance(start["token"], after=after, limit=self._limit)
-        if end == start["token"]:
+        begin = self._rescans.added_to(start["token"], step=start["step"], after=after)
+        if too_early and begin is start["token"]:
             return start
+        end = self._planner.advance(begin, after=after, limit=self._limit)
+        if end == begin:
+            return start
+        self._rescans.planned(start["step"] + 1)
         self._not_before = 0.0
         return {"step": start["step"] + 1, "token": end}
 
@@ -85,8 +93,9 @@ class Planner:
     def slices(self, start: Offset, end: Offset) -> list[PlannedSlice]:
         """Return the slices of the step from *start* to *end*. Raises: ContractError."""
         after, planned_by, blocked = self._after(start), end.get("planned_by"), self._blocked()
+        begin = self._rescans.start_of(end["step"], start["token"])
         if planned_by is None:
-            slices = self._planner.slices(start["token"], end["token"], after=after)
+            slices = self._planner.slices(begin, end["token"], after=after)
         else:
             assert self._repeated is not None
             slices = self._repeated
@@ -99,9 +108,7 @@ class Planner:
                     " resolved already"
                 )
         if planned_by is None:
-            self._plans.save(
-                end["step"], start=start["token"], end=end["token"], after=after, slices=slices, blocked=blocked
-            )
+            self._plans.save(end["step"], start=begin, end=end["token"], after=after, slices=slices, blocked=blocked)
         return [
             PlannedSlice(
                 slice=slice_,

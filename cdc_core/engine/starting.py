@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import replace
 
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -32,10 +33,15 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     """
     name = feed.name
     progress = store.load(name)
-    token = rangefeed.start(
-        None if progress is None else progress.token,
-        lambda intent: store.save_intent(name, feed.epoch, intent),
-    )
+    if progress is not None:
+        progress = _with_new_history(feed, store, progress)
+    saved = None if progress is None else progress.token
+    chosen = store.initial_scans(name)
+    if chosen:
+        context = replace(feed.rangefeed_context(), initial_scans=chosen)
+        with closing(feed.rangefeed.load("rangefeed", Rangefeed)(context)) as joining:
+            saved = joining.start(saved, lambda intent: store.save_intent(name, feed.epoch, intent))
+    token = rangefeed.start(saved, lambda intent: store.save_intent(name, feed.epoch, intent))
     schemas = rangefeed.schemas()
     spans = [Span(schema.name.full) for schema in schemas]
     if progress is not None and not {span.table for span in spans} <= {span.table for span, _ in progress.frontier}:
@@ -43,9 +49,36 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     if progress is None:
         progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
     store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
+    if chosen:
+        store.choose_initial_scans(name, {})
     scan = rangefeed.scan_progress(token)
     if scan is not None:
         log.info("changefeed '%s': scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)
     else:
         log.info("changefeed '%s': no scan; following the log after %s", name, progress.latest)
     return token
+
+
+def _with_new_history(feed: ResolvedChangefeed, store: ProgressStore, progress: Progress) -> Progress:
+    """Return *progress* as it is, or, if that was asked for, with history that the source begins to keep now.
+
+    All tables are scanned then, from now on and not from the cursor. What is resolved stays so, and rows are later than
+    all that were delivered. Repeatable: a crash before the new token is saved leaves the rescan waiting, and the intent
+    in place of the token.
+    """
+    waiting = store.waiting_rescans(feed.name, new_slot=True)
+    if not waiting:
+        return progress
+    scanning = replace(feed, options=replace(feed.options, initial_scan="yes", cursor=None))
+    with closing(scanning.open_planner()) as planner:
+        began = max(progress.latest, planner.now())
+    with closing(scanning.open_rangefeed()) as rangefeed:
+        rangefeed.drop(progress.token)
+        token = rangefeed.start(None, lambda intent: store.save_intent(feed.name, feed.epoch, intent))
+    progress = replace(progress, token=token, latest=began)
+    store.save(feed.name, feed.epoch, progress)
+    store.begin_rescans(feed.name, feed.epoch, [found.number for found in waiting], began)
+    log.info(
+        "changefeed '%s': the source keeps its history anew; all tables are read again, after %s", feed.name, began
+    )
+    return progress

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_core.config.changefeed import ChangefeedOptions
-from cdc_core.errors import TerminalError
+from cdc_core.errors import START_OVER, TerminalError
 from cdc_core.rows import Op, RowBatch
 from cdc_core.slice_reader import SpanMark
 from cdc_core.timestamp import Timestamp
@@ -52,8 +52,7 @@ class TimeRange:
         if (late & _scanned(rows)).any():
             raise TerminalError(
                 f"table {rows.schema.name} was scanned at {latest}, which is later than end_time, {self.end}: what it"
-                " held then can no longer be read. Run the changefeed under another name, with an end_time by which the"
-                " scan is complete"
+                f" held then can no longer be read. {START_OVER}. Choose an end_time by which the scan is complete"
             )
         return _filtered(rows, ~late)
 

@@ -20,7 +20,7 @@ from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.scan_slice import ScanSlice
 
-from cdc_core import Op, RangefeedContext, RowBatch, Slice, StepLimit, Timestamp, Token
+from cdc_core import Op, RangefeedContext, Rescan, RowBatch, Slice, StepLimit, Timestamp, Token
 from cdc_core.store.values import Progress
 
 __all__ = ["Change", "Feed", "again", "feed_of"]
@@ -136,6 +136,10 @@ class Feed:
     @property
     def latest(self) -> Timestamp:
         return self._attempts.progress.latest
+
+    def ask(self, *rescans: Rescan) -> None:
+        """Ask for rescans: the next steps hold them."""
+        self._attempts.asked += rescans
 
     def plan(self) -> tuple[Token, Sequence[Slice]] | None:
         """Plan a step; None while there is nothing to do."""

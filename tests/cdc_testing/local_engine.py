@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Span, Timestamp
+from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.engine.planner import Offset
+from cdc_core.engine.starting import register, start_token
 from cdc_core.errors import from_wire
-from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
 from cdc_core.spark.source import RangefeedReader, SlicePartition
 from cdc_core.spark.writer import SinkWriter
@@ -113,22 +114,14 @@ class LocalEngine:
         check_encoder(feed, schemas)
         check_dead_letters(feed, schemas)
         prepare_sink(feed, schemas)
-        known = self.store.register(feed.name, feed.definition())
+        known = register(feed, self.store)
         epoch = self.store.begin_attempt(feed.name)
         run_dir = self._directory / "run" / str(epoch)
         run_dir.mkdir(parents=True)
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, state=self.store.url, parallelism=2)
-        rangefeed = feed.open_rangefeed()
-        progress = self.store.load(feed.name)
-        token = rangefeed.start(
-            None if progress is None else progress.token,
-            lambda intent: self.store.save_intent(feed.name, epoch, intent),
-        )
-        names = [schema.name for schema in rangefeed.schemas()]
-        rangefeed.close()
-        if progress is None or not list(progress.frontier):
-            progress = Progress(token=token, frontier=Frontier([Span(name.full) for name in names]))
-        self.store.save(feed.name, epoch, dataclasses.replace(progress, token=token))
+        with closing(feed.open_rangefeed()) as rangefeed:
+            token = start_token(feed, self.store, rangefeed)
+            names = [schema.name for schema in rangefeed.schemas()]
         feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=names)
         config = AttemptConfig(feed=feed, state_dir=self._directory, run_dir=run_dir, start=token)
         self._reader, self._writer = RangefeedReader(config), SinkWriter(config)

@@ -9,6 +9,7 @@ from cdc_conformance.rangefeeds.initial_scan import InitialScan
 from cdc_conformance.rangefeeds.limits import Limits
 from cdc_conformance.rangefeeds.marks import Marks
 from cdc_conformance.rangefeeds.outages import Outages
+from cdc_conformance.rangefeeds.rescans import Rescans
 from cdc_conformance.rangefeeds.restarts import Restarts
 from cdc_conformance.rangefeeds.row_contents import RowContents
 from cdc_conformance.rangefeeds.schema_boundaries import SchemaBoundaries
@@ -26,6 +27,7 @@ class RangefeedConformance(
     Transactions,
     RowContents,
     SchemaBoundaries,
+    Rescans,
     Marks,
     Limits,
     Slices,

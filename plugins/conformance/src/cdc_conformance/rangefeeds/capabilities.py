@@ -10,6 +10,7 @@ CAPABILITIES: Mapping[str, str] = {
     "before_images": "It yields the row before each change if the option `diff` is set.",
     "mvcc": "It knows when each row was committed, also for rows of the initial scan.",
     "schema_changes": "It follows a table while columns are added and dropped.",
+    "rescans": "It reads tables again, or rows that `id < 4` selects: its planner has `check_rescan` and `scan_again`.",
     "multiple_slices": "It divides an initial scan into several slices that are read at the same time.",
     "forgets": "After `forget` it no longer has the history that was released, which proves that `release` works.",
     "cursors": "It starts at a cursor. The fixture `cursor` returns options with one.",

@@ -20,6 +20,7 @@ from cdc_conformance.rangefeeds.changes import Change, changes_of
 from cdc_core import (
     Frontier,
     Rangefeed,
+    Rescan,
     RowBatch,
     Slice,
     SliceReader,
@@ -123,6 +124,8 @@ class Feed:
         """All progress that was saved, oldest first, without intents."""
         self.steps: list[Step] = []
         self.changes: list[Change] = []
+        self.asked: list[Rescan] = []
+        """The rescans that were asked for and are in no saved token yet."""
         self._written = {table.rpartition(".")[2].strip('"'): table for table in tables}
         self._open()
 
@@ -189,12 +192,19 @@ class Feed:
     def plan(self) -> Plan | None:
         """Plan a step; None while there is nothing to do."""
         progress = self.progress
-        end = _through_json(self.planner.advance(progress.token, after=progress.latest, limit=self.limit))
-        if end == progress.token:
+        begin = self._with_rescans(progress.token)
+        end = _through_json(self.planner.advance(begin, after=progress.latest, limit=self.limit))
+        if end == begin:
             return None
-        slices = self.planner.slices(progress.token, end, after=progress.latest)
+        slices = self.planner.slices(begin, end, after=progress.latest)
         pickled = tuple(pickle.dumps(slice_) for slice_ in slices)
-        return Plan(start=progress.token, end=end, slices=tuple(map(pickle.loads, pickled)), pickled=pickled)
+        return Plan(start=begin, end=end, slices=tuple(map(pickle.loads, pickled)), pickled=pickled)
+
+    def _with_rescans(self, start: Token) -> Token:
+        again = self.planner.scan_again(start, self.asked) if self.asked else None
+        if again == start:  # there is nothing to read
+            self.asked.clear()
+        return start if again is None else _through_json(again)
 
     def read(self, slice_: Slice, *, index: int = 0, reader: SliceReader | None = None) -> Reading:
         """Read a slice to its end, by default with the reader of this attempt."""
@@ -213,6 +223,8 @@ class Feed:
     def finish(self, step: Step, *, release: bool = True) -> None:
         """Save the progress of a step that was read, and release the history before its end."""
         progress = self.progress
+        if step.plan.start != progress.token:
+            self.asked.clear()
         frontier = Frontier.from_json(progress.frontier.to_json())
         for mark in step.marks:
             if mark.resolved:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from cdc_conformance.plugin import SIMULATED
-from cdc_conformance.sabotage.broken_rangefeeds import boundaries, lifecycle, planning, rows
+from cdc_conformance.sabotage.broken_rangefeeds import boundaries, lifecycle, planning, rescans, rows
 from cdc_conformance.sabotage.rangefeed_suite import SimulatedSuite
 from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_core import Rangefeed, RangefeedRegistration, SliceReader, SourceHistory, StepPlanner
@@ -83,6 +83,10 @@ SABOTEURS = {
     "test_policy_stop_ends_the_changefeed_at_the_change": _broken(boundaries.StopsOneStepLate),
     "test_policy_nobackfill_yields_no_rows_for_the_change": _broken(boundaries.BackfillsUnasked),
     "test_schema_change_events_select_the_changes": _broken(boundaries.BackfillsForEveryChange),
+    # rescans
+    "test_a_rescan_yields_every_row_again": _broken(rescans.RescansWhatTheInitialScanRead),
+    "test_a_rescan_with_a_predicate_yields_the_rows_that_it_selects": _broken(rescans.IgnoresPredicates),
+    "test_no_mark_is_resolved_before_a_rescan_is_complete": _broken(rescans.ResolvesWhileARescanWaits),
     # marks
     "test_span_marks_follow_the_rows_of_their_slice": _broken(planning.YieldsMarksFirst),
     "test_rows_are_at_or_below_the_mark_of_their_span": _broken(planning.MarksBelowTheLastRow),

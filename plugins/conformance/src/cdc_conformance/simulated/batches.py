@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.keys import key_of
+from cdc_conformance.simulated.predicates import parse
 from cdc_conformance.simulated.scan import point
 from cdc_conformance.simulated.shapes import KEY, Shape
 from cdc_conformance.simulated.slices import Piece
@@ -48,8 +49,11 @@ def changed_rows(cluster: Cluster, piece: Piece, layout: BatchLayout) -> Iterato
     yield from rows.take(None)
 
 
-def scanned_rows(cluster: Cluster, span: Span, at: Timestamp, layout: BatchLayout) -> Iterator[RowBatch]:
-    """Yield the rows of *span* as of *at*."""
+def scanned_rows(
+    cluster: Cluster, span: Span, at: Timestamp, layout: BatchLayout, *, where: Sequence[str] = ()
+) -> Iterator[RowBatch]:
+    """Yield the rows of *span* as of *at*; with *where*, those that one of the predicates selects."""
+    selects = [parse(text)[1] for text in where]
     table = cluster.tables[span.table]
     shape = table.shape_at(at)
     rows = _Rows(layout)
@@ -57,10 +61,12 @@ def scanned_rows(cluster: Cluster, span: Span, at: Timestamp, layout: BatchLayou
     for id_, version in cluster.rows(table, at):
         if span.overlap(point(span.table, key_of(id_))) is None:
             continue
-        if rows.are_full:
-            yield from rows.take(shape)
         assert version.cells is not None
         after = shape.row(version.cells)
+        if selects and not any(holds({**after, "id": id_}) for holds in selects):
+            continue
+        if rows.are_full:
+            yield from rows.take(shape)
         rows.add(shape.key(after), op=Op.SCAN, updated=at, mvcc=version.timestamp, after=after, before=None)
     yield from rows.take(None)
 

@@ -14,19 +14,20 @@ from cdc_core import Frontier, Span, StepLimit, Timestamp
 __all__ = ["advanced", "grouped", "pieces"]
 
 
-def advanced(cluster: Cluster, frontier: Frontier, limit: StepLimit) -> Frontier:
+def advanced(cluster: Cluster, frontier: Frontier, limit: StepLimit, *, before: Timestamp | None = None) -> Frontier:
     """Return *frontier* at the end of the next step: *frontier* itself while nothing more is resolved.
 
-    Every span advances to its resolved timestamp, but not past the next schema boundary, where all tables wait for each
-    other. A step that would exceed *limit* ends at the timestamp at which it is full.
+    Every span advances to its resolved timestamp, but not past the next schema boundary or *before*, where all tables
+    wait for each other. A step that would exceed *limit* ends at the timestamp at which it is full.
     """
     following = Frontier.from_json(frontier.to_json())
     boundary = next_boundary(cluster, frontier)
+    ends = [at.prev() for at in (boundary.at if boundary else None, before) if at is not None]
     for span, _ in frontier:
         for resolved_span, resolved in cluster.resolved(span.table):
             common = span.overlap(resolved_span)
             if common is not None:
-                following.forward(common, resolved if boundary is None else min(resolved, boundary.at.prev()))
+                following.forward(common, min([resolved, *ends]))
     full = _full(cluster, frontier, following, limit)
     return following if full is None else _cut(frontier, following, full)
 

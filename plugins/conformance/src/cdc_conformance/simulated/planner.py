@@ -10,10 +10,23 @@ from cdc_conformance.simulated import log_steps, scan
 from cdc_conformance.simulated.boundaries import reached_boundary
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.options import SimulatedOptions
+from cdc_conformance.simulated.predicates import parse
 from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.source import Source
-from cdc_conformance.simulated.tokens import Scan, SimulatedToken
-from cdc_core import Frontier, RangefeedContext, Slice, Span, StepLimit, StepPlanner, Timestamp, Token
+from cdc_conformance.simulated.tokens import Again, Scan, SimulatedToken
+from cdc_core import (
+    ConfigError,
+    Frontier,
+    RangefeedContext,
+    Rescan,
+    Slice,
+    Span,
+    StepLimit,
+    StepPlanner,
+    Timestamp,
+    Token,
+    did_you_mean,
+)
 
 __all__ = ["SimulatedPlanner"]
 
@@ -51,10 +64,11 @@ class SimulatedPlanner(StepPlanner):
                 chunk_rows=self._options.scan_chunk_rows,
             )
             return replace(token, events=cluster.events, scan=left).to_token()
-        frontier = log_steps.advanced(cluster, token.frontier, limit)
+        before = None if token.again is None else token.again.at
+        frontier = log_steps.advanced(cluster, token.frontier, limit, before=before)
         if frontier == token.frontier and self._let_time_pass(cluster, frontier):
             cluster = self.source.cluster
-            frontier = log_steps.advanced(cluster, token.frontier, limit)
+            frontier = log_steps.advanced(cluster, token.frontier, limit, before=before)
         if frontier == token.frontier:
             return start
         self._fruitless = 0
@@ -63,15 +77,47 @@ class SimulatedPlanner(StepPlanner):
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:  # noqa: ARG002
         first, last = SimulatedToken.from_token(start), SimulatedToken.from_token(end)
         cluster = self.source.cluster
-        begun = self._behind_the_boundary(cluster, first).scan
-        if begun is not None:
-            return self._scan_slices(cluster, begun, last.scan)
+        begun = self._behind_the_boundary(cluster, first)
+        resolved = begun.again is None
+        if begun.scan is not None:
+            return self._scan_slices(cluster, begun.scan, last.scan, resolved=resolved)
         groups = log_steps.grouped(log_steps.pieces(cluster, first.frontier, last.frontier))
-        return [Slice(lower=group[0].after.next(), payload=LogSlice(pieces=tuple(group))) for group in groups]
+        return [
+            Slice(lower=group[0].after.next(), payload=LogSlice(pieces=tuple(group), resolved=resolved))
+            for group in groups
+        ]
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
         slices = self.slices(start, end, after=after)
         return None if any(isinstance(slice_.payload, ScanSlice) for slice_ in slices) else slices
+
+    def check_rescan(self, rescan: Rescan) -> None:
+        names = self.source.names
+        if rescan.table is None:
+            return
+        if rescan.table not in names:
+            raise ConfigError(f"table {rescan.table} is not watched{did_you_mean(rescan.table, names)}")
+        if rescan.where is not None:
+            column, _ = parse(rescan.where)
+            known = self.source.cluster.tables[rescan.table].newest_shape.schema.columns
+            if column not in [each.name for each in known]:
+                raise ConfigError(f"table {rescan.table} has no column '{column}'")
+
+    def scan_again(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:
+        token = SimulatedToken.from_token(start)
+        if token.scan is not None or token.again is not None:
+            return None
+        tables: dict[str, list[str] | None] = {}
+        for rescan in rescans:
+            for name in [rescan.table] if rescan.table is not None else self.source.names:
+                known = tables.get(name, [])
+                tables[name] = None if known is None or rescan.where is None else [*known, rescan.where]
+        tables = {name: where for name, where in tables.items() if name in token.tables}
+        if not tables:
+            return start
+        at = max(self.source.cluster.high, token.frontier.latest).next()
+        self.source.database.execute("read", timestamp=str(at))
+        return replace(token, again=Again(at=at, tables=tables)).to_token()
 
     def close(self) -> None:
         self.source.close()
@@ -84,7 +130,7 @@ class SimulatedPlanner(StepPlanner):
         """
         boundary = None if token.scan is not None else reached_boundary(cluster, token.frontier)
         if boundary is None:
-            return token
+            return token if token.scan is not None else _rescanning(cluster, token)
         rules, resolved = self.context.schema_changes, token.frontier.high_water
         again = [Span(name) for name in rules.tables_to_read_again(boundary.changes, resolved=resolved)]
         backfill = scan.begin(cluster, again, boundary.at) if again else None
@@ -104,7 +150,25 @@ class SimulatedPlanner(StepPlanner):
         self.source.database.tick()
         return True
 
-    def _scan_slices(self, cluster: Cluster, first: Scan, last: Scan | None) -> list[Slice]:
+    def _scan_slices(self, cluster: Cluster, first: Scan, last: Scan | None, *, resolved: bool) -> list[Slice]:
         spans = scan.without(first.left, last.left if last is not None else ())
         chunks = scan.chunks(cluster, spans, first.at, rows=self._options.scan_chunk_rows)
-        return [Slice(lower=first.at, payload=ScanSlice(span=span, at=first.at)) for span, _ in chunks]
+
+        def payload(span: Span) -> ScanSlice:
+            where = None if first.where is None else tuple(first.where.get(span.table, ()))
+            return ScanSlice(span=span, at=first.at, where=where, resolved=resolved)
+
+        return [Slice(lower=first.at, payload=payload(span)) for span, _ in chunks]
+
+
+def _rescanning(cluster: Cluster, token: SimulatedToken) -> SimulatedToken:
+    """Return *token* with the scan that a rescan asks for, if everything before it was read."""
+    again = token.again
+    if again is None or token.frontier.high_water < again.at.prev():
+        return token
+    frontier = Frontier.from_json(token.frontier.to_json())
+    for name in again.tables:
+        frontier.forward(Span(name), again.at)
+    where = {name: predicates for name, predicates in again.tables.items() if predicates is not None}
+    rescan = scan.begin(cluster, [Span(name) for name in again.tables], again.at, where=where)
+    return replace(token, frontier=frontier, scan=rescan, again=None)

@@ -27,13 +27,13 @@ class SimulatedReader(SliceReader):
         payload: LogSlice | ScanSlice = slice_.payload
         if isinstance(payload, ScanSlice):
             self.source.require_history(cluster, payload.at)
-            yield from scanned_rows(cluster, payload.span, payload.at, layout)
-            yield SpanMark(span=payload.span, timestamp=payload.at, resolved=True)
+            yield from scanned_rows(cluster, payload.span, payload.at, layout, where=payload.where or ())
+            yield SpanMark(span=payload.span, timestamp=payload.at, resolved=payload.resolved)
             return
         for piece in payload.pieces:
             self.source.require_history(cluster, piece.after)
             yield from changed_rows(cluster, piece, layout)
-            yield SpanMark(span=piece.span, timestamp=piece.upto, resolved=True)
+            yield SpanMark(span=piece.span, timestamp=piece.upto, resolved=payload.resolved)
 
     def close(self) -> None:
         self.source.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cdc_conformance.simulated.cluster import Cluster
@@ -13,10 +13,12 @@ from cdc_core import Span, Timestamp
 __all__ = ["begin", "chunks", "taken", "without"]
 
 
-def begin(cluster: Cluster, spans: Sequence[Span], at: Timestamp) -> Scan:
-    """Return the scan of *spans* as of *at*."""
+def begin(
+    cluster: Cluster, spans: Sequence[Span], at: Timestamp, *, where: Mapping[str, Sequence[str]] | None = None
+) -> Scan:
+    """Return the scan of *spans* as of *at*; with the *where* of a rescan, see `Scan`."""
     total = sum(sum(1 for _ in cluster.rows(cluster.tables[span.table], at)) for span in spans)
-    return Scan(at=at, left=tuple(spans), done=0, total=total)
+    return Scan(at=at, left=tuple(spans), done=0, total=total, where=where)
 
 
 def chunks(cluster: Cluster, spans: Sequence[Span], at: Timestamp, *, rows: int) -> Iterator[tuple[Span, int]]:

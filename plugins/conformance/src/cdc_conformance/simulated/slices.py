@@ -21,14 +21,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSlice:
-    """Changes of spans that one node serves."""
+    """Changes of spans that one node serves. Their marks are not resolved while a rescan waits."""
 
     pieces: tuple[Piece, ...]
+    resolved: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanSlice:
-    """A chunk of the initial scan."""
+    """A chunk of a scan. Of a rescan, `where` has predicates, one of which a row must satisfy if there are any."""
 
     span: Span
     at: Timestamp
+    where: tuple[str, ...] | None = None
+    resolved: bool = True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from cdc_core import Frontier, Span, Timestamp, Token
 
-__all__ = ["INTENT", "Scan", "SimulatedToken", "is_intent"]
+__all__ = ["INTENT", "Again", "Scan", "SimulatedToken", "is_intent"]
 
 INTENT: Token = {"state": "starting"}
 """Saved before the database keeps history for the changefeed."""
@@ -21,17 +21,22 @@ def is_intent(token: Token) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """The rest of the initial scan as of `at`: the spans that are `left`, and how many of `total` rows are `done`."""
+    """The rest of a scan as of `at`: the spans that are `left`, and how many of `total` rows are `done`.
+
+    Of a rescan, `where` has the tables of which only the rows that one of the predicates selects are read.
+    """
 
     at: Timestamp
     left: tuple[Span, ...]
     done: int
     total: int
+    where: Mapping[str, Sequence[str]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the scan as JSON values, for `from_json`."""
         left = [span.to_json() for span in self.left]
-        return {"at": str(self.at), "left": left, "done": self.done, "total": self.total}
+        where = {} if self.where is None else {"where": dict(self.where)}
+        return {"at": str(self.at), "left": left, "done": self.done, "total": self.total, **where}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -40,7 +45,24 @@ class Scan:
             left=tuple(Span.from_json(span) for span in value["left"]),
             done=value["done"],
             total=value["total"],
+            where=value.get("where"),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """A rescan as of `at`, before which everything else is read: tables, each with predicates; None for all rows."""
+
+    at: Timestamp
+    tables: Mapping[str, Sequence[str] | None]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rescan as JSON values, for `from_json`."""
+        return {"at": str(self.at), "tables": dict(self.tables)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(at=Timestamp.parse(value["at"]), tables=value["tables"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +77,7 @@ class SimulatedToken:
     tables: Mapping[str, Timestamp]
     frontier: Frontier
     scan: Scan | None = None
+    again: Again | None = None
 
     @property
     def needed(self) -> Timestamp:
@@ -67,6 +90,7 @@ class SimulatedToken:
             "tables": {name: str(created) for name, created in self.tables.items()},
             "frontier": self.frontier.to_json(),
             "scan": None if self.scan is None else self.scan.to_json(),
+            **({} if self.again is None else {"again": self.again.to_json()}),
         }
 
     @classmethod
@@ -76,4 +100,5 @@ class SimulatedToken:
             tables={name: Timestamp.parse(created) for name, created in token["tables"].items()},
             frontier=Frontier.from_json(token["frontier"]),
             scan=None if token["scan"] is None else Scan.from_json(token["scan"]),
+            again=Again.from_json(token["again"]) if "again" in token else None,
         )

@@ -59,7 +59,7 @@ class BrokenHistory(SimulatedHistory):
 class BrokenReader(SimulatedReader):
     """A reader to derive mistakes from.
 
-    All items pass through `log`, `scan` or `backfill`, then through `batch` or `mark`.
+    All items pass through `log`, `scan`, `backfill` or `rescan`, then through `batch` or `mark`.
     """
 
     def __init__(self, context: RangefeedContext) -> None:
@@ -70,6 +70,8 @@ class BrokenReader(SimulatedReader):
         items = list(super().read(slice_))
         if isinstance(slice_.payload, LogSlice):
             items = self.log(slice_.payload, items)
+        elif isinstance(slice_.payload, ScanSlice) and slice_.payload.where is not None:
+            items = self.rescan(slice_.payload, items)
         elif isinstance(slice_.payload, ScanSlice):
             again = self._is_backfill(slice_.payload)
             items = self.backfill(slice_.payload, items) if again else self.scan(slice_.payload, items)
@@ -86,6 +88,9 @@ class BrokenReader(SimulatedReader):
         return self.each(items)
 
     def backfill(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
+        return self.each(items)
+
+    def rescan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
         return self.each(items)
 
     def batch(self, rows: RowBatch) -> RowBatch:

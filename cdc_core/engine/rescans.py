@@ -1,0 +1,82 @@
+"""Rescans that were asked for, on their way into the steps of a running attempt."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc_core.rangefeed import Token
+from cdc_core.step_planner import Rescan, StepPlanner
+from cdc_core.timestamp import Timestamp
+
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
+
+__all__ = ["Rescans"]
+
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """Rescans by their numbers in the store, and the token that holds them. Their rows are later than `began`."""
+
+    numbers: list[int]
+    token: Token
+    began: Timestamp
+
+
+class Rescans:
+    """The rescans of one attempt. Lives in the planner's process.
+
+    They wait in the store until the step that holds them is saved. A crash before that repeats them, and loses none.
+    """
+
+    def __init__(self, name: str, epoch: int, planner: StepPlanner, store: ProgressStore) -> None:
+        self._name = name
+        self._epoch = epoch
+        self._planner = planner
+        self._store = store
+        self._taken: _Taken | None = None
+        self._held_by: int | None = None
+        """The step that holds what was taken, once it is planned."""
+        self._look_at = 0.0
+
+    def added_to(self, start: Token, *, step: int, after: Timestamp) -> Token:
+        """Return *start*, at which the saved *step* ended, with all rescans that wait: *start* itself without any."""
+        if self._taken is not None and self._held_by is not None and step >= self._held_by:
+            self._begin(self._taken)
+        if self._taken is None:
+            self._taken = self._take(start, after)
+        return start if self._taken is None else self._taken.token
+
+    def planned(self, step: int) -> None:
+        """Note that *step* was planned from the token that `added_to` returned last."""
+        self._held_by = None if self._taken is None else step
+
+    def start_of(self, step: int, start: Token) -> Token:
+        """Return the token from which *step* was planned, which follows *start*."""
+        return start if self._taken is None or step != self._held_by else self._taken.token
+
+    def _take(self, start: Token, after: Timestamp) -> _Taken | None:
+        now = time.monotonic()
+        if now < self._look_at:
+            return None
+        self._look_at = now + _LOOK_S
+        waiting = self._store.waiting_rescans(self._name, new_slot=False)
+        if not waiting:
+            return None
+        wanted = [Rescan(table=found.table, where=found.where) for found in waiting]
+        token = self._planner.scan_again(start, wanted)
+        if token is None:
+            return None
+        taken = _Taken(numbers=[found.number for found in waiting], token=token, began=after)
+        if token != start:
+            return taken
+        self._begin(taken)  # there are no rows to read
+        return None
+
+    def _begin(self, taken: _Taken) -> None:
+        self._store.begin_rescans(self._name, self._epoch, taken.numbers, taken.began)
+        self._taken = self._held_by = None

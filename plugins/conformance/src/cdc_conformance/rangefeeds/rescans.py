@@ -1,0 +1,104 @@
+"""Promises about rescans: tables that are read again because someone asked for it."""
+
+from __future__ import annotations
+
+from cdc_conformance.promises import requires
+from cdc_conformance.rangefeeds.changes import Change, newest
+from cdc_conformance.rangefeeds.driver import Feed
+from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
+from cdc_conformance.workload import Workload
+from cdc_core import Op, Rescan, Timestamp
+
+__all__ = ["Rescans"]
+
+_NEEDED = "the table is read again while the feed runs"
+
+
+class Rescans(RangefeedSuite):
+    """Rescans: `StepPlanner.check_rescan` and `StepPlanner.scan_again`."""
+
+    @requires("rescans", _NEEDED)
+    def test_a_rescan_yields_every_row_again(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """All rows of the table arrive again with the op SCAN, above everything before, while changes continue.
+
+        A rescan repairs what consumers have lost. They ignore a row whose `updated` is not above the one they have.
+        """
+        table, other = workload.tables
+        workload.fill(table, 10)
+        workload.fill(other, 3)
+        feed = open_feed(rows=4)
+        feed.start()
+        feed.scan()
+        workload.fill(table, 5, first=101)
+        feed.catch_up()
+        known, latest = len(feed.changes), feed.progress.latest
+        workload.put(table, 1)
+        workload.delete(table, 2)
+        _rescan(feed, table)
+        workload.put(table, 3)
+        feed.catch_up()
+        again = _scanned(feed.changes[known:])
+        late = [change for change in again if change.updated <= latest]
+        assert not late, f"{latest} was delivered before the rescan with {late[0]}"
+        assert {change.table for change in again} == {table}, "rows of other tables were read again"
+        missing = {key for key in workload.rows if key[0] == table} - {change.row_key for change in again}
+        assert not missing, f"these rows did not arrive again: {sorted(missing)}"
+        seen = {key: change.after for key, change in newest(feed.changes).items() if not change.deleted}
+        assert seen == workload.rows, "what arrived in all is not what the tables hold"
+
+    @requires("rescans", _NEEDED)
+    def test_a_rescan_with_a_predicate_yields_the_rows_that_it_selects(
+        self, workload: Workload, open_feed: OpenFeed
+    ) -> None:
+        """With the predicate `id < 4`, only the rows with these keys arrive again.
+
+        Who repairs a part of a large table does not want all of it.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 10)
+        feed = open_feed(table)
+        feed.start()
+        feed.scan()
+        known = len(feed.changes)
+        _rescan(feed, table, where="id < 4")
+        feed.catch_up()
+        found = [change.id for change in _scanned(feed.changes[known:])]
+        assert sorted(map(str, found)) == ["1", "2", "3"], f"rows 1 to 3 must arrive again, not {found}"
+
+    @requires("rescans", _NEEDED)
+    def test_no_mark_is_resolved_before_a_rescan_is_complete(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """From the step that holds a rescan on, nothing is resolved until its last row has arrived.
+
+        Consumers take the first resolved timestamp above the beginning of a rescan for its end.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 12)
+        feed = open_feed(table, rows=4)
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        known, latest = len(feed.changes), feed.progress.latest
+        expected = {key for key in workload.rows if key[0] == table}
+        workload.put(table, 1)
+        _rescan(feed, table)
+        for _ in feed.patiently("nothing is resolved after the rescan"):
+            if feed.resolved > latest:
+                break
+            feed.step()
+        missing = expected - {change.row_key for change in _scanned(feed.changes[known:])}
+        assert not missing, f"{feed.resolved} was resolved before the rescan had read {sorted(missing)}"
+        assert feed.resolved > Timestamp()
+
+
+def _rescan(feed: Feed, table: str, *, where: str | None = None) -> None:
+    """Ask for a rescan of *table*, and return when a saved token holds it."""
+    word = table.rpartition(".")[2].strip('"')
+    (name,) = [schema.name for schema in feed.rangefeed.schemas() if schema.name.table == word]
+    rescan = Rescan(table=name.full, where=where)
+    feed.planner.check_rescan(rescan)
+    feed.asked.append(rescan)
+    feed.steps_until(lambda: not feed.asked, what="no step holds the rescan")
+
+
+def _scanned(changes: list[Change]) -> list[Change]:
+    return [change for change in changes if change.op is Op.SCAN]
