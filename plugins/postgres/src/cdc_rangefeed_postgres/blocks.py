@@ -44,6 +44,8 @@ class Piece:
     end: int
     root: str | None = None
     """Of a partition that was detached: the name in SQL of the table that its rows are deleted from."""
+    where: str | None = None
+    """A predicate in SQL that the rows to read satisfy."""
 
 
 def survey(connection: Connection, oids: Sequence[int]) -> dict[int, tuple[int, int, Density]]:
@@ -83,10 +85,17 @@ def first_parts(tables: Sequence[Table], found: Mapping[int, tuple[int, int, Den
 
 
 def take(scan: Scan, densities: Mapping[int, Density], *, rows: int, bytes_: int) -> Scan | None:
-    """Return the rest of *scan* after a step of about *rows* rows or *bytes_* bytes; None when nothing is left."""
+    """Return the rest of *scan* after a step of about *rows* rows or *bytes_* bytes; None when nothing is left.
+
+    A step has no table twice, so that no key is in two of its slices.
+    """
     rows_left, bytes_left = float(rows), float(bytes_)
     block = scan.block
+    seen = set()
     for index, part in enumerate(scan.parts):
+        if part.oid in seen:
+            return scan.without(index, 0)
+        seen.add(part.oid)
         density = densities.get(part.oid, Density(_ASSUMED_ROWS_PER_BLOCK, BLOCK_BYTES))
         fitting = int(min(rows_left / density.rows, bytes_left / density.bytes))
         if index == 0:
@@ -114,7 +123,8 @@ def pieces_between(start: Scan, end: Scan | None, tables: Mapping[str, Table]) -
             root = tables[part.table].sql
             pieces.append(Piece(part.table, part.detached, part.oid, part.filenode, first, last, root))
         elif part.oid in leaves:
-            pieces.append(Piece(part.table, leaves[part.oid].sql, part.oid, part.filenode, first, last))
+            leaf = leaves[part.oid].sql
+            pieces.append(Piece(part.table, leaf, part.oid, part.filenode, first, last, where=part.where))
     return pieces
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_core import START_OVER, RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
+from cdc_core import RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
 from cdc_rangefeed_postgres.completion import Lookup
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
+from cdc_rangefeed_postgres.remedies import NEW_SLOT
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.whole_transactions import whole_transactions
@@ -128,5 +129,5 @@ def _explain(server: Server, slice_: LogSlice) -> None:
         connection.close()
     if row is None:
         raise TerminalRangefeedError(
-            f"publication {slice_.slot.publication.name} was dropped, so the log can no longer be read. {START_OVER}"
+            f"publication {slice_.slot.publication.name} was dropped, so the log can no longer be read. {NEW_SLOT}"
         )

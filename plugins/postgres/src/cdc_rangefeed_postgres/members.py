@@ -10,20 +10,21 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from cdc_core import ConfigError, TableName, TerminalRangefeedError
+from cdc_core import ConfigError, RangefeedContext, TableName, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.checks import check_tables, require_tables
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.selection import Pattern, Selection, exclusion
-from cdc_rangefeed_postgres.token import PostgresToken, TableState
+from cdc_rangefeed_postgres.token import PostgresToken, TableState, is_intent
 
 __all__ = [
     "check_newcomer",
     "dropped",
     "find_tables",
     "followed",
+    "followed_before",
     "gone_from",
     "left_behind",
     "load_members",
@@ -61,6 +62,12 @@ def find_tables(connection: Connection, selection: Selection) -> dict[str, int]:
         "not_like": [pattern.table for pattern in selection.exclusions],
     }
     return {f"{schema}.{name}": oid for oid, schema, name in connection.execute(_FIND, parameters)}
+
+
+def followed_before(context: RangefeedContext) -> Mapping[str, TableState]:
+    """Return the tables that the changefeed followed before this run."""
+    saved = context.saved
+    return {} if saved is None or is_intent(saved) else PostgresToken.from_json(saved).tables
 
 
 def load_members(

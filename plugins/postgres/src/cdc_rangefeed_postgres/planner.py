@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from cdc_core import (
     ContractError,
     RangefeedContext,
+    Rescan,
     Slice,
     StepLimit,
     StepPlanner,
@@ -24,10 +26,12 @@ from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.log_plan import LogPlan
 from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.members import followed_before, load_members
 from cdc_rangefeed_postgres.newcomers import Newcomers
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.relations import find_relations
+from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
 from cdc_rangefeed_postgres.scan_plan import ScanPlan
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
@@ -115,6 +119,19 @@ class PostgresPlanner(StepPlanner):
         assert isinstance(self._plan, LogPlan)
         self._plan = replace(self._plan, end=last)
         return self.slices(start, end, after=after)
+
+    def check_rescan(self, rescan: Rescan) -> None:
+        connection = self._server.connect_checked()
+        with closing(connection), self._server.translated("checking a rescan"):
+            known, selection = followed_before(self.context), self._newcomers.selection
+            catalog = load_members(connection, self._slot.publication, selection, known, diff=self.context.diff)
+            check_rescan(connection, catalog, rescan, lock_timeout_s=self._options.lock_timeout)
+
+    def scan_again(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:
+        token = PostgresToken.from_json(start)
+        with self._server.translated("planning a rescan"):
+            connection = self._connection.open()
+            return with_rescans(connection, self._refresh(connection, token), token, rescans).to_json()
 
     def close(self) -> None:
         self._rounds.close()

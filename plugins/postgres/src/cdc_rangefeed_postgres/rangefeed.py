@@ -15,7 +15,7 @@ from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.cursor import check_cursor
 from cdc_rangefeed_postgres.inventory import created_in, require_no_namesake
 from cdc_rangefeed_postgres.large_values import log_large_values
-from cdc_rangefeed_postgres.members import left_behind, load_members, present, unmatched
+from cdc_rangefeed_postgres.members import followed_before, left_behind, load_members, present, unmatched
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
@@ -55,7 +55,7 @@ class PostgresRangefeed(Rangefeed):
             )
             if state is not None:
                 slot.require_failover(state)
-            catalog = self._load(connection, self._saved())
+            catalog = self._load(connection, followed_before(self.context))
             for pattern in unmatched(selection, catalog):
                 log.info("'%s' in 'tables' matches no table yet", pattern.text)
             tables = [table for table in catalog.tables.values() if not table.gone]
@@ -76,7 +76,7 @@ class PostgresRangefeed(Rangefeed):
                 known = self._token.tables
                 catalog = present(connection, self._slot.publication, known)
             else:
-                known = self._saved()
+                known = followed_before(self.context)
                 catalog = self._load(connection, known)
             tables = {name: table for name, table in catalog.tables.items() if not table.gone}
             catalog = replace(catalog, tables=tables)
@@ -119,8 +119,3 @@ class PostgresRangefeed(Rangefeed):
     def _load(self, connection: Connection, states: Mapping[str, TableState]) -> Catalog:
         selection = Selection.parse(self.context.tables)
         return load_members(connection, self._slot.publication, selection, states, diff=self.context.diff)
-
-    def _saved(self) -> Mapping[str, TableState]:
-        """Return the tables that the changefeed followed before this run."""
-        saved = self.context.saved
-        return {} if saved is None or is_intent(saved) else PostgresToken.from_json(saved).tables

@@ -1,11 +1,17 @@
-"""What messages tell the user to do about a table that can no longer be followed."""
+"""What messages tell the user to do about tables and history that can no longer be followed."""
 
 from __future__ import annotations
 
-__all__ = ["READ_ANEW"]
+__all__ = ["NEW_SLOT", "READ_ANEW"]
+
+NEW_SLOT = (
+    "To continue under this name, ask for all tables and a new slot with `cdc rescan FILE NAME --all --new-slot`, and"
+    " run the changefeed again"
+)
+"""The remedy for lost history: a sentence without its full stop."""
 
 READ_ANEW = (
     "To read the table anew, run once without it in 'tables', and then list it again; rows of it that are at the "
-    "destination are not deleted there"
+    "destination are not deleted there. To read all tables anew, use `cdc rescan FILE NAME --all --new-slot`"
 )
 """A sentence without its full stop."""

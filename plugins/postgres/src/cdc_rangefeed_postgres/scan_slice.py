@@ -13,7 +13,7 @@ from psycopg import sql
 
 from cdc_core import Op, RetryableRangefeedError, RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.blocks import Piece
-from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
+from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -25,6 +25,8 @@ __all__ = ["ScanSlice", "read_scan"]
 
 _MISSING_SNAPSHOT = ("42704", "22023")
 _GONE = ("42P01", "42703")
+_WRONG = ("22", "42")
+"""Classes of errors that a predicate causes, and that a retry does not cure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,9 @@ def _read_piece(
                 f"table {piece.table} was rewritten during its scan; its scan starts again", retry_after_s=0.0
             )
         blocks = f"l.ctid >= '({piece.first},0)'::tid AND l.ctid < '({piece.end},0)'::tid"
+        if piece.where is not None:
+            _require_predicate(cursor, piece)
+            blocks += f" AND (\n{piece.where}\n)"
         if piece.root is not None:
             yield from _deletes(cursor, piece, version, blocks, slice_.at, options, diff=diff, mvcc=mvcc)
             return
@@ -101,6 +106,8 @@ def _read_piece(
             if batch.num_rows:
                 yield _rows(batch, version, slice_.at, mvcc=mvcc, own_time=own_time)
     except ClientError as error:
+        if piece.where is not None and (sqlstate(error) or "").startswith(_WRONG[0]):
+            raise _wrong(piece, error) from None
         if sqlstate(error) in _GONE and piece.root is not None:
             raise TerminalRangefeedError(removed_too_early(piece.table, piece.leaf)) from None
         if sqlstate(error) in _GONE:
@@ -108,6 +115,24 @@ def _read_piece(
                 f"table {piece.table} or a column of it was dropped during its scan"
             ) from None
         raise
+
+
+def _require_predicate(cursor: Any, piece: Piece) -> None:
+    """Return when the table still has what the predicate refers to. Raises: TerminalRangefeedError."""
+    try:
+        cursor.execute(f"SELECT 1 FROM ONLY {piece.leaf} AS l WHERE (\n{piece.where}\n) LIMIT 0")
+        cursor.fetchall()
+    except ClientError as error:
+        if (sqlstate(error) or "").startswith(_WRONG):
+            raise _wrong(piece, error) from None
+        raise
+
+
+def _wrong(piece: Piece, error: BaseException) -> TerminalRangefeedError:
+    return TerminalRangefeedError(
+        f"table {piece.table}: its rescan has the predicate {piece.where!r}, which fails: {text_of(error)}. To "
+        "continue, ask for all of the table with `cdc rescan` without --where, which takes its place"
+    )
 
 
 def _deletes(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from cdc_core import ConfigError
 from cdc_rangefeed_postgres.names import quoted
 
-__all__ = ["Pattern", "Selection", "exclusion"]
+__all__ = ["Pattern", "Selection", "choice", "exclusion"]
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
@@ -86,6 +86,23 @@ class Selection:
             any(pattern.matches(schema, table) for pattern in self.patterns)
             and not any(pattern.matches(schema, table) for pattern in self.exclusions)
         )
+
+
+def choice(chosen: Mapping[str, bool], qualified: str) -> bool | None:
+    """Return what was *chosen*, by entry of `tables`, for the table `schema.table`; None when nothing was.
+
+    Its name comes before patterns, and a later pattern before an earlier one.
+    """
+    wanted = None
+    for text, each in chosen.items():
+        if text.strip().startswith("!"):
+            continue
+        entry = Selection.parse([text])
+        if entry.lists(qualified):
+            return each
+        if entry.wants(qualified):
+            wanted = each
+    return wanted
 
 
 def exclusion(schema: str, table: str) -> str:

@@ -17,6 +17,7 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.names import feed_applications, object_name, quoted
 from cdc_rangefeed_postgres.publication import Publication
+from cdc_rangefeed_postgres.remedies import NEW_SLOT
 from cdc_rangefeed_postgres.standby import is_standby
 
 __all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "why_waiting"]
@@ -140,13 +141,12 @@ class Slot:
             raise HistoryLostError(
                 f"the server's log ends at {row[0]}, but changes up to {lsn_text(needed)} were delivered: the server "
                 "was restored from a backup, or is a standby that was promoted before it had received them. "
-                f"{START_OVER}"
+                f"{NEW_SLOT}"
             )
         state = self.state(connection)
         if state is None:
             raise HistoryLostError(
-                f"replication slot {self.name} no longer exists: changes after {lsn_text(needed)} are lost. "
-                f"{START_OVER}"
+                f"replication slot {self.name} no longer exists: changes after {lsn_text(needed)} are lost. {NEW_SLOT}"
             )
         row = connection.execute("SELECT current_database()::text").fetchone()
         if state.plugin != PLUGIN or row is None or state.database != row[0]:
@@ -157,12 +157,12 @@ class Slot:
         if state.invalid is not None:
             raise HistoryLostError(
                 f"replication slot {self.name} was invalidated ({state.invalid}): changes after {lsn_text(needed)} are "
-                f"lost. {_AGAINST.get(state.invalid, 'Raise max_slot_wal_keep_size')}. {START_OVER}"
+                f"lost. {_AGAINST.get(state.invalid, 'Raise max_slot_wal_keep_size')}. {NEW_SLOT}"
             )
         if state.confirmed > needed:
             raise HistoryLostError(
                 f"replication slot {self.name} was moved to {lsn_text(state.confirmed)} by another program: changes "
-                f"after {lsn_text(needed)} are lost. {START_OVER}"
+                f"after {lsn_text(needed)} are lost. {NEW_SLOT}"
             )
 
     def require_failover(self, state: SlotState) -> None:

@@ -16,10 +16,10 @@ from cdc_rangefeed_postgres.cursor import cursor_position
 from cdc_rangefeed_postgres.given_slot import first_position, require_slot
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
-from cdc_rangefeed_postgres.selection import Selection
+from cdc_rangefeed_postgres.selection import Selection, choice
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
-from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, TableState, intent
+from cdc_rangefeed_postgres.token import PostgresToken, Scan, TableState, intent
 from cdc_rangefeed_postgres.versions import first_states
 from cdc_rangefeed_postgres.watched_tables import load_watched
 
@@ -133,7 +133,8 @@ def _with_tables(
 ) -> PostgresToken:
     """Return *saved* with the tables that are watched now. Repeatable: a crash may come before it is saved.
 
-    A table that matches a pattern may hold rows that were written before it was published: it is always scanned.
+    A table that matches a pattern may hold rows that were written before it was published: it is scanned, unless
+    something else was chosen for the pattern.
     """
     catalog = load()
     kept = _kept(saved, catalog)
@@ -149,10 +150,8 @@ def _with_tables(
     names = sorted(table.name.qualified for table in added)
     first = first_states(connection, Catalog({name: present[name] for name in names}, ""))
     states = kept | with_layouts(connection, Catalog({name: present[name] for name in names}, ""), first)
-    parts: tuple[Part, ...] = ()
-    scanned = [table for table in added if context.initial_scan or not selection.lists(table.name.qualified)]
-    if scanned:
-        parts = first_parts(scanned, survey(connection, [leaf.oid for table in scanned for leaf in table.leaves]))
+    scanned = [table for table in added if _is_scanned(table.name.qualified, context, selection)]
+    parts = first_parts(scanned, survey(connection, [leaf.oid for table in scanned for leaf in table.leaves]))
     scan = saved.scan or (Scan(parts=()) if parts else None)
     if scan is not None:
         left = {part.oid for part in scan.parts if part.table in removed}
@@ -160,6 +159,11 @@ def _with_tables(
     log.info("tables added: %s; removed: %s", ", ".join(names) or "none", ", ".join(sorted(removed)) or "none")
     row: Any = connection.execute(_NEWEST).fetchone()
     return replace(saved, tables=states, settled=parse_lsn(row[0]), scan=scan)
+
+
+def _is_scanned(name: str, context: RangefeedContext, selection: Selection) -> bool:
+    chosen = choice(context.initial_scans, name)
+    return (context.initial_scan or not selection.lists(name)) if chosen is None else chosen
 
 
 def _kept(saved: PostgresToken, catalog: Catalog) -> dict[str, TableState]:

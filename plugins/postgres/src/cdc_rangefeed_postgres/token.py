@@ -43,6 +43,8 @@ class Part:
     blocks: int
     detached: str | None = None
     """Of a partition that was detached: its name in SQL. Its rows are deleted from the table."""
+    where: str | None = None
+    """A predicate in SQL that the rows to read satisfy; None for all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,11 +196,15 @@ def _scan_to_json(scan: Scan, names: list[str]) -> dict[str, Any]:
         "done": scan.done,
         "total": scan.total,
         "block": scan.block,
-        "parts": [
-            [names.index(part.table), part.oid, part.filenode, part.blocks, *([part.detached] if part.detached else [])]
-            for part in scan.parts
-        ],
+        "parts": [_part_to_json(part, names) for part in scan.parts],
     }
+
+
+def _part_to_json(part: Part, names: list[str]) -> list[Any]:
+    more = [part.detached, part.where]
+    while more and more[-1] is None:
+        more.pop()
+    return [names.index(part.table), part.oid, part.filenode, part.blocks, *more]
 
 
 def _scan_from_json(value: Mapping[str, Any], names: list[str]) -> Scan:
@@ -215,8 +221,9 @@ def _scan_from_json(value: Mapping[str, Any], names: list[str]) -> Scan:
                 oid=oid,
                 filenode=filenode,
                 blocks=blocks,
-                detached=detached[0] if detached else None,
+                detached=more[0] if more else None,
+                where=more[1] if len(more) > 1 else None,
             )
-            for index, oid, filenode, blocks, *detached in value["parts"]
+            for index, oid, filenode, blocks, *more in value["parts"]
         ),
     )
