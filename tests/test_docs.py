@@ -135,7 +135,7 @@ def test_every_command_in_the_documents_exists(text: str) -> None:
                 if isinstance(command, click.Group):
                     command = command.get_command(click.Context(command), word)
             assert command is not None, line
-            known = {name for parameter in command.params for name in parameter.opts}
+            known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
             given = {word.strip("[]") for word in words[3:] if word.lstrip("[").startswith("--")}
             assert given <= known, line
         elif words[:2] == ["$", "make"]:

@@ -6,24 +6,22 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from cdc_core.cli.run import located, make_state_directory, name_in, resolved, state_of
+from cdc_core.cli.run import located, name_in, resolved, state_of
 from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.source_objects import SourceObjects
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
-from cdc_core.store.reports import is_alive
 from cdc_core.telemetry.status import size_text
 from cdc_core.uris import same_server
 
@@ -96,11 +94,7 @@ def _drop(
     with ExitStack() as open_:
         open_.callback(store.close)
         known = require_known(store, name)
-        make_state_directory(state_dir)
-        lock = open_.enter_context(RunLock(state_dir / f"{name}.lock"))
-        if not lock.acquire():
-            raise ConfigError(f"changefeed '{name}' is running from {state_dir} (process {lock.holder}); stop it first")
-        _require_silence(store, name)
+        open_.enter_context(stopped(store, name, state_dir))
         rangefeed, what = None, f"left at the source {known.definition['source']}: whatever it created there"
         if feed is not None:
             _require_source(feed, known)
@@ -124,16 +118,6 @@ def _drop(
         store.forget(name)
     click.echo(f"changefeed '{name}' is removed")
     return 0
-
-
-def _require_silence(store: ProgressStore, name: str) -> None:
-    """Return when no run on another host has been heard from for a while. Raises: ConfigError."""
-    status = store.status(name)
-    if status is not None and is_alive(status, now=datetime.now(UTC)):
-        raise ConfigError(
-            f"changefeed '{name}' is running on {status.values.get('host')} (process {status.values.get('pid')}); stop"
-            " it first, or wait half a minute if it was killed"
-        )
 
 
 def _require_source(feed: ResolvedChangefeed, known: ChangefeedRecord) -> None:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 import click
 
+from cdc_core.cli.alter import alter
 from cdc_core.cli.docs import docs
 from cdc_core.cli.drop import drop
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.plugins import demo, options, plugins
 from cdc_core.cli.replay import replay_dead_letters
+from cdc_core.cli.rescan import rescan
 from cdc_core.cli.resume import resume
 from cdc_core.cli.run import check, run
 from cdc_core.cli.session import CliSession
@@ -45,7 +47,7 @@ def cdc() -> None:
     """
 
 
-for command in (run, check, show, resume, replay_dead_letters, drop, plugins, options, docs, demo):
+for command in (run, check, show, resume, rescan, alter, replay_dead_letters, drop, plugins, options, docs, demo):
     cdc.add_command(command)
 
 

@@ -68,6 +68,7 @@ def report_lines(report: Report) -> Iterator[str]:
         ("source", f"{shown['source']}: {', '.join(shown['tables'] or ())}"),
         ("sink", f"{shown['sink']} ({shown['format']})"),
         ("scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
+        *(("rescan", _rescan(each)) for each in shown["rescans"]),
         ("high-water mark", _high_water(report)),
         ("delivered", _delivered(shown)),
         ("last saved", report.known.saved_at and shown_moment(report.known.saved_at)),
@@ -93,6 +94,17 @@ def _state(report: Report, shown: dict[str, Any]) -> str:
     if report.state == "silent":
         return f"not heard from since {shown_moment(status.written_at)}, then {shown['phase']} {where}"
     return f"{shown['phase']} at {shown_moment(status.written_at)} {where}"
+
+
+def _rescan(shown: dict[str, Any]) -> str:
+    what = shown["table"] or "all tables"
+    if shown["where"]:
+        what += f" where {shown['where']}"
+    if shown["new_slot"]:
+        what += ", with a new slot"
+    if shown["state"] == "waiting":
+        return f"{what}: asked for at {shown_moment(datetime.fromisoformat(shown['asked_at']))}, has not begun"
+    return f"{what}: {shown['state']}, all its rows are later than {shown['began']}"
 
 
 def _high_water(report: Report) -> str:

@@ -26,17 +26,25 @@ __all__ = [
     "check_time_range",
     "prepare_sink",
     "source_clock",
+    "with_saved",
 ]
 
 
 def check_and_prepare(feed: ResolvedChangefeed, store: ProgressStore) -> None:
     """Return when the changefeed can run. Raises: ConfigError, while nothing has been created at the source."""
     progress = store.load(feed.name)
-    anew = progress is None or store.waiting_rescans(feed.name, new_slot=True)
-    schemas = check_source(feed if progress is None or anew else replace(feed, saved=progress.token))
+    schemas = check_source(with_saved(feed, store))
     if progress is None:
         check_time_range(feed)
     check_and_prepare_sink(feed, schemas)
+
+
+def with_saved(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChangefeed:
+    """Return *feed* as a check of a later run needs it: with the token saved last, unless its history begins anew."""
+    progress = store.load(feed.name)
+    if progress is None or store.waiting_rescans(feed.name, new_slot=True):
+        return feed
+    return replace(feed, saved=progress.token)
 
 
 def check_and_prepare_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:

@@ -1,0 +1,127 @@
+"""`cdc rescan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import click
+
+from cdc_core.cli.run import located, resolved
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stopped import stopped
+from cdc_core.cli.stored import require_known, store_option
+from cdc_core.engine.checks import check_source, source_clock, with_saved
+from cdc_core.errors import ConfigError
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.options import did_you_mean
+from cdc_core.schema import TableSchema
+from cdc_core.step_planner import Rescan
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["rescan"]
+
+
+@click.command(short_help="Emit a table, or a part of it, again.")
+@click.argument("file", metavar="FILE")
+@click.argument("words", metavar="[NAME] TABLE", nargs=-1)
+@click.option("--where", metavar="PREDICATE", help="Only the rows that this selects, in the source's SQL.")
+@click.option("--all", "everything", is_flag=True, help="All tables of the changefeed, in place of TABLE.")
+@click.option(
+    "--new-slot",
+    is_flag=True,
+    help="With --all: give up the history that the source retains, such as a replication slot that was lost, and begin"
+    " a new one. The changefeed must not be running.",
+)
+@click.option(
+    "--state",
+    metavar="DIR|URL",
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+)
+@store_option
+@debug_option
+@click.pass_obj
+def rescan(
+    session: CliSession,
+    file: str,
+    words: tuple[str, ...],
+    where: str | None,
+    everything: bool,
+    new_slot: bool,
+    state: str | None,
+    store: str | None,
+) -> int:
+    """Ask the changefeed NAME in FILE to emit all rows of TABLE again, at a consistent point, while changes continue.
+
+    A running changefeed begins within about a second; otherwise the next run does. The request is in the progress
+    store, and a crash does not lose it. Resolved marks wait until all rows were emitted. `cdc show` tells how far it
+    is.
+
+    With --all --new-slot, a changefeed whose source has lost history continues under its name. What was deleted in
+    the meantime is not emitted: `cdc show` tells the timestamp below which rows no longer exist.
+    """
+    name, table = _name_and_table(words, everything=everything, named=store is not None)
+    if new_slot and not everything:
+        raise ConfigError("--new-slot reads all tables again; write --all --new-slot")
+    if where is not None and everything:
+        raise ConfigError("--where selects rows of one table; name the table in place of --all")
+    changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
+    feed = resolved(session, changefeed)
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as progress:
+        known = require_known(progress, feed.name, option="--state" if store is None else "--store")
+        if progress.load(feed.name) is None:
+            raise ConfigError(f"changefeed '{feed.name}' has not begun yet; its first run reads all tables")
+        if feed.options.initial_scan == "only":
+            raise ConfigError(f"changefeed '{feed.name}' only scans; to scan again, give it another name")
+        feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch)
+        end = feed.options.end
+        if end is not None and end <= source_clock(feed):
+            raise ConfigError(
+                f"changefeed '{feed.name}' ends at end_time, {end}, and what its tables held then can no longer be"
+                " read; to scan them now, give it another name"
+            )
+        if new_slot:
+            with stopped(progress, feed.name, state_dir):
+                check_source(feed)
+                progress.ask_rescan(feed.name, table=None, new_slot=True)
+            click.echo(
+                f"changefeed '{feed.name}': the next run begins a new history at the source and emits all rows of all"
+                f" tables again. Rows that were deleted meanwhile are not emitted: `cdc show` then tells the timestamp"
+                " below which rows no longer exist"
+            )
+            return 0
+        feed = with_saved(feed, progress)
+        wanted = Rescan(table=None if table is None else _found(check_source(feed), table), where=where)
+        with closing(feed.open_planner()) as planner:
+            planner.check_rescan(wanted)
+        progress.ask_rescan(feed.name, table=wanted.table, where=where)
+    what = "all tables" if wanted.table is None else f"table {wanted.table}"
+    selected = "" if where is None else f" where {where}"
+    click.echo(
+        f"changefeed '{feed.name}': {what}{selected} will be emitted again, by a run that is alive or the next one"
+    )
+    return 0
+
+
+def _name_and_table(words: Sequence[str], *, everything: bool, named: bool) -> tuple[str | None, str | None]:
+    """Return what *words* after FILE say; *named* if FILE is the name of the changefeed. Raises: ConfigError."""
+    most = (0 if named else 1) + (0 if everything else 1)
+    if len(words) > most or (not words and not everything):
+        given = "NAME" if named else "[NAME]"
+        form = f"--store URL {given}" if named else f"FILE {given}"
+        raise ConfigError(f"write `cdc rescan {form} TABLE`, or `cdc rescan {form} --all`")
+    names, table = (list(words), None) if everything else (list(words[:-1]), words[-1])
+    return (names[0] if names else None), table
+
+
+def _found(schemas: Sequence[TableSchema], text: str) -> str:
+    """Return the full name of the watched table that *text* names. Raises: ConfigError."""
+    plain = text.replace('"', "")
+    forms = {form: schema.name.full for schema in schemas for form in (schema.name.full, schema.name.qualified)}
+    short = {schema.name.table: schema.name.full for schema in schemas}
+    found = forms.get(plain) or short.get(plain)
+    if found is None:
+        watched = [schema.name.qualified if "." in plain else schema.name.table for schema in schemas]
+        raise ConfigError(f"the changefeed has no table '{text}'{did_you_mean(plain, watched)}")
+    return found

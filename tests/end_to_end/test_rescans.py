@@ -1,0 +1,283 @@
+"""Rescans through the engine into files: asked for in the store, at least once, and with a new slot after a loss."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_testing.imports import ROOT
+from cdc_testing.local_engine import LocalEngine, resolved_feed
+from cdc_testing.local_feed import LocalFeed
+from cdc_testing.postgres import Sql, clock, table_of, writing
+from cdc_testing.runs import eventually
+
+from cdc_core import RowBatch, Slice, SliceReader, SpanMark, Timestamp
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.errors import ConfigError, HistoryLostError, RetryableError
+from cdc_core.store.progress import ProgressStore, RescanRecord
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def sql(database: str) -> Iterator[Sql]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        for name in ("items", "orders"):
+            connection.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int NOT NULL)")
+            connection.execute(f"INSERT INTO {name} SELECT g, 0 FROM generate_series(1, 500) g")
+        yield connection
+
+
+def feed_into(directory: Path, database: str, *tables: str, **options: Any) -> ResolvedChangefeed:
+    return resolved_feed(database, f"file://{directory}/files", *tables, options=options, name="test")
+
+
+def delivered(directory: Path, table: str) -> list[Row]:
+    """Return every message about *table* in the files, in the order of readers by name."""
+    rows = []
+    for path in sorted((directory / "files").rglob(f"*-{table}-*.ndjson")):
+        rows += [json.loads(line) for line in path.read_text().splitlines()]
+    return rows
+
+
+def later(rows: Sequence[Row], than: Timestamp | None) -> set[int]:
+    """Return the ids of the rows that were delivered above *than*."""
+    return {row["key"][0] for row in rows if row["updated"] > str(than)}
+
+
+def begun(store: ProgressStore) -> list[Timestamp | None]:
+    return [found.began for found in store.rescans("test")]
+
+
+def complete(engine: LocalEngine) -> Callable[[], bool]:
+    """Return a condition that takes a step, and holds when every rescan is complete."""
+
+    def steps() -> bool:
+        engine.step()
+        marks = begun(engine.store)
+        return all(mark is not None and engine.high_water > mark for mark in marks)
+
+    return steps
+
+
+def catch_up(engine: LocalEngine, database: str) -> None:
+    """Return when everything that is committed now is resolved."""
+    until = clock(database)
+
+    def reached() -> bool:
+        engine.step()
+        return engine.high_water >= until
+
+    eventually("the commits", reached, limit_s=60)
+
+
+def started(feed: ResolvedChangefeed, directory: Path, database: str, **wraps: Any) -> LocalEngine:
+    engine = LocalEngine(feed, directory, **wraps)
+    engine.run()
+    catch_up(engine, database)
+    return engine
+
+
+def test_a_rescan_is_taken_by_a_running_changefeed_while_changes_continue(
+    database: str, sql: Sql, tmp_path: Path
+) -> None:
+    engine = started(feed_into(tmp_path, database, "items", "orders"), tmp_path, database)
+
+    def write(connection: Sql, n: int) -> None:
+        connection.execute("UPDATE items SET n = n + 1 WHERE id = %s", [n % 500 + 1])
+
+    with writing(database, write, writers=1):
+        engine.store.ask_rescan("test", table=f"{sql.info.dbname}.public.items")
+        eventually("the rescan", complete(engine), limit_s=60)
+    catch_up(engine, database)
+    (began,) = begun(engine.store)
+    assert later(delivered(tmp_path, "items"), began) == set(range(1, 501))
+    assert later(delivered(tmp_path, "orders"), began) == set()
+    newest = {row["key"][0]: row["after"]["n"] for row in sorted(delivered(tmp_path, "items"), key=_updated)}
+    assert newest == {key[0]: row["n"] for key, row in table_of(sql, "SELECT * FROM items").items()}
+    engine.close()
+
+
+class BreaksOnce(SliceReader):
+    """Fails when the first slice of a rescan has been read, as a worker that dies."""
+
+    def __init__(self, reader: SliceReader, broken: list[bool]) -> None:
+        super().__init__(reader.context)
+        self._reader = reader
+        self._broken = broken
+
+    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+        yield from self._reader.read(slice_)
+        if self._broken:
+            self._broken.clear()
+            raise RetryableError("the worker died")
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sql, tmp_path: Path) -> None:
+    broken: list[bool] = []
+    engine = started(
+        feed_into(tmp_path, database, "items"),
+        tmp_path,
+        database,
+        wrap_reader=lambda reader: BreaksOnce(reader, broken),
+    )
+    engine.store.ask_rescan("test", table=None)
+    sql.execute("UPDATE items SET n = 1 WHERE id = 1")
+    broken.append(True)
+    eventually("the break", lambda: _breaks(engine), limit_s=60)
+    assert begun(engine.store) == [None]
+    engine.run()
+    eventually("the rescan", complete(engine), limit_s=60)
+    assert later(delivered(tmp_path, "items"), begun(engine.store)[0]) == set(range(1, 501))
+    engine.close()
+
+
+@pytest.mark.usefixtures("workers_find_the_tests")
+def test_a_rescan_survives_kill_9(database: str, sql: Sql, tmp_path: Path) -> None:
+    store = ProgressStore(f"sqlite:///{tmp_path}/progress.sqlite")
+    with LocalFeed(tmp_path, database, ["items"], options={}, sink=f"file://{tmp_path}/files") as feed:
+        feed.once()
+        feed.start()
+        feed.until("it runs", lambda: "step" in feed.log() or store.load("test") is not None)
+        feed.freeze(lambda: True)
+        store.ask_rescan("test", table=f"{sql.info.dbname}.public.items", where="id > 400")
+        feed.kill()
+        assert begun(store) == [None]
+        sql.execute("UPDATE items SET n = 1 WHERE id <= 10")
+        feed.once()
+        (began,) = begun(store)
+        assert later(delivered(tmp_path, "items"), began) == {*range(1, 11), *range(401, 501)}
+    store.close()
+
+
+def rule() -> str:
+    """Return the statement of docs/postgres.md that removes rows which were deleted while the slot was gone."""
+    section = (ROOT / "docs" / "postgres.md").read_text().partition("## A slot that was lost")[2]
+    (found,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    return str(found)
+
+
+def test_after_a_lost_slot_consumers_that_follow_the_rule_have_the_state(
+    database: str, sql: Sql, tmp_path: Path
+) -> None:
+    feed = feed_into(tmp_path, database, "orders")
+    engine = started(feed, tmp_path, database)
+    resolved = engine.high_water
+    engine.close()
+    sql.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+    )
+    sql.execute("DELETE FROM orders WHERE id <= 100")
+    sql.execute("UPDATE orders SET n = 2 WHERE id = 200")
+    with pytest.raises(HistoryLostError, match=r"no longer exists: .* `cdc rescan FILE NAME --all --new-slot`"):
+        engine.run()
+    engine.store.ask_rescan("test", table=None, new_slot=True)
+    engine.run()
+    sql.execute("INSERT INTO orders VALUES (1, 3), (501, 3)")
+    sql.execute("DELETE FROM orders WHERE id = 300")
+    assert engine.high_water == resolved, "what is resolved stays so"
+    eventually("the rescan", complete(engine), limit_s=60)
+    catch_up(engine, database)
+    (began,) = begun(engine.store)
+    rows = delivered(tmp_path, "orders")
+    assert began is not None
+    assert began > resolved
+    assert later(rows, began) == set(range(101, 501)) | {1, 501}
+    target = sqlite3.connect(":memory:")
+    target.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, n INTEGER, updated TEXT NOT NULL)")
+    for row in sorted(rows, key=_updated):
+        after = row["after"] or {"id": row["key"][0], "n": None}
+        target.execute("REPLACE INTO orders VALUES (?, ?, ?)", (after["id"], after["n"], row["updated"]))
+        if row["after"] is None:
+            target.execute("DELETE FROM orders WHERE id = ?", (row["key"][0],))
+    assert target.execute("SELECT count(*) FROM orders WHERE id < 101").fetchone() == (100,), "they are still there"
+    target.execute(rule(), {"began": str(began)})
+    found = {(id_,): {"id": id_, "n": n} for id_, n in target.execute("SELECT id, n FROM orders")}
+    assert found == table_of(sql, "SELECT * FROM orders")
+    target.close()
+    engine.run()  # once is enough
+    assert begun(engine.store) == [began]
+    engine.close()
+
+
+def test_a_crash_between_the_new_slot_and_its_token_begins_again(
+    database: str, sql: Sql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = feed_into(tmp_path, database, "orders", initial_scan="no")
+    engine = started(feed, tmp_path, database)
+    engine.close()
+    engine.store.ask_rescan("test", table=None, new_slot=True)
+    for method in ("begin_rescans", "save"):
+        with monkeypatch.context() as patch:
+            patch.setattr(ProgressStore, method, _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                engine.run()
+    engine.run()
+    eventually("the rescan", complete(engine), limit_s=60)
+    assert later(delivered(tmp_path, "orders"), begun(engine.store)[0]) == set(range(1, 501))
+    mine = "SELECT count(*) FROM pg_replication_slots WHERE NOT temporary AND database = current_database()"
+    assert sql.execute(mine).fetchone() == (1,)
+    engine.close()
+
+
+def test_a_slot_made_beforehand_must_be_made_again_first(database: str, sql: Sql, tmp_path: Path) -> None:
+    sql.execute("CREATE PUBLICATION given FOR TABLE orders WITH (publish_via_partition_root = true)")
+    slot = f"given_{sql.info.dbname}"
+    create = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
+    sql.execute(create, [slot])
+    feed = feed_into(tmp_path, database, "orders", slot_name=slot, publication_name="given")
+    engine = started(feed, tmp_path, database)
+    engine.close()
+    sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+    sql.execute("DELETE FROM orders WHERE id <= 100")
+    engine.store.ask_rescan("test", table=None, new_slot=True)
+    with pytest.raises(ConfigError, match=rf"{slot} does not exist. Run SELECT pg_create_logical_replication_slot"):
+        engine.run()
+    sql.execute(create, [slot])
+    engine.run()
+    eventually("the rescan", complete(engine), limit_s=60)
+    assert later(delivered(tmp_path, "orders"), begun(engine.store)[0]) == set(range(101, 501))
+    engine.close()
+    sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+
+
+@pytest.mark.parametrize("scan", [True, False])
+def test_what_was_chosen_for_an_added_table_is_kept_until_it_has_joined(
+    database: str, sql: Sql, tmp_path: Path, scan: bool
+) -> None:
+    option = {"initial_scan": "no" if scan else "yes"}
+    engine = started(feed_into(tmp_path, database, "items", **option), tmp_path, database)
+    engine.close()
+    engine.store.choose_initial_scans("test", {"public.orders": scan})
+    wider = LocalEngine(feed_into(tmp_path, database, "items", "public.orders", **option), tmp_path)
+    wider.run()
+    assert wider.store.initial_scans("test") == {}
+    sql.execute("INSERT INTO orders VALUES (600, 0)")
+    catch_up(wider, database)
+    assert {row["key"][0] for row in delivered(tmp_path, "orders")} == ({*range(1, 501), 600} if scan else {600})
+    wider.close()
+
+
+def _updated(row: Row) -> str:
+    return str(row["updated"])
+
+
+def _breaks(engine: LocalEngine) -> bool:
+    try:
+        engine.step()
+    except RetryableError:
+        return True
+    return False
+
+
+def _interrupted(*_: object, **__: object) -> RescanRecord:
+    raise KeyboardInterrupt
