@@ -12,15 +12,17 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_testing.imports import ROOT
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.local_feed import LocalFeed
 from cdc_testing.postgres import Sql, clock, table_of, writing
-from cdc_testing.runs import eventually
+from cdc_testing.runs import Feed, eventually
 
 from cdc_core import RowBatch, Slice, SliceReader, SpanMark, Timestamp
+from cdc_core.cli.main import main
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, HistoryLostError, RetryableError
-from cdc_core.store.progress import ProgressStore, RescanRecord
+from cdc_core.store.progress import ProgressStore, RescanRecord, store_url
 
 Row = dict[str, Any]
 
@@ -281,3 +283,33 @@ def _breaks(engine: LocalEngine) -> bool:
 
 def _interrupted(*_: object, **__: object) -> RescanRecord:
     raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_the_commands_reach_a_run_and_the_next_one(
+    database: str, sql: Sql, tmp_path: Path, kept_spark: KeptSpark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def state() -> str:
+        capsys.readouterr()
+        assert main(["show", str(feed.toml), "--state", str(feed.state), "--json"]) == 0
+        return str([found["state"] for found in json.loads(capsys.readouterr().out)["rescans"]])
+
+    def rescan() -> None:
+        arguments = ["rescan", str(feed.toml), "items", "--where", "id % 2 = 0", "--state", str(feed.state)]
+        assert main(arguments) == 0
+        sql.execute("UPDATE items SET n = 1 WHERE id = 1")
+        feed.until("the rescan", lambda: state() == "['complete']")
+
+    with Feed(tmp_path, database, ["items"]) as feed:
+        feed.once(kept_spark)
+        feed.during(kept_spark, rescan)
+        (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans("test")]
+        assert later(delivered(tmp_path, "items"), began) == {1, *range(2, 501, 2)}
+        assert main(["alter", "--store", str(feed.state), "test", "--add", "orders", "--no-initial-scan"]) == 2
+        assert "had a secret in plain text" in capsys.readouterr().err
+        assert main(["alter", str(feed.toml), "--add", "orders", "--no-initial-scan", "--state", str(feed.state)]) == 0
+    with Feed(tmp_path, database, ["items", "orders"]) as feed:
+        feed.once(kept_spark)
+        sql.execute("INSERT INTO orders VALUES (600, 0)")
+        feed.once(kept_spark)
+        assert {row["key"][0] for row in delivered(tmp_path, "orders")} == {600}
