@@ -136,16 +136,16 @@ class Planner:
             progress = self._store.load(self._name)
             assert progress is not None
             self._latest, self._latest_of = progress.latest, start["step"]
-            self._resolved = progress.frontier.high_water
-            self._not_before = time.monotonic() + self._wait_s()
+            before, self._resolved = self._resolved, progress.frontier.high_water
+            self._not_before = time.monotonic() + (self._wait_s() if self._resolved > before else 0.0)
         return self._latest
 
     def _wait_s(self) -> float:
         """Return how long the next step must wait so that steps are min_checkpoint_frequency apart.
 
         Counted in the source's time, from where the last step ended: a changefeed that is behind does not wait. Nor
-        does one that resolved nothing yet: it scans.
+        does one whose last step resolved nothing: it scans.
         """
-        if not self._frequency_s or not self._resolved:
+        if not self._frequency_s:
             return 0.0
         return self._frequency_s - (self._planner.now().wall - self._latest.wall) / 1e9

@@ -50,7 +50,8 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
         progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
     store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
     if chosen:
-        store.choose_initial_scans(name, {})
+        waiting = {table: wanted for table, wanted in chosen.items() if table not in feed.tables}
+        store.choose_initial_scans(name, waiting)
     scan = rangefeed.scan_progress(token)
     if scan is not None:
         log.info("changefeed '%s': scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from cdc_testing.imports import ROOT
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.local_feed import LocalFeed
+from cdc_testing.ndjson_rows import Row, delivered, later
 from cdc_testing.postgres import Sql, clock, table_of, writing
 from cdc_testing.runs import Feed, eventually
 
@@ -23,8 +24,6 @@ from cdc_core.cli.main import main
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, HistoryLostError, RetryableError
 from cdc_core.store.progress import ProgressStore, RescanRecord, store_url
-
-Row = dict[str, Any]
 
 
 @pytest.fixture
@@ -38,19 +37,6 @@ def sql(database: str) -> Iterator[Sql]:
 
 def feed_into(directory: Path, database: str, *tables: str, **options: Any) -> ResolvedChangefeed:
     return resolved_feed(database, f"file://{directory}/files", *tables, options=options, name="test")
-
-
-def delivered(directory: Path, table: str) -> list[Row]:
-    """Return every message about *table* in the files, in the order of readers by name."""
-    rows = []
-    for path in sorted((directory / "files").rglob(f"*-{table}-*.ndjson")):
-        rows += [json.loads(line) for line in path.read_text().splitlines()]
-    return rows
-
-
-def later(rows: Sequence[Row], than: Timestamp | None) -> set[int]:
-    """Return the ids of the rows that were delivered above *than*."""
-    return {row["key"][0] for row in rows if row["updated"] > str(than)}
 
 
 def begun(store: ProgressStore) -> list[Timestamp | None]:
@@ -99,9 +85,9 @@ def test_a_rescan_is_taken_by_a_running_changefeed_while_changes_continue(
         eventually("the rescan", complete(engine), limit_s=60)
     catch_up(engine, database)
     (began,) = begun(engine.store)
-    assert later(delivered(tmp_path, "items"), began) == set(range(1, 501))
-    assert later(delivered(tmp_path, "orders"), began) == set()
-    newest = {row["key"][0]: row["after"]["n"] for row in sorted(delivered(tmp_path, "items"), key=_updated)}
+    assert later(delivered(tmp_path / "files", "items"), began) == set(range(1, 501))
+    assert later(delivered(tmp_path / "files", "orders"), began) == set()
+    newest = {row["key"][0]: row["after"]["n"] for row in sorted(delivered(tmp_path / "files", "items"), key=_updated)}
     assert newest == {key[0]: row["n"] for key, row in table_of(sql, "SELECT * FROM items").items()}
     engine.close()
 
@@ -139,7 +125,7 @@ def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sq
     assert begun(engine.store) == [None]
     engine.run()
     eventually("the rescan", complete(engine), limit_s=60)
-    assert later(delivered(tmp_path, "items"), begun(engine.store)[0]) == set(range(1, 501))
+    assert later(delivered(tmp_path / "files", "items"), begun(engine.store)[0]) == set(range(1, 501))
     engine.close()
 
 
@@ -157,7 +143,7 @@ def test_a_rescan_survives_kill_9(database: str, sql: Sql, tmp_path: Path) -> No
         sql.execute("UPDATE items SET n = 1 WHERE id <= 10")
         feed.once()
         (began,) = begun(store)
-        assert later(delivered(tmp_path, "items"), began) == {*range(1, 11), *range(401, 501)}
+        assert later(delivered(tmp_path / "files", "items"), began) == {*range(1, 11), *range(401, 501)}
     store.close()
 
 
@@ -190,7 +176,7 @@ def test_after_a_lost_slot_consumers_that_follow_the_rule_have_the_state(
     eventually("the rescan", complete(engine), limit_s=60)
     catch_up(engine, database)
     (began,) = begun(engine.store)
-    rows = delivered(tmp_path, "orders")
+    rows = delivered(tmp_path / "files", "orders")
     assert began is not None
     assert began > resolved
     assert later(rows, began) == set(range(101, 501)) | {1, 501}
@@ -225,7 +211,7 @@ def test_a_crash_between_the_new_slot_and_its_token_begins_again(
                 engine.run()
     engine.run()
     eventually("the rescan", complete(engine), limit_s=60)
-    assert later(delivered(tmp_path, "orders"), begun(engine.store)[0]) == set(range(1, 501))
+    assert later(delivered(tmp_path / "files", "orders"), begun(engine.store)[0]) == set(range(1, 501))
     mine = "SELECT count(*) FROM pg_replication_slots WHERE NOT temporary AND database = current_database()"
     assert sql.execute(mine).fetchone() == (1,)
     engine.close()
@@ -247,7 +233,7 @@ def test_a_slot_made_beforehand_must_be_made_again_first(database: str, sql: Sql
     sql.execute(create, [slot])
     engine.run()
     eventually("the rescan", complete(engine), limit_s=60)
-    assert later(delivered(tmp_path, "orders"), begun(engine.store)[0]) == set(range(101, 501))
+    assert later(delivered(tmp_path / "files", "orders"), begun(engine.store)[0]) == set(range(101, 501))
     engine.close()
     sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
 
@@ -259,13 +245,15 @@ def test_what_was_chosen_for_an_added_table_is_kept_until_it_has_joined(
     option = {"initial_scan": "no" if scan else "yes"}
     engine = started(feed_into(tmp_path, database, "items", **option), tmp_path, database)
     engine.close()
-    engine.store.choose_initial_scans("test", {"public.orders": scan})
+    engine.store.choose_initial_scans("test", {"public.orders": scan, "later": True})
     wider = LocalEngine(feed_into(tmp_path, database, "items", "public.orders", **option), tmp_path)
     wider.run()
-    assert wider.store.initial_scans("test") == {}
+    assert wider.store.initial_scans("test") == {"later": True}
     sql.execute("INSERT INTO orders VALUES (600, 0)")
     catch_up(wider, database)
-    assert {row["key"][0] for row in delivered(tmp_path, "orders")} == ({*range(1, 501), 600} if scan else {600})
+    assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == (
+        {*range(1, 501), 600} if scan else {600}
+    )
     wider.close()
 
 
@@ -304,7 +292,7 @@ def test_the_commands_reach_a_run_and_the_next_one(
         feed.once(kept_spark)
         feed.during(kept_spark, rescan)
         (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans("test")]
-        assert later(delivered(tmp_path, "items"), began) == {1, *range(2, 501, 2)}
+        assert later(delivered(tmp_path / "files", "items"), began) == {1, *range(2, 501, 2)}
         assert main(["alter", "--store", str(feed.state), "test", "--add", "orders", "--no-initial-scan"]) == 2
         assert "had a secret in plain text" in capsys.readouterr().err
         assert main(["alter", str(feed.toml), "--add", "orders", "--no-initial-scan", "--state", str(feed.state)]) == 0
@@ -312,4 +300,4 @@ def test_the_commands_reach_a_run_and_the_next_one(
         feed.once(kept_spark)
         sql.execute("INSERT INTO orders VALUES (600, 0)")
         feed.once(kept_spark)
-        assert {row["key"][0] for row in delivered(tmp_path, "orders")} == {600}
+        assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == {600}

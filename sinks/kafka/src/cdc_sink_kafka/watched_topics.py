@@ -6,13 +6,14 @@ import time
 
 from confluent_kafka import Uuid
 
-from cdc_core import START_OVER, CdcError, TerminalSinkError
+from cdc_core import CdcError, TerminalSinkError
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure
 
 __all__ = ["WatchedTopics"]
 
+_ALL_AGAIN = "To have all rows there again, ask for them before that with `cdc rescan FILE NAME --all`"
 _EVERY_S = 1.0
 _SURE_AFTER_S = 4.0
 _ASK_S = 0.5
@@ -48,7 +49,7 @@ class WatchedTopics:
             if time.monotonic() > deadline:
                 raise TerminalSinkError(
                     f"topic '{missing}' was deleted while the changefeed was running, and the rows in it are gone."
-                    f" Create the topic, then run the changefeed again to continue without them. {START_OVER}"
+                    f" Create the topic, then run the changefeed again to continue without them. {_ALL_AGAIN}"
                 )
             time.sleep(_ASK_S)
         self._next = time.monotonic() + _EVERY_S
@@ -82,6 +83,6 @@ class WatchedTopics:
             elif found not in (self._ids[topic], _NO_ID):
                 raise TerminalSinkError(
                     f"topic '{topic}' was deleted and created again while the changefeed was running, and the rows in"
-                    f" the old one are gone. Run the changefeed again to continue without them. {START_OVER}"
+                    f" the old one are gone. Run the changefeed again to continue without them. {_ALL_AGAIN}"
                 )
         return missing

@@ -231,10 +231,16 @@ class SimulatedDatabase(Session):
     def begin_reading(self, name: str, at: Timestamp | None = None) -> Timestamp:
         """Return a timestamp as of which all commits can be read, and protect it for the changefeed *name*.
 
-        That is *at*, if given. Raises: StatementError when its history is gone.
+        That is *at*, if given; otherwise one above everything that a reader may have resolved by now.
+        Raises: StatementError when its history is gone.
         """
         with self.writing():
-            at = self._execute({"op": "read"}) if at is None else self.as_of(at).timestamp
+            if at is None:
+                closed = [self._cluster.resolved(table).latest for table in self._cluster.tables]
+                at = max([self._cluster.high, *closed]).next()
+                self._execute({"op": "read", "timestamp": str(at)})
+            else:
+                at = self.as_of(at).timestamp
             self.protect(name, at)
             return at
 

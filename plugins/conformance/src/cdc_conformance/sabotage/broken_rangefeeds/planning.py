@@ -21,7 +21,18 @@ from cdc_conformance.sabotage.broken_rangefeeds.parts import (
 )
 from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.tokens import SimulatedToken
-from cdc_core import RowBatch, ScanProgress, Slice, Span, SpanMark, StepLimit, TerminalRangefeedError, Timestamp, Token
+from cdc_core import (
+    Rescan,
+    RowBatch,
+    ScanProgress,
+    Slice,
+    Span,
+    SpanMark,
+    StepLimit,
+    TerminalRangefeedError,
+    Timestamp,
+    Token,
+)
 
 
 class IgnoresEmptyTables(BrokenPlanner):
@@ -286,11 +297,12 @@ class ReadsUpToNowReader(BrokenReader):
         if not isinstance(slice_.payload, Tagged):
             yield from super().read(slice_)
             return
-        pieces = slice_.payload.payload.pieces
+        payload = slice_.payload.payload
+        pieces = payload.pieces
         planned, now = Timestamp.parse(slice_.payload.tag), self.source.cluster.high
         later = [replace(piece, after=max(planned, piece.upto), upto=now) for piece in pieces if now > planned]
         for further in (later, pieces):
-            for item in super().read(replace(slice_, payload=LogSlice(pieces=tuple(further)))):
+            for item in super().read(replace(slice_, payload=replace(payload, pieces=tuple(further)))):
                 if isinstance(item, RowBatch) or further is pieces:
                     yield item
 
@@ -337,6 +349,10 @@ class ContinuesFromItsLastPlan(BrokenPlanner):
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         begin, self._ended = self._ended or start, end
         return super().slices(begin, end, after=after)
+
+    def scan_again(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:
+        self._ended = None
+        return super().scan_again(start, rescans)
 
 
 def _has_rows(planner: BrokenPlanner) -> bool:
