@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import psycopg
 import pytest
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, table_of, writing
@@ -143,6 +144,29 @@ def test_the_partitions_of_a_table_are_read_again(database: str, sql: Sql) -> No
         feed.step()
         feed.catch_up()
         assert scanned(feed, known) == ids("p", 8, 9, 10, 11, 12)
+
+
+def test_a_rescan_waits_while_a_table_is_being_altered(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        known = len(feed.changes)
+        feed.ask(Rescan(table=full(sql, "t"), where="id = 1"))
+        with psycopg.connect(database) as other:
+            other.execute("ALTER TABLE t ALTER COLUMN v SET DEFAULT 'x'")
+            assert feed.planner.scan_again(feed.token, [Rescan(table=None)]) is None
+            feed.step()
+        feed.catch_up()
+        assert scanned(feed, known) == ids("t", 1)
+
+
+def test_a_table_without_partitions_has_nothing_to_read(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    with feed_of(database, "p") as feed:
+        token = feed.start()
+        rescan = Rescan(table=full(sql, "p"), where="id = 1")
+        feed.planner.check_rescan(rescan)
+        assert feed.planner.scan_again(token, [rescan]) == token
 
 
 def test_an_empty_table_has_nothing_to_read(database: str, sql: Sql) -> None:

@@ -131,6 +131,8 @@ class PostgresPlanner(StepPlanner):
         token = PostgresToken.from_json(start)
         with self._server.translated("planning a rescan"):
             connection = self._connection.open()
+            if self._altered(connection, token) is not None:
+                return None
             return with_rescans(connection, self._refresh(connection, token), token, rescans).to_json()
 
     def close(self) -> None:
@@ -147,7 +149,7 @@ class PostgresPlanner(StepPlanner):
         flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
         if flushed > start.lsn or start.scan is not None or start.clock is None:
             # The catalog is read after the end of the log, so it is at least as new, unless it is being altered now.
-            altered = altering(connection, start, self._catalog.composites if self._catalog else ())
+            altered = self._altered(connection, start)
             catalog = self._refresh(connection, start)
             waits_for = altered or keyless(catalog)
             self._tell(waits_for)
@@ -186,6 +188,9 @@ class PostgresPlanner(StepPlanner):
         lsn = max(start.lsn, lsn)
         reached = clock if lsn >= flushed and self._sure else None
         return self._along_log(connection, replace(start, clock=reached), lsn, until=reached, mark=reached)
+
+    def _altered(self, connection: Connection, start: PostgresToken) -> str | None:
+        return altering(connection, start, self._catalog.composites if self._catalog else ())
 
     def _tell(self, waits_for: str | None) -> None:
         """Say from time to time what resolved marks wait for, when they wait for long."""

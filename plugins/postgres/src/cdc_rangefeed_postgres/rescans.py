@@ -20,7 +20,7 @@ __all__ = ["check_rescan", "with_rescans"]
 log = logging.getLogger(__name__)
 
 # A text that has no closing bracket too many in either form is one expression, whatever it contains.
-_FORMS = ("SELECT ARRAY[\n{}\n] FROM ONLY {} AS l LIMIT 0", "SELECT FROM ONLY {1} AS l WHERE (\n{0}\n) LIMIT 0")
+_FORMS = ("SELECT ARRAY[\n{}\n] FROM {} AS l LIMIT 0", "SELECT FROM {1} AS l WHERE (\n{0}\n) LIMIT 0")
 
 
 def check_rescan(connection: Connection, catalog: Catalog, rescan: Rescan, *, lock_timeout_s: float) -> None:
@@ -40,7 +40,7 @@ def check_rescan(connection: Connection, catalog: Catalog, rescan: Rescan, *, lo
             with connection.transaction(force_rollback=True):
                 connection.execute("SET TRANSACTION READ ONLY")
                 # A binary result makes it a prepared statement, of which there is one at a time.
-                connection.execute(f"EXPLAIN {form.format(rescan.where, table.leaves[0].sql)}", binary=True)
+                connection.execute(f"EXPLAIN {form.format(rescan.where, table.sql)}", binary=True)
     except psycopg.errors.LockNotAvailable:
         raise ConfigError(f"table {table.name} is locked, so the predicate cannot be checked. Try again") from None
     except psycopg.Error as error:
