@@ -148,6 +148,16 @@ def test_a_changefeed_that_only_scans_is_told_another_way(shop: Path, store: Pro
     assert "only scans; to scan again, give it another name" in refused(capsys, str(shop), "orders")
 
 
+def test_after_end_time_nothing_is_read_again(shop: Path, store: ProgressStore, capsys: Capture) -> None:
+    text = shop.read_text()
+    shop.write_text(text + 'end_time = "1970-01-01T00:00:00.000000001Z"\n')
+    for arguments in (["orders"], ["--all"], ["--all", "--new-slot"]):
+        assert "what its tables held then can no longer be read" in refused(capsys, str(shop), *arguments)
+    assert asked(store) == []
+    shop.write_text(text + 'end_time = "2199-01-01T00:00:00Z"\n')
+    assert main(["rescan", str(shop), "orders"]) == 0
+
+
 def test_a_new_slot_is_refused_while_a_run_uses_the_old_one(shop: Path, store: ProgressStore, capsys: Capture) -> None:
     with RunLock(shop.parent / ".cdc" / "orders.lock") as lock:
         assert lock.acquire()

@@ -65,6 +65,15 @@ def catch_up(engine: LocalEngine, database: str) -> None:
     eventually("the commits", reached, limit_s=60)
 
 
+def catch_up_again(engine: LocalEngine, database: str) -> None:
+    """Return when everything that is committed now is resolved, in this run or in one after a table has left."""
+    try:
+        catch_up(engine, database)
+    except RetryableError:
+        engine.run()
+        catch_up(engine, database)
+
+
 def started(feed: ResolvedChangefeed, directory: Path, database: str, **wraps: Any) -> LocalEngine:
     engine = LocalEngine(feed, directory, **wraps)
     engine.run()
@@ -238,6 +247,51 @@ def test_a_slot_made_beforehand_must_be_made_again_first(database: str, sql: Sql
     sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
 
 
+def test_a_new_slot_does_not_begin_at_the_cursor(database: str, sql: Sql, tmp_path: Path) -> None:
+    sql.execute("CREATE PUBLICATION given FOR TABLE orders WITH (publish_via_partition_root = true)")
+    slot = f"given_{sql.info.dbname}"
+    create = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
+    sql.execute(create, [slot])
+    sql.execute("UPDATE orders SET n = 1 WHERE id = 1")
+    cursor = str(clock(database))
+    sql.execute("UPDATE orders SET n = 1 WHERE id = 2")
+    feed = feed_into(tmp_path, database, "orders", slot_name=slot, publication_name="given", cursor=cursor)
+    engine = started(feed, tmp_path, database)
+    assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == {2}
+    engine.close()
+    sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+    sql.execute("DELETE FROM orders WHERE id > 400")
+    sql.execute(create, [slot])
+    engine.store.ask_rescan("test", table=None, new_slot=True)
+    engine.run()
+    eventually("the rescan", complete(engine), limit_s=60)
+    assert later(delivered(tmp_path / "files", "orders"), begun(engine.store)[0]) == set(range(1, 401))
+    engine.close()
+    sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+
+
+def test_with_a_new_slot_tables_are_followed_under_their_present_names(database: str, sql: Sql, tmp_path: Path) -> None:
+    engine = started(feed_into(tmp_path, database, "public.*"), tmp_path, database)
+    sql.execute("ALTER TABLE orders RENAME TO sales")
+    catch_up(engine, database)
+    sql.execute("UPDATE sales SET n = 1 WHERE id = 1")
+    sql.execute("DROP TABLE items")
+    catch_up_again(engine, database)
+    engine.close()
+    assert not list((tmp_path / "files").rglob("*sales*.ndjson"))
+    sql.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+    )
+    sql.execute("CREATE TABLE items (id int PRIMARY KEY, n int); INSERT INTO items VALUES (7, 7)")
+    engine.store.ask_rescan("test", table=None, new_slot=True)
+    engine.run()
+    eventually("the rescan", complete(engine), limit_s=60)
+    began = begun(engine.store)[0]
+    assert later(delivered(tmp_path / "files", "sales"), began) == set(range(1, 501))
+    assert later(delivered(tmp_path / "files", "items"), began) == {7}
+    engine.close()
+
+
 @pytest.mark.parametrize("scan", [True, False])
 def test_what_was_chosen_for_an_added_table_is_kept_until_it_has_joined(
     database: str, sql: Sql, tmp_path: Path, scan: bool
@@ -301,3 +355,24 @@ def test_the_commands_reach_a_run_and_the_next_one(
         sql.execute("INSERT INTO orders VALUES (600, 0)")
         feed.once(kept_spark)
         assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == {600}
+
+
+def test_commands_know_a_renamed_table_by_the_name_under_which_it_is_followed(
+    database: str, sql: Sql, tmp_path: Path, kept_spark: KeptSpark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Feed(tmp_path, database, ["public.items"]) as feed:
+        feed.once(kept_spark)
+        sql.execute("ALTER TABLE items RENAME TO things")
+        file = [str(feed.toml), "--state", str(feed.state)]
+        assert main(["rescan", *file, "public.things"]) == 2
+        assert "has no table 'public.things'" in capsys.readouterr().err
+        assert main(["rescan", *file, "public.items", "--where", "id < 4"]) == 0
+        assert main(["alter", *file, "--add", "public.o*", "--add", "!*.old", "--no-initial-scan"]) == 0
+    with Feed(tmp_path, database, ["public.items", "public.o*", "!*.old"]) as feed:
+        feed.once(kept_spark)
+        sql.execute("INSERT INTO orders VALUES (600, 0)")
+        feed.once(kept_spark)
+        (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans("test")]
+        assert later(delivered(tmp_path / "files", "items"), began) == {1, 2, 3}
+        assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == {600}
+        assert main(["alter", str(feed.toml), "--state", str(feed.state), "--drop", "public.items"]) == 0

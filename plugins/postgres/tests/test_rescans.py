@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
+from dataclasses import replace
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
@@ -240,3 +243,40 @@ def test_a_predicate_that_fails_later_ends_the_changefeed_until_all_is_asked_for
         feed.restart()
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+
+
+@pytest.mark.parametrize("listed", ["t", "public.*"])
+def test_a_renamed_table_is_read_again_by_the_name_under_which_it_is_followed(
+    database: str, sql: Sql, listed: str
+) -> None:
+    with feed_of(database, listed) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE t RENAME TO w")
+        feed.catch_up()
+        known = len(feed.changes)
+        rescan = Rescan(table=full(sql, "t"), where="id < 3")
+        with closing(PostgresPlanner(replace(feed.context, saved=feed.token))) as planner:
+            planner.check_rescan(rescan)
+            with pytest.raises(ConfigError, match=r"table .*public\.w is not watched"):
+                planner.check_rescan(Rescan(table=full(sql, "w")))
+        feed.ask(rescan)
+        feed.step()
+        feed.catch_up()
+        assert scanned(feed, known) == ids("t", 1, 2)
+
+
+def test_a_rescan_of_all_tables_leaves_out_a_dropped_one(database: str, sql: Sql) -> None:
+    with feed_of(database, "public.*") as feed:
+        feed.start()
+        feed.catch_up()
+        known = len(feed.changes)
+        sql.execute("DROP TABLE u")
+        with closing(PostgresPlanner(replace(feed.context, saved=feed.token))) as planner:
+            planner.check_rescan(Rescan(table=None))
+            with pytest.raises(ConfigError, match=r"table .*public\.u is not watched"):
+                planner.check_rescan(Rescan(table=full(sql, "u")))
+        again = feed.planner.scan_again(feed.token, [Rescan(table=None), Rescan(table=full(sql, "u"))])
+        assert again is not None
+        assert {part[0] for part in again["scan"]["parts"]} == {sorted(again["tables"]).index("public.t")}
+        assert len(feed.changes) == known

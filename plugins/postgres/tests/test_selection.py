@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cdc_rangefeed_postgres.selection import Selection
+from cdc_rangefeed_postgres.selection import Selection, choice
 
 from cdc_core import ConfigError
 
@@ -59,3 +59,9 @@ def test_exclusions_apply_to_patterns_and_not_to_listed_names() -> None:
 def test_an_exclusion_without_a_pattern_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'!public\.u' excludes nothing, because no pattern is listed"):
         Selection.parse(["public.t", "!public.u"])
+
+
+def test_what_was_chosen_for_a_name_comes_before_what_was_chosen_for_a_pattern() -> None:
+    chosen = {"public.t": True, "public.*": False, "Log_*": True, "!public.x": True}
+    found = {name: choice(chosen, name) for name in ("public.t", "public.x", "public.log_1", "other.t")}
+    assert found == {"public.t": True, "public.x": False, "public.log_1": True, "other.t": None}

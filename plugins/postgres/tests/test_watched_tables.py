@@ -156,3 +156,26 @@ def test_an_added_table_that_cannot_be_watched_is_refused_before_anything_change
             with pytest.raises(ConfigError, match=r"table .*public\.w has no primary key"):
                 check()
             assert published(sql) == {"t"}
+
+
+@pytest.mark.parametrize(
+    ("option", "chosen", "scanned"),
+    [
+        (True, {"public.*": False}, set()),
+        (False, {"public.*": True}, {"public.u", "public.w"}),
+        (False, {}, {"public.u", "public.w"}),
+        (True, {"public.*": False, "U": True}, {"public.u"}),
+    ],
+)
+def test_it_can_be_chosen_whether_added_tables_are_scanned(
+    database: str, sql: Sql, *, option: bool, chosen: dict[str, bool], scanned: set[str]
+) -> None:
+    sql.execute("CREATE TABLE w AS SELECT * FROM u; ALTER TABLE w ADD PRIMARY KEY (id)")
+    with feed_of(database, "t", initial_scan=option) as feed:
+        feed.start()
+        feed.catch_up()
+        with again(feed, database, "t", "public.*", initial_scan=option, initial_scans=chosen) as wider:
+            sql.execute("INSERT INTO u VALUES (1000, 'new'); INSERT INTO w VALUES (1000, 'new')")
+            wider.catch_up()
+            assert {change.table for change in wider.changes if change.op is Op.SCAN} == scanned
+            assert {change.table for change in wider.changes} == {"public.u", "public.w"}
