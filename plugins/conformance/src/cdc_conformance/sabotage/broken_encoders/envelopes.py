@@ -33,9 +33,10 @@ class ReadsValuesUnderNulls(ReferenceEncoder):
     def value(self, rows: RowBatch, index: int, topic: str, key: list[Any]) -> dict[str, Any] | None:
         value = super().value(rows, index, topic, key)
         after = rows.column("after")
-        fields = {column.name: after.field(column.name)[index] for column in rows.schema.columns}
+        known = [column for column in rows.schema.columns if column.name not in self.lacking(rows, index)]
+        fields = {column.name: after.field(column.name)[index] for column in known}
         if value is not None and "after" in value and any(field.is_valid for field in fields.values()):
-            cells = (self.cell(rows, index, column, fields[column.name]) for column in rows.schema.columns)
+            cells = (self.cell(rows, index, column, fields[column.name]) for column in known)
             value["after"] = dict(zip(fields, cells, strict=True))
         return value
 
