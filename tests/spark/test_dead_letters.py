@@ -202,6 +202,10 @@ def test_a_slice_whose_rows_are_all_bad_ends_early_and_saves_nothing(rig: Rig) -
     assert not engine.high_water
 
 
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 def test_each_dead_letter_is_logged_up_to_a_number(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.refuse(3)
     engine = rig.start()
@@ -214,7 +218,7 @@ def test_each_dead_letter_is_logged_up_to_a_number(rig: Rig, caplog: pytest.LogC
         assert told.look() == told.look() == 34
         engine.step()
         assert told.look() == 35
-    said = [record.getMessage() for record in caplog.records]
+    said = warnings(caplog)
     assert len(said) == 12
     assert said[0].startswith(f"changefeed 't': refused the row of table {TABLE_NAME} with key [")
     assert "(stage encode): there is no text for 1" in said[0]
@@ -249,7 +253,7 @@ def test_dead_letters_of_the_last_step_of_a_run_are_logged_too(
     monkeypatch.setattr(SparkHost, "start", lambda _, config: Query(config))
     with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="budget"):
         run_feed(rig.feed(), store=store, state_dir=tmp_path, once=True)
-    assert [record.getMessage() for record in caplog.records] == [
+    assert warnings(caplog) == [
         "changefeed 't': refused the row of table t with key [7], updated 7.0000000000 (stage encode): no text for 7"
     ]
 
