@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from cdc_core import TableSchema, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_types, make_version, shape_of
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.relations import Relation
+from cdc_rangefeed_postgres.relations import Relation, shape
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
@@ -84,7 +84,20 @@ class Versions:
             table = catalog.tables[name]
             if not found and not table.gone:
                 found.append(_next(table, shown[name], table.key or keys[name], after[name], types)[0])
-        return cls(lists={name: tuple(found) for name, found in lists.items()}, states=after, passing=passing)
+        return cls(lists={name: _distinct(found) for name, found in lists.items()}, states=after, passing=passing)
+
+
+def _distinct(versions: Sequence[TableVersion]) -> tuple[TableVersion, ...]:
+    """Return *versions* without what the log says of the key, unless they differ in nothing else.
+
+    So they are the same as those of `of_catalog`, and a step that is planned again has the same slices.
+    """
+    if len({shape(version.columns) for version in versions}) < len(versions):
+        return tuple(versions)
+    return tuple(
+        replace(version, columns=tuple(replace(column, key=False) for column in version.columns))
+        for version in versions
+    )
 
 
 def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableState]:

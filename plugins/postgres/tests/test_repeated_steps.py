@@ -1,0 +1,29 @@
+"""A step that another attempt plans again has the same slices."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+from cdc_rangefeed_postgres.planner import PostgresPlanner
+from cdc_testing.feeding import feed_of
+from cdc_testing.postgres import Sql
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_every_step_along_the_log_can_be_repeated(database: str, sql: Sql, identity: str) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    sql.execute(f"ALTER TABLE t REPLICA IDENTITY {identity}")
+    sql.execute("CREATE TABLE quiet (id int PRIMARY KEY)")
+    with feed_of(database, "quiet", "t") as feed:
+        feed.start()
+        feed.catch_up()
+        for number in range(4):
+            sql.execute("INSERT INTO t VALUES (%s, 'new')", [number])
+            start, after = feed.token, feed.latest
+            planned = feed.plan()
+            assert planned is not None
+            with closing(PostgresPlanner(feed.context)) as another:
+                again = another.repeat(start, planned[0], after=after)
+            assert repr(list(again or ())) == repr(list(planned[1]))
+            feed.step()
