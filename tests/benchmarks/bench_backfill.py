@@ -1,4 +1,4 @@
-"""A table that is read again after ALTER TABLE, beside its initial scan, while 20,000 changes a second go on."""
+"""A backfill after ALTER TABLE, beside the initial scan of the same table, both with 20,000 changes a second."""
 
 from __future__ import annotations
 

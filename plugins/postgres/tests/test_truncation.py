@@ -135,7 +135,7 @@ def test_statistics_hide_a_truncated_partition(database: str, sql: Sql, caplog: 
 
 
 def test_an_access_method_that_is_set_for_an_empty_partition_looks_like_truncate(database: str, sql: Sql) -> None:
-    """Rather an end that was not necessary than a TRUNCATE that nobody noticed."""
+    """Ending the changefeed without need is better than missing a TRUNCATE."""
     sql.execute("CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler")
     sql.execute("DELETE FROM p WHERE id >= 1000")
     with feed_of(database, "p") as feed:

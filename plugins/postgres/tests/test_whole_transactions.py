@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import pyarrow as pa
 from cdc_rangefeed_postgres.whole_transactions import whole_transactions
@@ -59,7 +60,7 @@ def test_what_is_held_back_is_bounded(sizes: list[list[int]], places: set[int]) 
 def test_a_message_that_completes_a_part_is_not_held_back() -> None:
     taken: list[int] = []
 
-    def fetches() -> list[bytes]:  # type: ignore[misc]
+    def fetches() -> Iterator[pa.BinaryArray]:
         for size in (LARGEST, LARGEST, LARGEST):
             yield pa.array([b"I" * size])
             taken.append(len(yielded))

@@ -23,8 +23,7 @@ def whole_transactions(fetches: Iterable[pa.BinaryArray], *, largest: int) -> It
     *largest* bytes and one message.
     """
     held: list[pa.BinaryArray] = []
-    size, part = 0, 0
-    """Of the transaction that is not complete: its bytes so far, and the number of its last part."""
+    size, part = 0, 0  # of the transaction that is not complete: its bytes so far, and the number of its last part
     for fetch in fetches:
         if len(fetch) == 0:
             continue
