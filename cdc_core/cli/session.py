@@ -41,6 +41,8 @@ class CliSession:
         handler = _ConsoleHandler(self.console)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         handler.addFilter(self._filter)
+        if not self.debug:
+            handler.addFilter(_is_ours_to_show)
         root = logging.getLogger()
         root.handlers[:] = [handler]
         root.setLevel(logging.INFO)
@@ -51,6 +53,11 @@ class CliSession:
     def status_view(self) -> StatusView:
         """Return what shows statuses: a live block on a terminal, log lines elsewhere."""
         return StatusBlock(self.console) if self.console.is_terminal else StatusLog()
+
+
+def _is_ours_to_show(record: logging.LogRecord) -> bool:
+    """Return False for the tracebacks that py4j logs, by the root logger, before it raises to those who call a JVM."""
+    return not (record.name == "root" and record.module == "java_gateway")
 
 
 class _ConsoleHandler(logging.Handler):
