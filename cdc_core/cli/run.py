@@ -9,10 +9,12 @@ from typing import Any
 
 import click
 
+from cdc_core.cli.notes import notes_of
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_one_name, store_option, stored_changefeed, warn_of_other_plugins
 from cdc_core.cli.supervised import supervise
 from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.component import Component
 from cdc_core.config.pipelines import pipeline, pipeline_names
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -94,8 +96,8 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
 def check(session: CliSession, file: str, name: str | None, store: str | None) -> int:
     """Check the changefeed NAME in FILE: plugins, options, the source and the sink. Changes nothing.
 
-    Without NAME, check all changefeeds of the file. Prints one line for each part. The exit status is 2 when a check
-    fails.
+    Without NAME, check all changefeeds of the file. Prints one line for each part, and notes about what you should
+    know although nothing is wrong. The exit status is 2 when a check fails.
     """
     found = [located(session, file, each, store=store) for each in names_in(file, name, store)]
     return max([_check(session, resolved(session, changefeed)) for changefeed, *_ in found])
@@ -105,24 +107,29 @@ def _check(session: CliSession, feed: ResolvedChangefeed) -> int:
     """Check a changefeed, print what was found and return the exit status."""
     click.echo(f"changefeed '{feed.name}'")
     schemas: list[TableSchema] = []
-    parts: list[tuple[str, str, Callable[[], str | None]]] = [
-        ("source", f"{feed.rangefeed.name} {masked_uri(feed.source)}", lambda: _check_source(feed, schemas)),
-        ("encoder", feed.encoder.name, lambda: check_encoder(feed, schemas)),
-        ("sink", f"{feed.sink.name} {feed.shown_destination}", lambda: check_sink(feed, schemas)),
+    parts: list[tuple[str, Component[Any], str, Callable[[], str | None]]] = [
+        ("source", feed.rangefeed, masked_uri(feed.source), lambda: _check_source(feed, schemas)),
+        ("encoder", feed.encoder, "", lambda: check_encoder(feed, schemas)),
+        ("sink", feed.sink, feed.shown_destination, lambda: check_sink(feed, schemas)),
     ]
     if feed.dead_letter is not None:
-        what = f"{feed.dead_letter.sink.name} {feed.dead_letter.shown_destination}"
-        parts.append(("dead letters", what, lambda: check_dead_letters(feed, schemas)))
-    width = max(8, *(len(part) for part, _, _ in parts))
+        letters = feed.dead_letter
+        parts.append(
+            ("dead letters", letters.sink, letters.shown_destination, lambda: check_dead_letters(feed, schemas))
+        )
+    width = max(8, *(len(part) for part, *_ in parts))
     status = 0
-    for part, what, checked in parts:
+    for part, component, place, checked in parts:
         try:
-            told = checked()
+            with notes_of(component.registration) as notes:
+                outcome = f"ok{checked() or ''}"
         except CdcError as error:
-            click.echo(f"  {part:{width}} {what} … {session.masked(str(error))}")
+            outcome = str(error)
             status = max(status, error.exit_status)
-        else:
-            click.echo(f"  {part:{width}} {what} … ok{session.masked(told or '')}")
+        what = " ".join(filter(None, (component.name, place)))
+        click.echo(f"  {part:{width}} {what} … {session.masked(outcome)}")
+        for note in notes:
+            click.echo(f"  {'':{width}} note: {session.masked(note)}")
     return status
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_testing.postgres import Sql
+from cdc_testing.runs import Feed
 
 from cdc_core import RangefeedContext
+from cdc_core.cli.main import main
 
 
 def lines(uri: str, caplog: pytest.LogCaptureFixture, *tables: str, **options: str) -> list[str]:
@@ -42,6 +45,16 @@ def test_a_table_that_can_lack_values_is_named_with_the_statement(
     assert "messages have the present value, which may be newer than the row." in line
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     assert lines(database, caplog, "t") == []
+
+
+def test_a_check_shows_it(database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
+    feed = Feed(tmp_path, database, ["t"])
+    assert main(["check", str(feed.toml)]) == 0
+    assert "\n           note: the log does not have the large (TOAST) values" in capsys.readouterr().out
+    sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    assert main(["check", str(feed.toml)]) == 0
+    assert "note" not in capsys.readouterr().out
 
 
 def test_tables_whose_rows_are_always_whole_are_not_named(
