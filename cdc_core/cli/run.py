@@ -120,11 +120,12 @@ def _check(session: CliSession, feed: ResolvedChangefeed) -> int:
     width = max(8, *(len(part) for part, *_ in parts))
     status = 0
     for part, component, place, checked in parts:
+        notes: Sequence[str] = ()
         try:
             with notes_of(component.registration) as notes:
                 outcome = f"ok{checked() or ''}"
         except CdcError as error:
-            outcome = str(error)
+            outcome, notes = str(error), ()
             status = max(status, error.exit_status)
         what = " ".join(filter(None, (component.name, place)))
         click.echo(f"  {part:{width}} {what} … {session.masked(outcome)}")
