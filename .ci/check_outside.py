@@ -60,6 +60,8 @@ def check(outside: Outside) -> None:
             outside.run("python", "-m", "pytest", "-q", f"cdc-{kind}-{name}")
     with step("cdc run shelf --once, from PostgreSQL"):
         outside.run("python", "-P", str(ROOT / ".ci" / "check_outside_pipeline.py"))
+    with step("cdc pack, and a cluster whose worker has no packages"):
+        outside.run("python", "-P", str(ROOT / ".ci" / "check_outside_cluster.py"))
     with step("uninstall it"):
         outside.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "cdc-sink-shelf")
         expect_hint(outside.run("cdc", "run", "shelf", status=2), "install the package that publishes it")

@@ -1,0 +1,90 @@
+"""Run a changefeed on a cluster whose worker has Spark and a Python without packages, by `cdc pack`.
+
+check_outside.py starts this, in the directory for its files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pyspark
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+
+CDC = Path(sys.executable).with_name("cdc")
+BARE_PYTHON = Path(sys.base_prefix) / "bin" / f"python{sysconfig.get_python_version()}"
+LONGEST_S = 60.0
+
+
+def main() -> int:
+    told = subprocess.run([CDC, "pack", "environment.tar.gz"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    settings = told[told.index("[changefeed.NAME.spark]") :].replace("NAME", "orders")
+    with cluster() as master, EmbeddedPostgres() as server:
+        with psycopg.connect(server.uri(), autocommit=True) as database:
+            database.execute(
+                "CREATE TABLE orders AS SELECT id, 'order ' || id AS note FROM generate_series(1, 1000) id"
+            )
+            database.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")
+        Path("feeds.toml").write_text(
+            f'[changefeed.orders]\nsource = "{server.uri()}"\ntables = ["orders"]\nsink = "file://{Path("out").absolute()}"\n'
+            f'{settings}master = "{master}"\n"spark.pyspark.python" = "{BARE_PYTHON}"\n"spark.cores.max" = "1"\n'
+        )
+        subprocess.run([CDC, "run", "feeds.toml", "--once"], check=True)
+    rows = [json.loads(line) for file in Path("out").rglob("*.ndjson") for line in file.read_text().splitlines()]
+    assert sorted(row["after"]["id"] for row in rows) == list(range(1, 1001)), len(rows)
+    return 0
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """Yield the URL of a master with one worker."""
+    home = Path(pyspark.__file__).parent
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environment |= {"SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m"}
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    here = ["--host", "127.0.0.1", "--webui-port", "0"]
+    commands = (
+        ["org.apache.spark.deploy.master.Master", *here, "--port", str(port)],
+        ["org.apache.spark.deploy.worker.Worker", *here, "--cores", "1", "--memory", "1g", "--work-dir", "work", url],
+    )
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        with open("cluster.log", "wb") as log:
+            for command in commands:
+                running.append(subprocess.Popen([home / "bin" / "spark-class", *command], env=environment, stderr=log))
+                await_listening(port)
+        yield url
+    finally:
+        for process in reversed(running):
+            process.kill()
+            process.wait()
+
+
+def await_listening(port: int) -> None:
+    deadline = time.monotonic() + LONGEST_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

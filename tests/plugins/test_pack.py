@@ -1,0 +1,82 @@
+"""An archive has what the core and its plugins need, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from cdc_core import ConfigError
+from cdc_core.cli.main import main
+from cdc_core.plugins.pack import Pack
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The metadata of an installed plugin, whose requirements a test adds."""
+    info = tmp_path / "site" / "cdc_sink_shelf-1.2.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cdc-sink-shelf\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text("[cdc_core.plugins]\ncdc_sink_shelf = cdc_sink_shelf.plugin\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    return info / "METADATA"
+
+
+def test_it_has_the_plugins_and_what_they_require_but_not_spark() -> None:
+    found = Pack.of_this_environment().distributions
+    assert {"cdc-core", "cdc-sink-kafka", "confluent-kafka", "pyarrow"} <= set(found)
+    assert not {"pyspark", "py4j", "ruff"} & set(found)
+
+
+def test_an_extra_counts_when_all_that_it_requires_is_installed(plugin: Path) -> None:
+    with plugin.open("a") as metadata:
+        for extra, needs in {"lint": "ruff", "more": "no-such-library", "both": "cdc-sink-shelf[lint,more]"}.items():
+            metadata.write(f"Provides-Extra: {extra}\nRequires-Dist: {needs}; extra == '{extra}'\n")
+    found = Pack.of_this_environment().distributions
+    assert {"cdc-sink-shelf", "ruff"} <= set(found)
+
+
+def test_a_requirement_that_is_not_installed_is_named(plugin: Path) -> None:
+    with plugin.open("a") as metadata:
+        metadata.write("Requires-Dist: no-such-library>=2\n")
+    with pytest.raises(ConfigError) as raised:
+        Pack.of_this_environment()
+    assert str(raised.value) == (
+        "cdc-sink-shelf needs no-such-library>=2, which is not installed. Run pip install 'no-such-library>=2'"
+    )
+
+
+def test_its_packages_work_where_nothing_else_is_installed(tmp_path: Path) -> None:
+    archive = tmp_path / "environment.tar.gz"
+    archive.write_text("an earlier one")
+    Pack({name: distribution(name) for name in ("numpy", "click")}).write(archive)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["environment.tar.gz"]
+    with tarfile.open(archive) as packed:
+        assert not [name for name in packed.getnames() if name.startswith("..") or name.endswith(".pyc")]
+        packed.extractall(tmp_path / "there", filter="data")
+    code = "import click, importlib.metadata, numpy; print(numpy.ones(2).sum(), importlib.metadata.version('click'))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={"PYTHONPATH": str(tmp_path / "there")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["2.0", distribution("click").version]
+
+
+def test_a_package_in_editable_mode_is_refused_and_leaves_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pack", str(tmp_path / "environment.tar.gz")]) == 2
+    assert "cannot be packed: it is installed in editable mode" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_that_spark_would_not_unpack_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pack", "environment.zip"]) == 2
+    assert capsys.readouterr().err == "error: environment.zip must end in .tar.gz, so that Spark unpacks it\n"
