@@ -49,6 +49,25 @@ def test_sessions_have_the_settings_that_values_are_decoded_from(database: str) 
         assert shown == [("7MB",), ("UTC",), ("postgres",), ("0",), ("cdc/orders/00aa11bb22cc/check",)]
 
 
+@pytest.mark.parametrize(("options", "spills"), [({}, False), ({"logical_decoding_work_mem": 64 << 10}, True)])
+def test_the_memory_for_decoding_is_that_of_the_option_and_not_of_the_server(
+    database: str, sql: Sql, options: dict[str, Any], spills: bool
+) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    name = sql.info.dbname
+    sql.execute(f"ALTER DATABASE {name} SET logical_decoding_work_mem = '{'64kB' if not spills else '1GB'}'")
+    with feed_of(database, "t", options=options) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 20000) g")
+        feed.catch_up()
+        row = sql.execute(
+            "SELECT spill_txns > 0, total_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = %s",
+            [f"cdc_test_{feed.context.feed_id}"],
+        ).fetchone()
+    assert row == (spills, True)
+
+
 @pytest.mark.parametrize(
     ("authority", "place"),
     [

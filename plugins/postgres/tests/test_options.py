@@ -30,6 +30,11 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
         ("scan_chunk_size", "0", "source 'postgres': scan_chunk_size must be greater than zero"),
         ("fetch_size", "1KB", "source 'postgres': fetch_size must be between 64KB and 64MB"),
         (
+            "logical_decoding_work_mem",
+            "63KB",
+            "source 'postgres': logical_decoding_work_mem must be between 64KB and 2047GB",
+        ),
+        (
             "slot_name",
             "Shop-slot",
             "source 'postgres': slot_name must have 1 to 63 characters, only lower-case letters, digits and "

@@ -105,7 +105,9 @@ class Server:
 
     def _conninfo(self, role: str) -> str:
         parameters = dict(self.parameters)
-        settings = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+        work_mem = self._context.options.logical_decoding_work_mem
+        session = {**_SESSION, "logical_decoding_work_mem": f"{work_mem // 1024}kB"}
+        settings = " ".join(f"-c {name}={value}" for name, value in session.items())
         parameters["options"] = f"{parameters.get('options') or ''} {settings}".strip()
         parameters["application_name"] = application_name(self._context.changefeed, self._context.feed_id, role)
         parameters["client_encoding"] = "UTF8"

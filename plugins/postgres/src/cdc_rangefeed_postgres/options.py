@@ -11,6 +11,7 @@ from cdc_core import MB, ByteSize, Duration, option
 __all__ = ["PostgresOptions"]
 
 _NAME_BYTES = 63
+_MOST_WORK_MEM = 2047 << 30
 _SLOT_NAME = re.compile(rf"[a-z0-9_]{{1,{_NAME_BYTES}}}")
 
 
@@ -58,6 +59,11 @@ class PostgresOptions:
         "clean stop: after a crash, rows of large transactions that are repeated could get other timestamps than "
         "before.",
     )
+    logical_decoding_work_mem: ByteSize = option(
+        ByteSize(256 * MB),
+        doc="How much memory the server may use for decoding before it writes parts of large transactions to its disk "
+        "and reads them again. Takes the place of the server's own setting of this name.",
+    )
     unchanged_toast: Literal["unavailable", "lookup"] = option(
         "unavailable",
         doc="What to do about a large value that an update leaves unchanged, and which the log therefore does not "
@@ -88,6 +94,8 @@ class PostgresOptions:
                 raise ValueError(f"{name} must be greater than zero")
         if not 64 * 1024 <= self.fetch_size <= 64 * MB:
             raise ValueError("fetch_size must be between 64KB and 64MB")
+        if not 64 * 1024 <= self.logical_decoding_work_mem <= _MOST_WORK_MEM:
+            raise ValueError("logical_decoding_work_mem must be between 64KB and 2047GB")
         if self.slot_name is not None and not _SLOT_NAME.fullmatch(self.slot_name):
             raise ValueError("slot_name must have 1 to 63 characters, only lower-case letters, digits and underscores")
         if self.publication_name is not None and not 1 <= len(self.publication_name.encode()) <= _NAME_BYTES:
