@@ -20,7 +20,8 @@
     │   └── FencedError                 a newer attempt of the same changefeed took over
     └── ContractError                   a plugin broke its contract; names plugin and clause
 
-In steady state an error that is none of these is retried with back-off; while a changefeed is being set up it is fatal.
+In steady state an error that is none of these is retried with back-off, up to `max_attempts` times in the same step
+unless it is an outage (see `RetryableError`); while a changefeed is being set up it is fatal.
 A sink that knows which rows are refused raises nothing: it lists them in `Flushed.refused`.
 
 Every error can cross a process border: `to_wire` turns it into one line of text that survives in an exception message,
@@ -56,6 +57,7 @@ __all__ = [
     "TerminalSinkError",
     "UnknownPluginError",
     "from_wire",
+    "is_outage",
     "to_wire",
 ]
 
@@ -101,12 +103,15 @@ class PluginLoadError(ConfigError):
 class RetryableError(CdcError):
     """The same work may succeed later. The engine repeats the step from the last saved progress.
 
-    `retry_after_s` is the least wait that the other side asked for, or None for the engine's own back-off.
+    `retry_after_s` is the least wait that the other side asked for, or None for the engine's own back-off. `outage`
+    says that the other side is out of reach or busy: the engine tries again for as long as that lasts. Any other
+    failure may be due to what the step holds: the engine gives up when the same step fails `max_attempts` times.
     """
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(self, message: str, *, retry_after_s: float | None = None, outage: bool = True) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+        self.outage = outage
 
 
 class RetryableRangefeedError(RetryableError):
@@ -180,6 +185,11 @@ _BY_NAME: dict[str, type[CdcError]] = {
 }
 
 
+def is_outage(error: BaseException) -> bool:
+    """Return whether *error* says that something is out of reach or busy, so that nothing but waiting helps."""
+    return error.outage if isinstance(error, RetryableError) else isinstance(error, ConnectionError | TimeoutError)
+
+
 def to_wire(error: CdcError) -> str:
     """Return one line that holds *error* and that `from_wire` finds inside any longer text.
 
@@ -190,7 +200,7 @@ def to_wire(error: CdcError) -> str:
     kind = next(cls for cls in type(error).__mro__ if _BY_NAME.get(cls.__name__) is cls)
     payload: dict[str, Any] = {"type": kind.__name__, "message": str(error)}
     if isinstance(error, RetryableError):
-        payload["retry_after_s"] = error.retry_after_s
+        payload |= {"retry_after_s": error.retry_after_s, "outage": error.outage}
     return f"<<cdc-error {base64.b64encode(json.dumps(payload).encode()).decode()}>>"
 
 
@@ -202,5 +212,5 @@ def from_wire(text: str) -> CdcError | None:
     payload = json.loads(base64.b64decode(found.group(1)))
     cls = _BY_NAME[payload["type"]]
     if issubclass(cls, RetryableError):
-        return cls(payload["message"], retry_after_s=payload["retry_after_s"])
+        return cls(payload["message"], retry_after_s=payload["retry_after_s"], outage=payload["outage"])
     return cls(payload["message"])

@@ -148,6 +148,14 @@ class ChangefeedOptions:
         Duration(1.0), doc="Wait before a failed step is tried again. It doubles with each failure."
     )
     max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is tried again.")
+    max_attempts: int = option(
+        20,
+        doc="How often the same step may fail for the same reason. Then on_error decides, as about an error that no"
+        " retry can cure. Outages do not count: a source or sink that is out of reach or busy is waited for.",
+    )
+    give_up_after: Duration = option(
+        Duration(600.0), doc="How long after the first of these failures the changefeed tries again in any case."
+    )
 
     def __post_init__(self) -> None:
         if self.initial_scan == "only":
@@ -161,7 +169,7 @@ class ChangefeedOptions:
             raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
-        for name in ("max_step_rows", "max_step_bytes", "dead_letter_max"):
+        for name in ("max_step_rows", "max_step_bytes", "dead_letter_max", "max_attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
         if self.max_retry_backoff < self.retry_backoff:

@@ -29,7 +29,9 @@ class ReaderDiedError(MaskedError):
     """The rows of a slice ended without its end. Another attempt of the same task repairs it."""
 
     def __init__(self) -> None:
-        error = RetryableError("the process that read a slice died before the slice's end; the step is repeated")
+        error = RetryableError(
+            "the process that read a slice died before the slice's end; the step is repeated", outage=False
+        )
         super().__init__(f"{error} {to_wire(error)}")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fenced_sink import EpochCheck
 from cdc_core.engine.fencing import at_work
-from cdc_core.errors import CdcError, RetryableError, to_wire
+from cdc_core.errors import CdcError, RetryableError, is_outage, to_wire
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.rangefeed import Token
 
@@ -127,7 +127,7 @@ class AttemptConfig:
             text = mask("".join(traceback.format_exception(error)).rstrip(), self.secrets)
             if not self.warm_up:
                 reason = mask(f"{type(error).__name__}: {error}", self.secrets).strip().splitlines()[0]
-                text += f"\n{to_wire(RetryableError(reason))}"
+                text += f"\n{to_wire(RetryableError(reason, outage=is_outage(error)))}"
             raise MaskedError(text) from None
 
     @property

@@ -35,8 +35,8 @@ __all__ = ["Plan", "Plans"]
 
 log = logging.getLogger(__name__)
 
-_MOST_REPEATS = 20
-"""A plan that was repeated so often and never finished may itself be the reason."""
+_MOST_REPEATS = 10
+"""A plan that was repeated so often and never finished may itself be the reason. Well below `max_attempts`."""
 _DECIDES_NOTHING = (
     "resolved",
     "min_checkpoint_frequency",
@@ -45,6 +45,8 @@ _DECIDES_NOTHING = (
     "dead_letter_max",
     "retry_backoff",
     "max_retry_backoff",
+    "max_attempts",
+    "give_up_after",
 )
 """Options of the changefeed that change neither what is in a slice nor the names under which it arrives."""
 

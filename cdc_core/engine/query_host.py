@@ -12,7 +12,10 @@ __all__ = ["Query", "QueryHost", "QueryHostError"]
 
 
 class QueryHostError(RetryableError):
-    """Spark failed, and none of our processes said why. The first line of the text is for the status."""
+    """Spark failed, and none of our processes said why. The first line of the text is for the status. No outage."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, outage=False)
 
 
 class Query(Protocol):
@@ -42,6 +45,10 @@ class QueryHost(Protocol):
     @property
     def log_name(self) -> str:
         """The file in the state directory that Spark and its workers print to."""
+
+    @property
+    def memory_settings(self) -> str:
+        """The settings of Spark's memory, for messages."""
 
     @property
     def is_shared(self) -> bool:

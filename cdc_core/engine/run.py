@@ -20,8 +20,9 @@ from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import one_line, owner_of
 from cdc_core.engine.fencing import RunLock, await_idle
 from cdc_core.engine.orders import Orders
+from cdc_core.engine.patience import Patience
 from cdc_core.engine.pausing import Pausing
-from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
+from cdc_core.engine.query_host import Query, QueryHost
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.saved_progress import SavedProgress
 from cdc_core.engine.starting import register, start_token
@@ -93,6 +94,7 @@ class Run:
         self._until: Timestamp | None = None
         self._opening: Future[int] | None = None
         self._opened = False
+        self._patience = Patience(feed, host, state_dir)
         self._warm = False
         self._steady = False
         self._from: Token | None = None
@@ -170,36 +172,27 @@ class Run:
             except (FencedError, _WatchError):
                 raise
             except (TerminalError, RowError, ContractError, ConfigError) as error:
-                if not self._steady or self._feed.options.on_error != "pause":
-                    raise
-                if not self._pause(mask(one_line(error), self._feed.secrets()), error):
-                    return "stopped"
-                wait_s = self._feed.options.retry_backoff
-                continue
+                reason: Exception = error
+                final: CdcError | None = error
             except Exception as error:
                 if not self._steady:
-                    self._refuse_to_begin(error)
-                reason = error
-            if self._advanced():
+                    self._patience.refuse_to_begin(error, opened=self._opened)
+                if self._advanced():
+                    wait_s = self._feed.options.retry_backoff
+                    self._patience.reset()
+                reason, final = error, self._judge(error)
+            if final is not None:
+                if not self._steady or self._feed.options.on_error != "pause":
+                    raise final
+                if not self._pause(mask(one_line(final), self._feed.secrets()), final):
+                    return "stopped"
                 wait_s = self._feed.options.retry_backoff
+                self._patience.reset()
+                continue
             asked_s = reason.retry_after_s if isinstance(reason, RetryableError) else None
             if self._wait(reason, max(wait_s, asked_s or 0.0)):
                 return "stopped"
             wait_s = min(wait_s * 2, self._feed.options.max_retry_backoff)
-
-    def _refuse_to_begin(self, error: Exception) -> None:
-        """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends."""
-        if self._host.is_shared and (isinstance(error, QueryHostError) or not self._host.is_alive):
-            return  # it may be another changefeed's doing
-        if self._opened and not self._host.is_alive:
-            raise TerminalError(
-                f"Spark's JVM ended before the changefeed began; see {self._state_dir / self._host.log_name} for the"
-                " reason, and check that there is enough memory"
-            ) from None
-        if isinstance(error, QueryHostError):
-            raise TerminalError(f"Spark cannot run: {mask(str(error), self._feed.secrets())}") from None
-        if not isinstance(error, RetryableError):
-            raise error
 
     def _pause(self, reason: str, error: CdcError) -> bool:
         """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
@@ -237,6 +230,13 @@ class Run:
             return self._from is not None and progress is not None and progress.token != self._from
         return False
 
+    def _judge(self, error: Exception) -> TerminalError | None:
+        """Return why no other attempt follows the one that failed; None if one does, or the run is to end anyway."""
+        if self._orders.stop.is_set():
+            return None
+        reason = mask(one_line(error), self._feed.secrets())
+        return self._patience.judge(error, reason, jvm_ended=self._opened and not self._host.is_alive)
+
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
         text = mask(one_line(reason), self._feed.secrets())
@@ -245,7 +245,7 @@ class Run:
         if self._orders.stop.is_set():
             log.warning("changefeed '%s': stopped in the middle of a step: %s", self._feed.name, text)
             return True
-        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, text, wait_s)
+        log.warning("changefeed '%s': %s%s; next attempt in %.1f s", self._feed.name, text, self._patience.note, wait_s)
         owner = owner_of(reason, self._feed)
         deadline = time.monotonic() + wait_s
         while (left := deadline - time.monotonic()) > 0 and self._orders.pause is None:

@@ -16,7 +16,7 @@ from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.errors import from_wire
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
-from cdc_core.spark.session import end_jvm, is_alive, is_local, open_session, require_java
+from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
 
 __all__ = ["SparkHost"]
 
@@ -47,6 +47,10 @@ class SparkHost:
     @property
     def log_name(self) -> str:
         return self._log_path.name
+
+    @property
+    def memory_settings(self) -> str:
+        return memory_settings(self._spark)
 
     @property
     def is_shared(self) -> bool:

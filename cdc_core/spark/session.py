@@ -22,7 +22,16 @@ from cdc_core.spark.jvm import forget_jvm, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.writer import ChangefeedSink
 
-__all__ = ["DEFAULT_MASTER", "close_session", "end_jvm", "is_alive", "is_local", "open_session", "require_java"]
+__all__ = [
+    "DEFAULT_MASTER",
+    "close_session",
+    "end_jvm",
+    "is_alive",
+    "is_local",
+    "memory_settings",
+    "open_session",
+    "require_java",
+]
 
 DEFAULT_MASTER = "local[*,4]"
 """All cores, and four attempts for each task: with `local[*]` a task whose worker died gets no second one."""
@@ -161,6 +170,12 @@ def _emptied(scratch: Path) -> Path:
 def is_local(spark: Mapping[str, str]) -> bool:
     """Return whether with the settings *spark* every task runs on the driver's host."""
     return spark.get("master", DEFAULT_MASTER).startswith("local")
+
+
+def memory_settings(spark: Mapping[str, str]) -> str:
+    """Return every setting of memory that `open_session` uses with the settings *spark*, for messages."""
+    found = {key: value for key, value in {**_SETTINGS, **spark}.items() if "memory" in key.lower()}
+    return ", ".join(f"{key} ({value})" for key, value in found.items())
 
 
 def is_alive(session: SparkSession) -> bool:

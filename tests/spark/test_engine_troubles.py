@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -289,6 +290,63 @@ def test_a_killed_jvm_is_replaced_and_the_feed_goes_on(engine: Engine) -> None:
     assert engine.phases.count("starting Spark") == 2
     assert [text for text in {status.waiting_for for status in engine.statuses} if text] != []
     assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "error", "text"),
+    [
+        ("read", "ZeroDivisionError division of {} by zero", r"ZeroDivisionError: division of \d by zero"),
+        ("flush", "RetryableSinkError busy", None),
+    ],
+)
+def test_a_step_that_fails_again_for_the_same_reason_ends_the_run_unless_it_is_an_outage(
+    place: str, error: str, text: str | None, engine: Engine
+) -> None:
+    given = 0
+
+    def watch(_: Status) -> None:
+        nonlocal given
+        if engine.saved >= 500 and given < 6 and not engine.script.pending(place):
+            engine.script.order(place, error.format(given))
+            given += 1
+
+    backoff = {"retry_backoff": Duration(0.5), "max_retry_backoff": Duration(0.5)}
+    options = {**backoff, "max_attempts": 3, "give_up_after": Duration(0.0)}
+    if text is None:
+        assert engine.run(watch=watch, options=options, **STEPS) == 0
+        assert max(engine.journal.epochs) > 3
+        assert engine.journal.faults(total=STEPS["total"]) == []
+    else:
+        with pytest.raises(
+            TerminalError, match=rf"^the same step failed 3 times in \S+ s for the same reason: {text}$"
+        ):
+            engine.run(watch=watch, options=options, **STEPS)
+
+
+@pytest.mark.slow
+def test_a_step_that_ends_the_jvm_again_pauses_the_changefeed_and_names_the_memory(engine: Engine) -> None:
+    killed = []
+
+    def watch(status: Status) -> None:
+        if status.phase == "paused":
+            stop_runs()
+        elif engine.script.pending("hold-emit.held"):
+            gateway = SparkContext._gateway
+            if gateway is not None and gateway.proc.poll() is None and gateway.proc.pid not in killed:
+                killed.append(gateway.proc.pid)
+                os.kill(gateway.proc.pid, signal.SIGKILL)
+
+    engine.script.order("hold-emit")
+    options = {"on_error": "pause", "max_attempts": 2, "give_up_after": Duration(0.0)}
+    assert engine.run(once=False, watch=watch, options=options, own_spark=True, **STEPS) == 0
+    assert len(killed) == 2
+    reason = engine.store.find("t").paused.reason
+    assert re.fullmatch(
+        r"the same step failed 2 times in \S+ s because Spark's JVM ended; see \S+\.spark\.log for the reason\."
+        r" If memory ran out, raise spark\.driver\.memory \(512m\)",
+        reason,
+    )
 
 
 @pytest.mark.slow

@@ -18,11 +18,26 @@ def mask(text: str) -> str:
     return text.replace("secret", "***")
 
 
-@pytest.mark.parametrize("state", ["08006", "53300", "53400", "57P01", "57P03", "55006", "55P03", "40001", "XX000"])
-def test_a_passing_failure_is_retryable(state: str) -> None:
+@pytest.mark.parametrize("state", ["08006", "53300", "53400", "57P01", "57P03", "55006", "55P03", "40001"])
+def test_a_passing_failure_is_an_outage(state: str) -> None:
     expected = r"^PostgreSQL failed while reading the log: busy$"
-    with pytest.raises(RetryableRangefeedError, match=expected), translated("reading the log", mask):
+    with pytest.raises(RetryableRangefeedError, match=expected) as raised, translated("reading the log", mask):
         raise server_error(state, "busy")
+    assert raised.value.outage
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        server_error("XX000", "invalid memory alloc request size 1073741824"),
+        server_error("54000", "invalid memory alloc request size 1073741824"),
+        OperationalError("INVALID_STATE: expected 3 fields but found 4", status_code=6),
+    ],
+)
+def test_a_failure_that_may_be_due_to_what_is_read_is_retryable_and_no_outage(error: Exception) -> None:
+    with pytest.raises(RetryableRangefeedError) as raised, translated("reading the log", mask):
+        raise error
+    assert not raised.value.outage
 
 
 @pytest.mark.parametrize(
@@ -42,8 +57,9 @@ def test_a_privilege_or_login_error_is_terminal_with_a_remedy(state: str, remedy
 def test_an_error_of_the_client_alone_is_retryable_and_masked() -> None:
     error = OperationalError("IO: [libpq] Failed to connect: secret refused\nmore", status_code=10)
     expected = r"Failed to connect: \*\*\* refused$"
-    with pytest.raises(RetryableRangefeedError, match=expected), translated("connecting", mask):
+    with pytest.raises(RetryableRangefeedError, match=expected) as raised, translated("connecting", mask):
         raise error
+    assert raised.value.outage
 
 
 def test_errors_of_cdc_core_pass_unchanged() -> None:

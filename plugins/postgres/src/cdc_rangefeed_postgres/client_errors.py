@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
+from adbc_driver_manager import AdbcStatusCode
 from adbc_driver_manager import Error as AdbcError
 
 from cdc_core import CdcError, RetryableRangefeedError, TerminalRangefeedError
@@ -20,6 +21,9 @@ _ATTEMPT = re.compile(r"- host: .*?, hostaddr: .*?: (?:connection failed: )?(.*)
 _PRIVILEGE = "42501"
 _LOGIN = ("28", "3D000")
 _TERMINAL = ("0A000", "22P06", "25006")
+_OUTAGE = ("08", "25", "40", "53", "55", "57", "58")
+"""SQLSTATE classes: connections, states of transactions, conflicts, resources, locks, interventions, the system."""
+_ADBC_OUTAGE = (AdbcStatusCode.IO, AdbcStatusCode.CANCELLED, AdbcStatusCode.TIMEOUT)
 
 
 def sqlstate(error: BaseException) -> str:
@@ -49,8 +53,8 @@ def _first_line(text: str) -> str:
 def translated(doing: str, mask: Callable[[str], str]) -> Iterator[None]:
     """Turn client errors inside the block into errors of cdc_core; *doing* names the block's work in the message.
 
-    A lost connection, a server that is full or shutting down, a busy object, and every unknown error are retryable.
-    A missing privilege and a refused login are terminal.
+    A lost connection, a server that is full or shutting down, and a busy object are outages. Every unknown error is
+    retryable, but no outage. A missing privilege and a refused login are terminal.
     """
     try:
         yield
@@ -67,4 +71,6 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
         return TerminalRangefeedError(f"{text}. Fix the source URI or the login settings of the server")
     if state.startswith(_TERMINAL):
         return TerminalRangefeedError(text)
-    return RetryableRangefeedError(text)
+    if state:
+        return RetryableRangefeedError(text, outage=state.startswith(_OUTAGE))
+    return RetryableRangefeedError(text, outage=getattr(error, "status_code", AdbcStatusCode.IO) in _ADBC_OUTAGE)

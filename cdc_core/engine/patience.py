@@ -1,0 +1,96 @@
+"""When a run gives up: in its first attempt, and when the same step fails again and again for the same reason."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.query_host import QueryHost, QueryHostError
+from cdc_core.errors import RetryableError, TerminalError, is_outage
+from cdc_core.masking import mask
+from cdc_core.telemetry.status import behind_text
+
+__all__ = ["Patience"]
+
+_VARIES = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(0x)?[0-9a-f]*\d[0-9a-f]*\b", re.IGNORECASE)
+"""Numbers, addresses and identities: they differ between two errors for the same reason."""
+_JVM_ENDED = "Spark's JVM ended"
+
+
+@dataclass(slots=True)
+class _Reason:
+    first: float
+    count: int = 0
+
+
+class Patience:
+    """Judges the failed attempts of one run. Used by its thread.
+
+    Failures are counted by reason as long as no step is saved: so the step that fails is always the same one, the first
+    after the saved progress. Two errors have the same reason if they differ in numbers alone, and every end of the JVM
+    has the same one. Another failure in between changes no count. Outages are never counted, however long they last.
+    """
+
+    def __init__(
+        self,
+        feed: ResolvedChangefeed,
+        host: QueryHost,
+        state_dir: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._feed = feed
+        self._host = host
+        self._log_path = state_dir / host.log_name
+        self._clock = clock
+        self._reasons: dict[str, _Reason] = {}
+        self.note = ""
+        """What the log adds to the failure that was judged last: how many times it has come; empty for an outage."""
+
+    def reset(self) -> None:
+        """Forget all failures: a step was saved, or a person has resumed the changefeed."""
+        self._reasons.clear()
+
+    def refuse_to_begin(self, error: Exception, *, opened: bool) -> None:
+        """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends.
+
+        *opened* says that Spark was there.
+        """
+        if self._host.is_shared and (isinstance(error, QueryHostError) or not self._host.is_alive):
+            return  # it may be another changefeed's doing
+        if opened and not self._host.is_alive:
+            raise TerminalError(
+                f"{_JVM_ENDED} before the changefeed began; see {self._log_path} for the reason, and check that there"
+                " is enough memory"
+            ) from None
+        if isinstance(error, QueryHostError):
+            raise TerminalError(f"Spark cannot run: {mask(str(error), self._feed.secrets())}") from None
+        if not isinstance(error, RetryableError):
+            raise error
+
+    def judge(self, error: Exception, reason: str, *, jvm_ended: bool) -> TerminalError | None:
+        """Count a failed attempt; return why there is no other one, None if there is.
+
+        *reason* is *error* for people. With *jvm_ended* the error only follows from the end of the JVM.
+        """
+        self.note = ""
+        if is_outage(error) and not jvm_ended:
+            return None
+        options, now = self._feed.options, self._clock()
+        key = _JVM_ENDED if jvm_ended else f"{type(error).__name__} {_VARIES.sub('#', reason)}"
+        found = self._reasons.setdefault(key, _Reason(now))
+        found.count += 1
+        self.note = f" (failure {found.count} of this step for this reason; max_attempts is {options.max_attempts})"
+        if found.count < options.max_attempts or now - found.first < options.give_up_after:
+            return None
+        what = f"the same step failed {found.count} times in {behind_text(now - found.first)}"
+        if not jvm_ended:
+            return TerminalError(f"{what} for the same reason: {reason}")
+        return TerminalError(
+            f"{what} because {_JVM_ENDED}; see {self._log_path} for the reason. If memory ran out, raise"
+            f" {self._host.memory_settings}"
+        )

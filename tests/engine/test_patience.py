@@ -1,0 +1,133 @@
+"""When a run gives up: what counts, and what is waited for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.engine import counter_feed
+
+from cdc_core.engine.patience import Patience
+from cdc_core.engine.query_host import QueryHostError
+from cdc_core.errors import (
+    RetryableError,
+    RetryableRangefeedError,
+    RetryableSinkError,
+    TerminalError,
+)
+from cdc_core.options import Duration
+
+
+class Host:
+    """As much of a QueryHost as the judgement asks for."""
+
+    log_name = "t.spark.log"
+    memory_settings = "spark.driver.memory (512m)"
+    is_shared = False
+    is_alive = True
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def patience(tmp_path: Path, clock: Clock) -> Patience:
+    feed = counter_feed(tmp_path, options={"max_attempts": 20, "give_up_after": Duration(600.0)})
+    host: Any = Host()
+    return Patience(feed, host, tmp_path, clock=clock)
+
+
+def fail(patience: Patience, clock: Clock, error: Exception, *, times: int, every_s: float, jvm: bool = False) -> str:
+    """Return what the last of *times* failures is judged to be, "" for none. No earlier one may end the retries."""
+    for left in reversed(range(times)):
+        found = patience.judge(error, str(error), jvm_ended=jvm)
+        if left == 0 or found is not None:
+            assert left == 0, found
+            return "" if found is None else str(found)
+        clock.now += every_s
+    raise AssertionError("no failure")
+
+
+def test_the_twentieth_failure_for_the_same_reason_is_the_last(patience: Patience, clock: Clock) -> None:
+    error = RetryableError("the step broke", outage=False)
+    assert fail(patience, clock, error, times=20, every_s=60.0) == (
+        "the same step failed 20 times in 19 min 0 s for the same reason: the step broke"
+    )
+
+
+def test_ten_minutes_of_failures_are_waited_for_in_any_case(patience: Patience, clock: Clock) -> None:
+    error = RetryableError("the step broke", outage=False)
+    assert fail(patience, clock, error, times=600, every_s=1.0) == ""
+    clock.now += 1.0
+    assert "failed 601 times in 10 min 0 s" in str(patience.judge(error, str(error), jvm_ended=False))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RetryableRangefeedError("no route to host"),
+        RetryableSinkError("answer 503"),
+        RetryableError("the store is busy"),
+        ConnectionResetError("reset by peer"),
+        TimeoutError("timed out"),
+    ],
+)
+def test_an_outage_is_waited_for_however_long_it_lasts(patience: Patience, clock: Clock, error: Exception) -> None:
+    assert fail(patience, clock, error, times=1000, every_s=30.0) == ""
+
+
+@pytest.mark.parametrize("error", [ValueError("nobody expected this"), QueryHostError("a job failed")])
+def test_an_error_that_does_not_say_that_it_is_an_outage_counts(
+    patience: Patience, clock: Clock, error: Exception
+) -> None:
+    assert str(error) in fail(patience, clock, error, times=20, every_s=60.0)
+
+
+def test_a_jvm_that_ends_counts_whatever_the_error_was_and_its_memory_is_named(
+    patience: Patience, clock: Clock, tmp_path: Path
+) -> None:
+    for number in range(19):
+        assert patience.judge(RetryableSinkError(f"{number}"), "lost", jvm_ended=True) is None
+        clock.now += 60.0
+    assert str(patience.judge(OSError("refused"), "refused", jvm_ended=True)) == (
+        f"the same step failed 20 times in 19 min 0 s because Spark's JVM ended; see {tmp_path}/t.spark.log for the"
+        " reason. If memory ran out, raise spark.driver.memory (512m)"
+    )
+
+
+def test_numbers_and_identities_make_no_other_reason(patience: Patience, clock: Clock) -> None:
+    texts = [
+        "query [id = 6b1f53f2-0e6a-4a52-9f0b-abcdefabcdef] failed at <X object at 0x7f3a> in batch 17",
+        "query [id = aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee] failed at <X object at 0x7f3b> in batch 18",
+    ]
+    for number in range(19):
+        assert patience.judge(QueryHostError("x"), texts[number % 2], jvm_ended=False) is None
+        clock.now += 60.0
+    assert patience.judge(QueryHostError("x"), texts[1], jvm_ended=False) is not None
+
+
+def test_failures_for_other_reasons_and_outages_in_between_change_nothing(patience: Patience, clock: Clock) -> None:
+    for _ in range(19):
+        for error in (ValueError("one"), RetryableSinkError("busy"), KeyError("two")):
+            assert patience.judge(error, str(error), jvm_ended=False) is None
+            clock.now += 60.0
+    assert isinstance(patience.judge(ValueError("one"), "one", jvm_ended=False), TerminalError)
+
+
+def test_a_saved_step_begins_the_count_anew(patience: Patience, clock: Clock) -> None:
+    error = ValueError("again")
+    assert fail(patience, clock, error, times=19, every_s=60.0) == ""
+    patience.reset()
+    assert fail(patience, clock, error, times=19, every_s=60.0) == ""
+    assert "failed 20 times" in fail(patience, clock, error, times=1, every_s=0.0)
