@@ -30,5 +30,13 @@ class SourceHistory:
         """Return the source's gauges by name, such as the bytes of log that it retains. After `release`."""
         return {}
 
+    def notice(self) -> str | None:
+        """Return what people should know about the history, such as who makes the source retain it; None for nothing.
+
+        After `metrics`. Each text is logged once, so it changes only when there is more to say. Holds no secret, and no
+        value of a row.
+        """
+        return None
+
     def close(self) -> None:
         """Release connections. May be called twice, or never."""

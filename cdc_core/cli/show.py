@@ -74,6 +74,7 @@ def report_lines(report: Report) -> Iterator[str]:
         ("last saved", report.known.saved_at and shown_moment(report.known.saved_at)),
         ("dead letters", shown["dead_letters"] and f"{shown['dead_letters']:,}"),
         ("source's history", _history(report, shown)),
+        ("source says", shown["notice"]),
         ("waiting for", _waiting(shown)),
         ("error", shown["error"]),
     ]

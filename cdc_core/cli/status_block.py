@@ -64,6 +64,8 @@ def status_block(status: Status) -> Table:
         block.add_row("dead letters", Text(dead_letters_text(status), style="yellow"))
     if history := history_text(status):
         block.add_row("source's history", Text(history, style="yellow"))
+    if status.notice:
+        block.add_row("source says", Text(status.notice, style="yellow"))
     if status.shares:
         block.add_row("time spent", Text(shares_text(status)))
     if waiting := waiting_text(status):

@@ -40,7 +40,7 @@ class Coordinator:
 
     Lives in a commit process of Spark. Several of these serve all changefeeds of a driver and end after an idle minute,
     so an attempt may have several instances: what must outlive a step is in the store. *saved* tells the driver of each
-    saved step. *resolved_interval_s* is the least distance
+    saved step, *noticed* what the source says. *resolved_interval_s* is the least distance
     between two emitted resolved marks, None for none at all. *open_marks* and *open_history* are called when first
     needed.
     """
@@ -54,6 +54,7 @@ class Coordinator:
         open_marks: Callable[[], ResolvedMarks],
         open_history: Callable[[], SourceHistory],
         saved: Callable[[int, Timestamp], object],
+        noticed: Callable[[str | None], object],
         resolved_interval_s: float | None,
         dead_letter_max: int = 0,
     ) -> None:
@@ -63,6 +64,7 @@ class Coordinator:
         self._open_marks = open_marks
         self._open_history = open_history
         self._saved = saved
+        self._noticed = noticed
         self._resolved_interval_s = resolved_interval_s
         self._dead_letter_max = dead_letter_max
         self._marks: ResolvedMarks | None = None
@@ -183,6 +185,7 @@ class Coordinator:
         try:
             self._history.release(self._progress.token)
             counters.update({f"source.{name}": value for name, value in self._history.metrics().items()})
+            self._noticed(self._history.notice())
             if counters.pop("releases_failed", 0):
                 self._metrics_saved_at = float("-inf")
         except RetryableError as error:

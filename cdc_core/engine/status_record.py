@@ -58,6 +58,7 @@ def _values(status: Status) -> dict[str, Any]:
         "waiting_on": status.waiting_on,
         "waiting_for": status.waiting_for,
         "error": status.error,
+        "notice": status.notice,
         "scan": None if scan is None else {"done": scan.done, "total": scan.total, "unit": scan.unit},
         "next_attempt_at": at,
         "host": socket.gethostname(),

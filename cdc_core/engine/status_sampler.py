@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.source_notice import NoticeLog
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
 from cdc_core.rangefeed import ScanProgress
@@ -60,6 +61,7 @@ class StatusSampler:
         self._window_s = max(_WINDOW_S, 2 * frequency_s)
         self._every = every if frequency_s >= _QUIET_S else ""
         self._activities = Activities(run_dir)
+        self._notices = NoticeLog(feed, run_dir)
         self._local = local
         self._count_dead_letters = count_dead_letters
         self._refused: float | None = None
@@ -87,6 +89,7 @@ class StatusSampler:
             "scan": scan,
             "dead_letters": self._dead_letters,
             "releases_failed": int(counters.get("releases_failed", 0)),
+            "notice": self._notices.look(),
             "shares": self._shares(tasks),
             **self._waiting(now, tasks, scanning=scan is not None),
         }

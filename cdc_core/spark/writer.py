@@ -23,6 +23,7 @@ from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
 from cdc_core.engine.reports import SliceReport, joined_failures
 from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.engine.saved_progress import SavedFlag
+from cdc_core.engine.source_notice import NoticeFile
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.sink import Sink
 from cdc_core.telemetry.activity import COORDINATOR, SLICE, at_stages
@@ -142,6 +143,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
             open_marks=lambda: open_resolved_marks(feed, store),
             open_history=feed.open_history,
             saved=SavedFlag(self._config.run_dir).show,
+            noticed=NoticeFile(self._config.run_dir).show,
             resolved_interval_s=feed.options.resolved,
             dead_letter_max=feed.options.dead_letter_max,
         )

@@ -45,7 +45,7 @@ class Status:
     `rows`, `bytes` and `files` are totals over all runs. `dead_letters` counts the rows that are among the dead
     letters. `shares` is the part of their time that the slices of the last seconds spent at each stage (see
     `cdc_core.telemetry.stages`). `releases_failed` counts the latest consecutive steps after which the source did not
-    release its history.
+    release its history. `notice` is what the source says about its history.
 
     `waiting_on` is what the changefeed waits for ("changes", "sink 'webhook'"), and `waiting_on_s` is for how long if a
     task is stuck. `waiting_for` is the error that a retry may cure, and `next_attempt_s` is the time until the retry.
@@ -63,6 +63,7 @@ class Status:
     scan: ScanProgress | None = None
     dead_letters: int = 0
     releases_failed: int = 0
+    notice: str | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     waiting_on: str | None = None
     waiting_on_s: float | None = None
@@ -141,6 +142,8 @@ def status_line(status: Status) -> str:
         parts.append(dead_letters_text(status))
     if history := history_text(status):
         parts.append(f"the source's history: {history}")
+    if status.notice:
+        parts.append(f"the source says: {status.notice}")
     if status.shares:
         parts.append(f"time spent: {shares_text(status)}")
     if waiting := waiting_text(status):

@@ -213,7 +213,7 @@ class CounterReader(SliceReader):
 
 
 class CounterHistory(SourceHistory):
-    """Notes in the journal what may be forgotten."""
+    """Notes in the journal what may be forgotten. The file `notice-of-the-source` has its notice."""
 
     def release(self, token: Token) -> None:
         control = self.context.options.control
@@ -222,6 +222,10 @@ class CounterHistory(SourceHistory):
 
     def metrics(self) -> Mapping[str, float]:
         return {"retained": 7.0}
+
+    def notice(self) -> str | None:
+        path = Path(self.context.options.control) / "notice-of-the-source"
+        return path.read_text() if path.exists() else None
 
 
 COUNTER = RangefeedRegistration(

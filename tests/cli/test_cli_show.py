@@ -107,6 +107,14 @@ def test_everything_that_is_known_is_shown(file: Path, store: ProgressStore, cap
     ]
 
 
+def test_what_the_source_says_is_shown_while_a_run_is_alive(file: Path, store: ProgressStore, capsys: Capture) -> None:
+    run_in(store, notice="process 7 holds the log")
+    assert "  source says       process 7 holds the log\n" in shown(file, capsys, "orders")
+    assert as_json(file, capsys)["notice"] == "process 7 holds the log"
+    grow_old(store, 60)
+    assert as_json(file, capsys)["notice"] is None
+
+
 def test_the_lag_is_that_of_now(file: Path, store: ProgressStore, capsys: Capture) -> None:
     run_in(store, phase="stopped")
     first = as_json(file, capsys)["behind_s"]

@@ -12,6 +12,7 @@ from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.engine.saved_progress import SavedFlag
+from cdc_core.engine.source_notice import NoticeFile
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
@@ -39,6 +40,7 @@ def coordinator(store: ProgressStore, script: Script, *, resolved_interval_s: fl
         open_marks=lambda: open_resolved_marks(feed, store),
         open_history=feed.open_history,
         saved=SavedFlag(script.directory).show,
+        noticed=NoticeFile(script.directory).show,
         resolved_interval_s=resolved_interval_s,
     )
 

@@ -85,3 +85,28 @@ def test_a_sink_that_is_down_is_named_with_its_error_and_the_next_attempt(engine
     assert engine.run(**STEPS) == 0
     waiting = next(status for status in engine.statuses if status.phase == "waiting to retry")
     assert re.search("retry, sink 'journal': the server says 503; next attempt in [01] s$", status_line(waiting))
+
+
+def test_what_the_source_says_is_shown_and_logged_when_it_begins_and_ends(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    order = engine.directory / "notice-of-the-source"
+    order.write_text("process 7 holds the log")
+    kept: list[str | None] = []
+
+    def watch(status: Status) -> None:
+        if status.notice is not None and order.exists():
+            kept.append(status.notice)
+            record = engine.store.status("t")
+            if record is not None and record.values["notice"] == status.notice:
+                order.unlink()
+        elif kept and status.notice is None:
+            stop_runs()
+
+    with caplog.at_level("INFO", logger="cdc_core.engine.source_notice"):
+        assert engine.run(once=False, watch=watch, total=10_000_000, rows_per_step=100) == 0
+    assert [record.getMessage() for record in caplog.records if record.name == "cdc_core.engine.source_notice"] == [
+        "changefeed 't': rangefeed 'counter': process 7 holds the log",
+        "changefeed 't': rangefeed 'counter': no longer: process 7 holds the log",
+    ]
+    assert any("the source says: process 7 holds the log" in status_line(status) for status in engine.statuses)
