@@ -7,6 +7,7 @@ from typing import Any
 
 from cdc_core import RangefeedContext, SourceHistory, Token
 from cdc_rangefeed_postgres.connection import KeptConnection, Server
+from cdc_rangefeed_postgres.long_transactions import LongTransactions
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.slot import Slot
 
@@ -15,7 +16,8 @@ __all__ = ["PostgresHistory"]
 _METRICS = """
 SELECT (pg_wal_lsn_diff(l.lsn, s.restart_lsn))::float8, (pg_wal_lsn_diff(l.lsn, s.confirmed_flush_lsn))::float8,
        (SELECT extract(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_stat_activity a
-        WHERE a.application_name LIKE %s)
+        WHERE a.application_name LIKE %s),
+       (pg_wal_lsn_diff(s.confirmed_flush_lsn, s.restart_lsn))::float8, s.restart_lsn::text
 FROM pg_replication_slots s,
      (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END AS lsn) l
 WHERE s.slot_name = %s
@@ -32,6 +34,8 @@ class PostgresHistory(SourceHistory):
         self._connection = KeptConnection(self._server, "coordinator")
         self._last_record = 0
         self._released: int | None = None
+        self._long_transactions = LongTransactions()
+        self._notice: str | None = None
 
     def release(self, token: Token) -> None:
         with self._server.translated("releasing the log"):
@@ -45,15 +49,21 @@ class PostgresHistory(SourceHistory):
     def metrics(self) -> Mapping[str, float]:
         with self._server.translated("reading metrics"):
             pattern = f"cdc/%/{self.context.feed_id}/snapshot"
-            row: Any = self._connection.open().execute(_METRICS, [pattern, self._slot.name]).fetchone()
-        if row is None:
-            return {}
-        retained, unconfirmed, snapshot_age = row
+            connection = self._connection.open()
+            row: Any = connection.execute(_METRICS, [pattern, self._slot.name]).fetchone()
+            if row is None:
+                return {}
+            retained, unconfirmed, snapshot_age, again, restart = row
+            self._notice = self._long_transactions.look(connection, restart=restart, again_bytes=again or 0.0)
         return {
             "retained_bytes": retained or 0.0,
             "unconfirmed_bytes": unconfirmed or 0.0,
+            "decoded_again_bytes": again or 0.0,
             "snapshot_age_s": snapshot_age or 0.0,
         }
+
+    def notice(self) -> str | None:
+        return None if self._notice is None else self._server.mask(self._notice)
 
     def close(self) -> None:
         self._connection.close()

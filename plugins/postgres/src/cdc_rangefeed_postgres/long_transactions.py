@@ -1,0 +1,122 @@
+"""Open transactions that hold back the restart point of a slot, so that each step decodes log again."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.names import quoted
+from cdc_rangefeed_postgres.standby import is_standby
+
+__all__ = ["LongTransactions", "shown_query"]
+
+_LEAST_BYTES = 64 << 20
+"""Less costs about a tenth of a second a step, and is usual without any long transaction."""
+_LOOK_S = 10.0
+_HOLDS_S = 20.0
+"""What holds the restart point for less than this will be over when somebody reads of it."""
+_QUERY_CHARACTERS = 100
+
+# Any role sees pid, application and transaction of all sessions, but the rest only of its own ones.
+_OLDEST = """
+SELECT backend_xid::text, age(backend_xid), pid, application_name, datname::text, xact_start, state, query,
+       pg_has_role('pg_read_all_stats', 'USAGE') OR pg_has_role(usesysid, 'USAGE'), current_user::text
+FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+UNION ALL
+SELECT transaction::text, age(transaction), NULL, gid, database::text, prepared, NULL, NULL, true, NULL
+FROM pg_prepared_xacts
+ORDER BY 2 DESC LIMIT 1
+"""
+_LITERAL = re.compile(r"'|\$(?!\d)|--|/\*|(?<=\ASET)\b", re.IGNORECASE)
+_LEADING_COMMENTS = re.compile(r"(\s+|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w$\"])\d[\w.]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """What holds the restart point: `key` names it, `text` describes it for people."""
+
+    key: str
+    text: str
+
+
+class LongTransactions:
+    """Watches one slot for transactions that hold its restart point. *clock* is monotonic."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._look_at = float("-inf")
+        self._holder: _Holder | None = None
+        self._since = 0.0
+        self._level = 0
+        self._text: str | None = None
+
+    def look(self, connection: Connection, *, restart: str, again_bytes: float) -> str | None:
+        """Return who makes each step decode *again_bytes* again, from *restart* on; None when that is little.
+
+        Asks the server every 10 s at most, and only when it is much. The text changes when another transaction holds
+        the restart point, and each time that the log doubles.
+        """
+        now = self._clock()
+        if again_bytes < _LEAST_BYTES:
+            self._holder = self._text = None
+            return None
+        if now < self._look_at:
+            return self._text
+        self._look_at = now + _LOOK_S
+        holder = _holder(connection, restart)
+        if holder is None or self._holder is None or holder.key != self._holder.key:
+            self._holder, self._since, self._text, self._level = holder, now, None, 0
+        level = int(again_bytes) // _LEAST_BYTES
+        if holder is not None and now - self._since >= _HOLDS_S and level >= 2 * self._level:
+            self._level = 1 << level.bit_length() - 1
+            size = self._level * _LEAST_BYTES >> 20
+            self._text = (
+                f"each step decodes more than {size:,} MB of the log again, from the beginning of {holder.text}"
+            )
+        return self._text
+
+
+def _holder(connection: Connection, restart: str) -> _Holder | None:
+    """Return the open transaction that has written first of all, None when there is none."""
+    if is_standby(connection):
+        where = "a transaction that is open on the primary. Find it there in pg_stat_activity or pg_prepared_xacts"
+        return _Holder(
+            f"restart {restart}", f"{where}, by the greatest age(backend_xid) or age(transaction), and end it"
+        )
+    row: Any = connection.execute(_OLDEST).fetchone()
+    if row is None:
+        return None
+    xid, _, pid, name, database, begun, state, query, visible, role = row
+    if pid is None:
+        gid = name.replace("'", "''")
+        return _Holder(
+            xid,
+            f"prepared transaction '{gid}' in database '{database}', prepared at {_moment(begun)}. Run COMMIT PREPARED"
+            f" '{gid}'; or ROLLBACK PREPARED '{gid}'; there",
+        )
+    who = f"an open transaction: process {pid}, application '{name}', database '{database}'"
+    end = f"Commit it, or run SELECT pg_terminate_backend({pid});"
+    if not visible:
+        return _Holder(xid, f"{who} (to see its age and query, run GRANT pg_read_all_stats TO {quoted(role)};). {end}")
+    doing = "query" if state == "active" else f"{state}, last query"
+    return _Holder(xid, f"{who}, open since {_moment(begun)}, {doing}: {shown_query(query)}. {end}")
+
+
+def shown_query(query: str) -> str:
+    """Return the beginning of *query* without the values in it: up to the first text or comment, numbers left out."""
+    text = query[_LEADING_COMMENTS.match(query).end() :]  # type: ignore[union-attr]
+    found = _LITERAL.search(text)
+    shown = " ".join(_NUMBER.sub("?", text[: found.start()] if found else text).split())
+    if found is None and len(shown) <= _QUERY_CHARACTERS:
+        return shown
+    return f"{shown[:_QUERY_CHARACTERS].rstrip()} …".lstrip()
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
