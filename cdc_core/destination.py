@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.sink_context import SinkContext
@@ -12,6 +13,7 @@ __all__ = ["Destination"]
 
 class Destination(ABC):
     """Checks and prepares where a sink writes to. Driver and `cdc check`; one instance for a few calls, then `close`.
+    On a cluster every executor calls `check` as well.
 
     Constructors have no side effects and connect to nothing. A destination must write `check`; everything else has a
     default.
@@ -30,6 +32,15 @@ class Destination(ABC):
         Called once a run, after `check` and before any slice. What an earlier run prepared is there already. By default
         nothing needs to be created. Raises: ConfigError, RetryableSinkError.
         """
+
+    def local_directory(self) -> Path | None:
+        """Return the directory of this host's file system in which the sink writes; by default None: there is no such.
+
+        On a cluster every host that runs tasks must see the same directory at this path, or rows would be lost. The
+        engine sees to it with a file `.cdc-probe-…` in the directory, which it may create, while a changefeed runs; so
+        return one in which such a file disturbs no reader. Connects to nothing.
+        """
+        return None
 
     def topic(self, table: TableName) -> str:
         """Return the topic that rows of *table* go to, as the destination names it. Connects to nothing.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from cdc_core.rangefeed import RangefeedContext
@@ -46,6 +47,19 @@ class SliceReader(ABC):
 
     def __init__(self, context: RangefeedContext) -> None:
         self.context = context
+
+    def check(self) -> None:  # noqa: B027 (has a default)
+        """Return when this process reaches the source. On each executor of a cluster, on an instance of its own,
+        before anything is created. Changes nothing. Raises: a CdcError, in seconds. By default nothing is checked.
+        """
+
+    def local_directory(self) -> Path | None:
+        """Return the directory of this host's file system that is read; by default None: the source is a server.
+
+        On a cluster every host that runs tasks must see the same directory at this path. The engine sees to it with a
+        file `.cdc-probe-…` in the directory while a changefeed runs. Driver. Connects to nothing.
+        """
+        return None
 
     @abstractmethod
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:

@@ -156,6 +156,9 @@ class ChangefeedOptions:
     give_up_after: Duration = option(
         Duration(600.0), doc="How long after the first of these failures the changefeed tries again in any case."
     )
+    executor_wait: Duration = option(
+        Duration(60.0), doc="On a cluster: longest wait for the first executor. Without one by then, the run ends."
+    )
 
     def __post_init__(self) -> None:
         if self.initial_scan == "only":

@@ -8,16 +8,19 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fenced_sink import EpochCheck
 from cdc_core.engine.fencing import at_work
+from cdc_core.engine.host_requirements import HostRequirements
 from cdc_core.errors import CdcError, RetryableError, is_outage, to_wire
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.rangefeed import Token
+from cdc_core.sink import Sink
+from cdc_core.slice_reader import SliceReader
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
@@ -47,8 +50,9 @@ class AttemptConfig:
     feed: ResolvedChangefeed
     state_dir: Path
     run_dir: Path
-    start: Token
+    start: Token = field(default_factory=dict)
     warm_up: bool = False
+    requirements: HostRequirements = field(default_factory=HostRequirements)
 
     def to_option(self) -> str:
         return json.dumps(
@@ -58,6 +62,7 @@ class AttemptConfig:
                 "run_dir": str(self.run_dir),
                 "start": self.start,
                 "warm_up": self.warm_up,
+                "requirements": self.requirements.to_json(),
             }
         )
 
@@ -70,14 +75,31 @@ class AttemptConfig:
             run_dir=Path(value["run_dir"]),
             start=value["start"],
             warm_up=value["warm_up"],
+            requirements=HostRequirements.from_json(value["requirements"]),
         )
+
+    def open_sink(self) -> Sink:
+        """Return the sink, on a host that is as the driver's. Raises: ConfigError for another one."""
+        self.requirements.require()
+        return self.feed.open_sink()
+
+    def open_reader(self) -> SliceReader:
+        """Return the reader, on a host that is as the driver's. Raises: ConfigError for another one."""
+        self.requirements.require()
+        return self.feed.open_reader()
+
+    def open_dead_letter_sink(self) -> Sink:
+        """Return the sink of the dead letters, if there is one. After `open_sink`, and likewise."""
+        assert self.feed.dead_letter is not None
+        self.requirements.require()
+        return self.feed.dead_letter.open_sink()
 
     def load(self) -> None:
         """Load what a worker may need in this process. Connects to nothing."""
-        self.feed.open_reader().close()
-        self.feed.open_sink().close()
+        self.open_reader().close()
+        self.open_sink().close()
         if self.feed.dead_letter is not None:
-            self.feed.dead_letter.open_sink().close()
+            self.open_dead_letter_sink().close()
 
     @property
     def key(self) -> tuple[str, int]:

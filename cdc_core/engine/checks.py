@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -30,13 +30,20 @@ __all__ = [
 ]
 
 
-def check_and_prepare(feed: ResolvedChangefeed, store: ProgressStore) -> None:
-    """Return when the changefeed can run. Raises: ConfigError, while nothing has been created at the source."""
+def check_and_prepare(
+    feed: ResolvedChangefeed, store: ProgressStore, check_executors: Callable[[Sequence[TableSchema]], None]
+) -> None:
+    """Return when the changefeed can run. Raises: ConfigError, while nothing has been created at the source.
+
+    *check_executors* is called when all parts are known to work here, before anything is created.
+    """
     progress = store.load(feed.name)
     schemas = check_source(with_saved(feed, store))
     if progress is None:
         check_time_range(feed)
-    check_and_prepare_sink(feed, schemas)
+    _check_delivery(feed, schemas)
+    check_executors(schemas)
+    prepare_sink(feed, schemas)
 
 
 def with_saved(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChangefeed:
@@ -49,10 +56,14 @@ def with_saved(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChange
 
 def check_and_prepare_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
     """Return when rows of *schemas* can be delivered. Raises: ConfigError."""
+    _check_delivery(feed, schemas)
+    prepare_sink(feed, schemas)
+
+
+def _check_delivery(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
     check_sink(feed, schemas)
     check_encoder(feed, schemas)
     check_dead_letters(feed, schemas)
-    prepare_sink(feed, schemas)
 
 
 def check_source(feed: ResolvedChangefeed) -> list[TableSchema]:

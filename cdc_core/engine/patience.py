@@ -48,12 +48,14 @@ class Patience:
         self._log_path = state_dir / host.log_name
         self._clock = clock
         self._reasons: dict[str, _Reason] = {}
+        self._wait_s: float = feed.options.retry_backoff
         self.note = ""
         """What the log adds to the failure that was judged last: how many times it has come; empty for an outage."""
 
     def reset(self) -> None:
         """Forget all failures: a step was saved, or a person has resumed the changefeed."""
         self._reasons.clear()
+        self._wait_s = self._feed.options.retry_backoff
 
     def refuse_to_begin(self, error: Exception, *, opened: bool) -> None:
         """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends.
@@ -71,6 +73,12 @@ class Patience:
             raise TerminalError(f"Spark cannot run: {mask(str(error), self._feed.secrets())}") from None
         if not isinstance(error, RetryableError):
             raise error
+
+    def next_wait_s(self, error: Exception) -> float:
+        """Return how long to wait after *error*: twice as long as the last time, or as long as the other side asked."""
+        wait_s, self._wait_s = self._wait_s, min(self._wait_s * 2, self._feed.options.max_retry_backoff)
+        asked_s = error.retry_after_s if isinstance(error, RetryableError) else None
+        return max(wait_s, asked_s or 0.0)
 
     def judge(self, error: Exception, reason: str, *, jvm_ended: bool) -> TerminalError | None:
         """Count a failed attempt; return why there is no other one, None if there is.

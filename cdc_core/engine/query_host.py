@@ -61,7 +61,20 @@ class QueryHost(Protocol):
     def hold(self, user: str) -> int:
         """Open the session unless it is open; return how many slices of one changefeed may be read at a time.
 
-        Changefeed *user* needs it until `let_go`. Blocks while Spark starts, for several seconds.
+        Changefeed *user* needs it until `let_go`. Blocks while Spark starts, for several seconds. Unless `is_local`,
+        the number is known only after `await_executors`.
+        """
+
+    def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
+        """Return how many slices may be read at a time by the executors, once there are some.
+
+        Not for a local host. Returns earlier when *stopped* becomes true. Raises: QueryHostError after *wait_s*.
+        """
+
+    def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
+        """Return when each executor has answered that it can run tasks of *config*. As `await_executors` otherwise.
+
+        Raises: ConfigError.
         """
 
     def let_go(self, user: str) -> None:

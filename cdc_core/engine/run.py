@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -18,6 +18,7 @@ from cdc_core.engine.checks import check_and_prepare, source_clock
 from cdc_core.engine.completion import all_delivered, drop_history, finish_earlier_run
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import one_line, owner_of
+from cdc_core.engine.executors import check_executors, required_of_hosts
 from cdc_core.engine.fencing import RunLock, await_idle
 from cdc_core.engine.orders import Orders
 from cdc_core.engine.patience import Patience
@@ -29,18 +30,11 @@ from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_record import StatusRecord
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
-from cdc_core.errors import (
-    CdcError,
-    ConfigError,
-    ContractError,
-    FencedError,
-    RetryableError,
-    RowError,
-    TerminalError,
-)
+from cdc_core.errors import CdcError, ConfigError, ContractError, FencedError, RetryableError, RowError, TerminalError
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed, Token
-from cdc_core.store.progress import Progress, ProgressStore
+from cdc_core.schema import TableSchema
+from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.activity import activity_directory
 from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
@@ -147,15 +141,16 @@ class Run:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
                 self._say(phase="starting Spark")
                 self._opening = pool.submit(self._host.hold, self._feed.name)
-                check_and_prepare(self._feed, self._store)
+                check_and_prepare(self._feed, self._store, self._check_executors)
             ending = self._attempts()
             self._keep_pause()
             return ending
+        except _Stopped:
+            return "stopped"
         finally:
             self._host.let_go(self._feed.name)
 
     def _attempts(self) -> Ending:
-        wait_s: float = self._feed.options.retry_backoff
         while True:
             self._from = None
             try:
@@ -178,7 +173,6 @@ class Run:
                 if not self._steady:
                     self._patience.refuse_to_begin(error, opened=self._opened)
                 if self._advanced():
-                    wait_s = self._feed.options.retry_backoff
                     self._patience.reset()
                 reason, final = error, self._judge(error)
             if final is not None:
@@ -186,13 +180,9 @@ class Run:
                     raise final
                 if not self._pause(mask(one_line(final), self._feed.secrets()), final):
                     return "stopped"
-                wait_s = self._feed.options.retry_backoff
                 self._patience.reset()
-                continue
-            asked_s = reason.retry_after_s if isinstance(reason, RetryableError) else None
-            if self._wait(reason, max(wait_s, asked_s or 0.0)):
+            elif self._wait(reason, self._patience.next_wait_s(reason)):
                 return "stopped"
-            wait_s = min(wait_s * 2, self._feed.options.max_retry_backoff)
 
     def _pause(self, reason: str, error: CdcError) -> bool:
         """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
@@ -269,7 +259,8 @@ class Run:
             cleanup.callback(self._forget_tasks)
             self._await_idle()
             feed = self._feed.for_attempt(feed_id=self._feed.feed_id, epoch=epoch, parallelism=parallelism)
-            config = AttemptConfig(feed=feed, state_dir=self._state_dir, run_dir=run_dir, start={})
+            requirements = cleanup.enter_context(required_of_hosts(feed, self._host, create=True))
+            config = AttemptConfig(feed=feed, state_dir=self._state_dir, run_dir=run_dir, requirements=requirements)
             if not self._warm:
                 self._say(phase="warming up")
                 self._host.warm_up(replace(config, warm_up=True), stopped=self._orders.stop.is_set)
@@ -296,8 +287,19 @@ class Run:
         opening, self._opening = self._opening, None
         slots = self._host.hold(self._feed.name) if opening is None else opening.result()
         self._opened = True
+        if not self._host.is_local:
+            self._say(phase="waiting for executors")
+            slots = self._host.await_executors(self._feed.options.executor_wait, stopped=self._orders.stop.is_set)
         self._check_stop()
         return slots
+
+    def _check_executors(self, schemas: Sequence[TableSchema]) -> None:
+        """Return when every executor can run tasks of the changefeed. Raises: ConfigError."""
+        if not self._host.is_local:
+            self._hold()
+            self._say(phase="checking executors")
+            check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._orders.stop.is_set)
+            self._check_stop()
 
     def _forget_tasks(self) -> None:
         self.status = replace(self.status, shares={}, waiting_on=None, waiting_on_s=None)
@@ -331,14 +333,11 @@ class Run:
             progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
             self._host.tend()
-            complete = self._complete(progress)
+            reached = self._until is not None and progress.frontier.high_water >= self._until
+            complete = reached or all_delivered(self._feed, progress)
         if complete:
             log.info("changefeed '%s': complete, resolved %s", self._feed.name, progress.frontier.high_water)
         return self._finish(config, query, rangefeed, sampler, "complete" if complete else "stopped")
-
-    def _complete(self, progress: Progress) -> bool:
-        reached = self._until is not None and progress.frontier.high_water >= self._until
-        return reached or all_delivered(self._feed, progress)
 
     def _finish(
         self, config: AttemptConfig, query: Query, rangefeed: Rangefeed, sampler: StatusSampler, ending: Ending

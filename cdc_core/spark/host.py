@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.errors import from_wire
+from cdc_core.spark.executors import await_executors, check_executors
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
 from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
@@ -77,6 +78,14 @@ class SparkHost:
             self._users.discard(user)
             if not self._users:
                 self._end()
+
+    def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
+        with _spark_errors():
+            return await_executors(self._opened(), wait_s, stopped=stopped)
+
+    def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
+        with _spark_errors():
+            check_executors(self._opened(), config, stopped=stopped)
 
     def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         with _spark_errors():

@@ -100,7 +100,7 @@ class RangefeedReader(DataSourceStreamReader):
             with (
                 config.guarded(),
                 config.at_work(),
-                _readers.use(config.key, config.feed.open_reader) as reader,
+                _readers.use(config.key, config.open_reader) as reader,
             ):
                 yield from read_slice(
                     reader,

@@ -87,7 +87,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 config.at_work(),
                 at_stages(SLICE, run_dir=config.run_dir, first=SINK) as stages,
                 _epoch_checks.use(config.key, config.open_epoch_check) as check,
-                _sinks.use(config.key, config.feed.open_sink) as sink,
+                _sinks.use(config.key, config.open_sink) as sink,
                 ExitStack() as opened,
             ):
 
@@ -130,9 +130,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
         """Undo nothing: siblings may still write, and flushed rows may be there twice."""
 
     def _dead_letter_sink(self) -> AbstractContextManager[Sink]:
-        feed = self._config.feed.dead_letter
-        assert feed is not None
-        return _dead_letter_sinks.use(self._config.key, feed.open_sink)
+        return _dead_letter_sinks.use(self._config.key, self._config.open_dead_letter_sink)
 
     def _open_coordinator(self) -> Coordinator:
         feed, store = self._config.feed, self._config.open_store()

@@ -31,6 +31,9 @@ class PostgresReader(SliceReader):
         self._server = Server(context)
         self._connections: dict[str, Any] = {}
 
+    def check(self) -> None:
+        self._connect("log")
+
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         role = "log" if isinstance(slice_.payload, LogSlice) else "scan"
         connection = self._connect(role)

@@ -1,6 +1,7 @@
 """The executors' part: reads the rows of a slice."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ class TemplateReader(SliceReader):
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
         self._journal = Journal(context.uri)
+
+    def local_directory(self) -> Path:
+        return self._journal.path.parent
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         start, end = slice_.payload

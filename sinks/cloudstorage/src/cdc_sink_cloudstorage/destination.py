@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 from cdc_core import ConfigError, Destination, SinkContext, SliceInfo, TableName, Timestamp
 from cdc_sink_cloudstorage.layout import Layout
+from cdc_sink_cloudstorage.local import LocalStore
 from cdc_sink_cloudstorage.slice_names import SliceNames
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.uris import store_of
@@ -30,6 +32,10 @@ class CloudStorageDestination(Destination):
         """
         self._check_names()
         self._store.check()
+
+    def local_directory(self) -> Path | None:
+        """Return the directory of unfinished files of a `file://` URI, None for a store that is a server."""
+        return self._store.in_progress if isinstance(self._store, LocalStore) else None
 
     def topic(self, table: TableName) -> str:
         """Return the topic of *table*: the part of a file name that says which table its rows belong to."""

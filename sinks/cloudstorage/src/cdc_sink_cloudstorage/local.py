@@ -32,7 +32,7 @@ class LocalStore(Store):
     def __init__(self, root: str, *, temporary_names: TemporaryNames) -> None:
         self.root = Path(root)
         self._temporary_names = temporary_names
-        self._in_progress = self.root / IN_PROGRESS
+        self.in_progress = self.root / IN_PROGRESS
         self._durable: set[Path] = set()
 
     def check(self) -> None:
@@ -62,9 +62,9 @@ class LocalStore(Store):
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         final = self.root / path
-        temporary = self._in_progress / self._temporary_names.new(uuid.uuid4().hex)
+        temporary = self.in_progress / self._temporary_names.new(uuid.uuid4().hex)
         try:
-            self._make_durable(self._in_progress)
+            self._make_durable(self.in_progress)
             self._make_durable(final.parent)
             with open(temporary, "xb") as file:
                 file.writelines(chunks)
@@ -79,17 +79,17 @@ class LocalStore(Store):
 
     def sweep(self) -> None:
         try:
-            names = os.listdir(self._in_progress)
+            names = os.listdir(self.in_progress)
         except FileNotFoundError:
             return
         except OSError as error:
-            raise os_problem(error).failure(str(self._in_progress)) from error
+            raise os_problem(error).failure(str(self.in_progress)) from error
         for name in self._temporary_names.leftovers(names):
             with contextlib.suppress(FileNotFoundError):  # another task sweeps at the same time
                 try:
-                    (self._in_progress / name).unlink()
+                    (self.in_progress / name).unlink()
                 except OSError as error:
-                    raise os_problem(error).failure(str(self._in_progress / name)) from error
+                    raise os_problem(error).failure(str(self.in_progress / name)) from error
 
     def _make_durable(self, directory: Path) -> None:
         """Create *directory*, and sync the directories above it up to the root or the first one that existed."""

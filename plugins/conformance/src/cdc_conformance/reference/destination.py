@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cdc_conformance.reference.partitions import Partitions
 from cdc_core import ConfigError, Destination, SinkContext
 
@@ -20,6 +22,9 @@ class ReferenceDestination(Destination):
         nearest = next(path for path in (root, *root.parents) if path.exists())
         if not nearest.is_dir():
             raise ConfigError(f"cannot use {root}: {nearest} is not a directory; choose another one")
+
+    def local_directory(self) -> Path:
+        return self.partitions.root
 
     def prepare(self) -> None:
         self.partitions.create()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from cdc_conformance.simulated.batches import BatchLayout, changed_rows, scanned_rows
 from cdc_conformance.simulated.options import SimulatedOptions
@@ -20,6 +21,12 @@ class SimulatedReader(SliceReader):
         super().__init__(context)
         self.source = Source(context)
         self._options: SimulatedOptions = context.options
+
+    def check(self) -> None:
+        self.source.require_reachable()
+
+    def local_directory(self) -> Path:
+        return self.source.database.directory
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         layout = BatchLayout(diff=self.context.diff, mvcc=self.context.mvcc, rows=self._options.batch_rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cdc_conformance.reference.archive.directory import ArchiveDirectory
 from cdc_core import ConfigError, Destination
 
@@ -15,6 +17,9 @@ class ArchiveDestination(Destination):
         root = ArchiveDirectory(self.context.uri).root
         if not root.parent.is_dir():
             raise ConfigError(f"cannot use {root}: the directory {root.parent} does not exist; create it")
+
+    def local_directory(self) -> Path:
+        return ArchiveDirectory(self.context.uri).root
 
     def prepare(self) -> None:
         root = ArchiveDirectory(self.context.uri).root

@@ -1,0 +1,145 @@
+"""What must be the same on every host that runs tasks of an attempt: installed versions, and shared directories."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.executor_identity import this_executor
+from cdc_core.errors import ConfigError
+
+__all__ = ["HostRequirements", "Probe", "here", "host_requirements"]
+
+_PREFIX = ".cdc-probe-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A file that every host must see, because *owner* uses *directory* as if there were only one of that name."""
+
+    owner: str
+    directory: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRequirements:
+    """Requires nothing by default: then every task runs on the driver's host."""
+
+    python: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions by distribution."""
+    probes: tuple[Probe, ...] = ()
+
+    def require(self) -> None:
+        """Return when this host is as the driver's. Raises: ConfigError, which names the host and the remedy.
+
+        Before a process opens what it needs for slices. Cheap. An executor may join at any time.
+        """
+        if self.python and self.python != _python():
+            raise ConfigError(
+                f"{here()} has Python {_python()}, and the driver has {self.python}; let spark.pyspark.python name the"
+                " same version on every host"
+            )
+        for distribution, wanted in self.versions.items():
+            found = _version(distribution)
+            if found != wanted:
+                has = f"{distribution} {found}" if found else f"no {distribution}"
+                raise ConfigError(
+                    f"{here()} has {has}, and the driver has {wanted}; install {distribution}=={wanted} there"
+                )
+        for probe in self.probes:
+            if not Path(probe.file).exists():
+                raise ConfigError(
+                    f"{probe.owner} uses the directory {probe.directory}, and {here()} does not see the one of the"
+                    " driver's host there; mount a file system that all hosts share at this path, or use a server or an"
+                    " object store instead"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> HostRequirements:
+        return cls(**{**value, "probes": tuple(Probe(**probe) for probe in value["probes"])})
+
+
+@contextmanager
+def host_requirements(feed: ResolvedChangefeed, *, create: bool) -> Iterator[HostRequirements]:
+    """Yield what tasks of *feed* require of their hosts, with probes that are there as long as the block lasts.
+
+    On the driver. With *create* the directories are created; otherwise, as nothing may be created yet, the probe of a
+    directory that does not exist is in the nearest one above it. Raises: ConfigError when a probe cannot be written.
+    """
+    probes: list[Probe] = []
+    # The name is new each time: a network file system may remember for a while that a file was not there.
+    name = f"{_PREFIX}{feed.feed_id}-{uuid.uuid4().hex}"
+    try:
+        for owner, directory in _local_directories(feed):
+            probes.append(_written(owner, directory, name=name, create=create))
+        names = {"cdc-core", *(plugin["distribution"] for plugin in feed.stored.get("plugins", ()))}
+        found = {name: _version(name) for name in sorted(names)}
+        yield HostRequirements(
+            python=_python(),
+            versions={name: known for name, known in found.items() if known},
+            probes=tuple(probes),
+        )
+    finally:
+        for probe in probes:
+            with suppress(OSError):
+                Path(probe.file).unlink()
+
+
+def _local_directories(feed: ResolvedChangefeed) -> Iterator[tuple[str, Path]]:
+    """Yield the directories that must be the same on every host, and whose they are."""
+    with closing(feed.open_reader()) as reader:
+        if (directory := reader.local_directory()) is not None:
+            yield feed.rangefeed.owner, directory
+    for part in (feed, feed.dead_letter):
+        if part is not None:
+            with closing(part.open_destination()) as destination:
+                if (directory := destination.local_directory()) is not None:
+                    yield part.sink.owner, directory
+
+
+def _written(owner: str, directory: Path, *, name: str, create: bool) -> Probe:
+    try:
+        if create:
+            directory.mkdir(parents=True, exist_ok=True)
+        place = next(path for path in (directory, *directory.parents) if path.is_dir())
+        for leftover in place.glob(f"{name.rpartition('-')[0]}-*"):  # of a driver that was killed
+            if leftover.name != name:
+                leftover.unlink(missing_ok=True)
+        (place / name).touch()
+    except OSError as error:
+        raise ConfigError(
+            f"{owner}: no file can be written to the directory {directory} to see whether all hosts share it:"
+            f" {error.strerror}; grant the driver write permission"
+        ) from error
+    return Probe(owner=owner, directory=str(directory), file=str(place / name))
+
+
+def here() -> str:
+    """Return how messages name the place where this process runs."""
+    executor = this_executor()
+    return f"executor {executor.id} on host {executor.host}" if executor.id else f"host {executor.host}"
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _version(distribution: str) -> str:
+    """Return the installed version, empty where there is none."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,86 @@
+"""What an application asked its cluster for, and what the master of a standalone cluster has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from cdc_core.options import counted
+
+__all__ = ["asked", "offered"]
+
+_RESOURCE = re.compile(r"spark\.executor\.resource\.(.+)\.amount")
+
+
+def asked(session: SparkSession) -> str:
+    """Return what each executor of the application needs, such as `1 core, 1g of memory`."""
+    conf = session.sparkContext.getConf()
+    cores = conf.get("spark.executor.cores")
+    words = ["every core of a worker" if cores is None else counted(int(cores), "core")]
+    words.append(f"{conf.get('spark.executor.memory', '1g')} of memory")
+    for key, value in sorted(conf.getAll()):
+        if resource := _RESOURCE.fullmatch(key):
+            words.append(f"{value} of resource {resource[1]}")
+    return ", ".join(words)
+
+
+def offered(session: SparkSession) -> str:
+    """Return what the master has, as the end of a sentence about it."""
+    context = session.sparkContext
+    if not str(context.master).startswith("spark://"):
+        return "does not say what it has; see its own tools for the reason"
+    try:
+        with _master_state(session) as state:
+            alive = [worker for worker in state.workers() if worker.state().toString() == "ALIVE"]
+            workers = [_worker(worker) for worker in alive]
+            others = [
+                app.desc().name()
+                for app in state.activeApps()
+                if app.id() != context.applicationId and app.desc().name()
+            ]
+    except Py4JError:
+        return "does not answer; see Spark's log for the reason"
+    if not workers:
+        return "has no worker; start one"
+    text = f"has {counted(len(workers), 'worker')} ({'; '.join(sorted(workers))})"
+    if others:
+        names = ", ".join(f"'{name}'" for name in sorted(others))
+        text += f", also for {counted(len(others), 'other application')} ({names}), which spark.cores.max would limit"
+    return f"{text}; ask for less, or add workers"
+
+
+def _worker(worker: Any) -> str:
+    resources = worker.resources()
+    names = [str(name) for name in resources.keys().mkString(",").split(",") if name]
+    more = f", {', '.join(names)}" if names else ""
+    return f"{worker.host()}: {counted(worker.cores(), 'core')}, {worker.memory()} MB{more}"
+
+
+@contextmanager
+def _master_state(session: SparkSession) -> Iterator[Any]:
+    """Yield the answer of the master to the question of its own web page. It does not say what is in use.
+
+    Its web page may be at any port, or off. Raises: Py4JError when it does not answer.
+    """
+    context = session.sparkContext
+    jvm: Any = context._jvm
+    spark = jvm.org.apache.spark
+    conf = context._jsc.sc().conf()
+    secret_file = getattr(jvm, "org.apache.spark.internal.config.package$").__getattr__("MODULE$").AUTH_SECRET_FILE()
+    security = spark.SecurityManager(conf, jvm.scala.Option.empty(), secret_file)
+    host = conf.get("spark.driver.host")
+    rpc = spark.rpc.RpcEnv.create("cdc", host, 0, conf, security, True)
+    try:
+        first = str(context.master).partition(",")[0]
+        master = rpc.setupEndpointRef(spark.rpc.RpcAddress.fromSparkURL(first), "Master")
+        question = spark.util.Utils.classForName(
+            "org.apache.spark.deploy.DeployMessages$RequestMasterState$", True, False
+        )
+        yield master.askSync(question.getField("MODULE$").get(None), jvm.scala.reflect.ClassTag.Any())
+    finally:
+        rpc.shutdown()

@@ -1,0 +1,190 @@
+"""A Spark standalone cluster on this machine whose workers see different disks, as hosts do.
+
+The master is 127.0.0.1, worker n is 127.0.0.(n + 1). Each worker, with its executors, has a mount namespace of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyspark
+from cdc_sink_kafka.demo.java_process import free_port
+from cdc_testing.native_server import NativeServer
+from cdc_testing.runs import eventually
+
+__all__ = ["Master", "SparkCluster", "Worker", "require_namespaces"]
+
+_FIRST = 2
+"""The last number of the first worker's address."""
+_SPARK_HOME = Path(pyspark.__file__).parent
+
+
+def require_namespaces() -> None:
+    """Return when this process may make mount namespaces. Raises: RuntimeError that says why not."""
+    tried = subprocess.run(_unshared("true"), capture_output=True, text=True)
+    if tried.returncode != 0:
+        raise RuntimeError(f"no mount namespaces here: {tried.stderr.strip()}")
+
+
+def _unshared(script: str) -> list[str]:
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+
+
+class _Daemon(NativeServer):
+    """A master or a worker with the Spark settings *conf*. Its executors end with it."""
+
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        super().__init__(prefix="cdc-spark-cluster-")
+        self.port, self.web_port = free_port(), free_port()
+        self.properties = self.directory / "spark.properties"
+        self.properties.write_text("".join(f"{name} {value}\n" for name, value in conf.items()))
+
+    def environment(self) -> Mapping[str, str]:
+        return {"SPARK_HOME": str(_SPARK_HOME), "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+
+    def kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        super().kill()
+
+    def spark_class(self, name: str, host: str, *more: str) -> list[str]:
+        spark_class = str(_SPARK_HOME / "bin" / "spark-class")
+        where = ["--host", host, "--port", str(self.port), "--webui-port", str(self.web_port)]
+        return [spark_class, name, *where, "--properties-file", str(self.properties), *more]
+
+
+class Master(_Daemon):
+    """The master of a cluster. `url` is what a changefeed's option `master` says."""
+
+    @property
+    def url(self) -> str:
+        return f"spark://127.0.0.1:{self.port}"
+
+    def command(self) -> Sequence[str]:
+        return self.spark_class("org.apache.spark.deploy.master.Master", "127.0.0.1")
+
+    def answers(self) -> bool:
+        with suppress(OSError, ValueError):
+            return self.state()["status"] == "ALIVE"
+        return False
+
+    def state(self) -> Any:
+        """Return what the master says of workers and applications. Raises: OSError, ValueError."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=5) as answer:
+            return json.load(answer)
+
+
+class Worker(_Daemon):
+    """A worker at *host* which, with its executors, sees an empty directory of its own in place of each of *private*.
+
+    It sees the directory or file `binds[path]` in place of *path*, from its next start on.
+    """
+
+    def __init__(self, master: Master, host: str, conf: Mapping[str, str], *, private: Sequence[Path]) -> None:
+        super().__init__(conf)
+        self.host = host
+        self.binds: dict[Path, Path] = {}
+        self._master = master
+        self._private = private
+
+    def command(self) -> Sequence[str]:
+        options = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.directory / "work"), self._master.url]
+        worker = ["exec", *self.spark_class("org.apache.spark.deploy.worker.Worker", self.host, *options)]
+        mounts = [["mount", "-t", "tmpfs", "tmpfs", str(path)] for path in self._private]
+        mounts += [["mount", "--bind", str(source), str(path)] for path, source in self.binds.items()]
+        return _unshared(" && ".join(map(shlex.join, [*mounts, worker])))
+
+    def answers(self) -> bool:
+        with suppress(OSError, ValueError):
+            workers = self._master.state()["workers"]
+            return any((each["port"], each["state"]) == (self.port, "ALIVE") for each in workers)
+        return False
+
+
+class SparkCluster:
+    """A master and *workers* workers of one core and 1 GB each, all with the settings *conf*.
+
+    All see the directory `shared`. Of `private` each worker sees one of its own, and this process another. `first` is
+    the same for this process and the first worker, and another one for each of the others.
+    """
+
+    def __init__(self, *, workers: int = 2, conf: Mapping[str, str] | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="cdc-cluster-"))
+        self.shared, self.private, self.first = (self.directory / name for name in ("shared", "private", "first"))
+        for directory in (self.shared, self.private, self.first):
+            directory.mkdir()
+        self.master = Master(conf or {})
+        self.workers = [
+            Worker(
+                self.master,
+                f"127.0.0.{number}",
+                conf or {},
+                private=[self.private] if number == _FIRST else [self.private, self.first],
+            )
+            for number in range(_FIRST, _FIRST + workers)
+        ]
+        self._running = ExitStack()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The Spark settings of a changefeed that runs here."""
+        return {
+            "master": self.master.url,
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.authenticate": "false",
+        }
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            stack.enter_context(self.master)
+            for worker in self.workers:
+                stack.enter_context(worker)
+            self._running = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running.close()
+
+    def await_free(self) -> None:
+        """Return when no application holds cores or memory of the workers."""
+        eventually("free workers", lambda: self.master.state()["coresused"] == 0, limit_s=60)
+
+    @contextmanager
+    def without(self, worker: Worker) -> Iterator[None]:
+        """Kill *worker*, with its executors, and see that it runs at the end."""
+        worker.kill()
+        eventually("its death", lambda: self._alive() == len(self.workers) - 1, limit_s=90)
+        yield
+        if not worker.answers():
+            worker.start()
+
+    @contextmanager
+    def seeing(self, worker: Worker, path: Path, source: Path) -> Iterator[None]:
+        """Let *worker* see *source* in place of *path*. It is started anew for that, and at the end."""
+        worker.binds[path] = source
+        worker.kill()
+        worker.start()
+        yield
+        del worker.binds[path]
+        worker.kill()
+        worker.start()
+
+    def _alive(self) -> int:
+        return int(self.master.state()["aliveworkers"])
