@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Event
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -83,7 +84,7 @@ def check_executors(session: SparkSession, config: AttemptConfig, *, stopped: Ca
             # Spark deals tasks out to executors in turn. One that was busy gets its task in another round.
             tasks = session.sparkContext.parallelize(range(len(missing)), len(missing))
             found = tasks.mapPartitions(partial(_answers, option)).collect()
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             raise _problem(str(error)) from None
         answers |= {each.executor: each for each in found}
         _refuse(list(answers.values()))

@@ -18,6 +18,7 @@ from cdc_core.spark.executors import await_executors, check_executors
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
 from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
+from cdc_core.spark.wire import require_encryption
 
 __all__ = ["SparkHost"]
 
@@ -28,10 +29,11 @@ class SparkHost:
     *name* is the name of the application and of its files in *state_dir*. On one host there are task slots for each
     core and each of *changefeeds*: one whose tasks hang takes none from the others.
 
-    Raises: ConfigError when there is no Java that Spark can run on.
+    Raises: ConfigError when there is no Java that Spark can run on, or *spark* does not say whether to encrypt.
     """
 
     def __init__(self, name: str, spark: Mapping[str, str], *, state_dir: Path, changefeeds: int = 1) -> None:
+        require_encryption(spark)
         require_java()
         self._name = name
         self._spark = spark

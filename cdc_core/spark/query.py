@@ -33,7 +33,8 @@ def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
     writer = rows.writeStream.format("cdc_sink").option(OPTION, config.to_option()).outputMode("append")
     trigger = {"availableNow": True} if config.warm_up else {"processingTime": "0 seconds"}
     checkpoint = config.run_dir / ("warm-up" if config.warm_up else "checkpoint")
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+    # Without a scheme it would be in the file system that Hadoop's configuration names.
+    return writer.option("checkpointLocation", f"file://{checkpoint}").trigger(**trigger).start()
 
 
 def open_rows(session: SparkSession, option: str) -> DataFrame:

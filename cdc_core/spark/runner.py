@@ -31,8 +31,8 @@ class Runner:
 
     A process has only one Spark session, and therefore one runner at a time. Signals are the caller's business.
 
-    Raises: ConfigError when there is no Java that Spark can run on, the progress store cannot be used, or another
-    runner of this *name* is at work in *directory*.
+    Raises: ConfigError when there is no Java that Spark can run on, *spark* does not say whether to encrypt, the
+    progress store cannot be used, or another runner of this *name* is at work in *directory*.
     """
 
     def __init__(

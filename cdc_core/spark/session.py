@@ -17,9 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_core.errors import ConfigError, TerminalError
+from cdc_core.masking import is_secret_name
 from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
 from cdc_core.spark.jvm import forget_jvm, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
+from cdc_core.spark.wire import wire_settings
 from cdc_core.spark.writer import ChangefeedSink
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
 DEFAULT_MASTER = "local[*,4]"
 """All cores, and four attempts for each task: with `local[*]` a task whose worker died gets no second one."""
 
+_PYSPARK_PYTHON = os.environ.get("PYSPARK_PYTHON")
 _JAVA_AT_LEAST = 17
 _JVM_END_S = 10.0
 # The JVM only passes batches on: the second compiler costs a third of the start time and gains nothing afterwards.
@@ -105,8 +108,9 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changef
 
     Raises: TerminalError when Spark cannot start.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = {"spark.app.name": f"cdc {name}", **_SETTINGS, **_slots(spark, changefeeds)}
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = _python(spark)
+    settings = {"spark.app.name": f"cdc {name}", **_SETTINGS, **_slots(spark, changefeeds), **wire_settings(spark)}
     settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers()
     home = None
     if is_local(spark):
@@ -122,7 +126,9 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changef
     open_log(log_path).close()  # messages name it, also when the JVM of an earlier session prints elsewhere
     try:
         if SparkContext._gateway is None:
-            start_jvm(settings, home=home, log_path=log_path)
+            # Every user of this host can read the command line. The session gets all settings.
+            shown = {key: value for key, value in settings.items() if not is_secret_name(key)}
+            start_jvm(shown, home=home, log_path=log_path)
         session = _builder(settings).getOrCreate()
         # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
         session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
@@ -130,11 +136,20 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changef
     except (Py4JJavaError, PySparkException) as error:
         reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)  # the JVM tells it
         forget_jvm(grace_s=0.0)
+        if "stopped SparkContext" in reason and not is_local(spark):
+            reason = f"the master {spark['master']} does not answer, or refused the application"
         raise TerminalError(f"Spark cannot start: {reason}; see {log_path}") from None
     except BaseException:
         forget_jvm(grace_s=0.0)
         raise
     return session
+
+
+def _python(spark: Mapping[str, str]) -> str:
+    """Return the path of the Python that all processes of the application run, on every host: by default ours."""
+    if is_local(spark):
+        return sys.executable
+    return spark.get("spark.pyspark.python") or _PYSPARK_PYTHON or sys.executable
 
 
 def _idle_workers() -> str:

@@ -78,7 +78,7 @@ class Master(_Daemon):
 
     def answers(self) -> bool:
         with suppress(OSError, ValueError):
-            return self.state()["status"] == "ALIVE"
+            return bool(self.state()["status"] == "ALIVE")
         return False
 
     def state(self) -> Any:
