@@ -34,9 +34,16 @@ def main() -> int:
                 "CREATE TABLE orders AS SELECT id, 'order ' || id AS note FROM generate_series(1, 1000) id"
             )
             database.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")
+        own = {
+            "master": master,
+            "spark.pyspark.python": str(BARE_PYTHON),
+            "spark.cores.max": "1",
+            "spark.authenticate": "false",
+        }
         Path("feeds.toml").write_text(
-            f'[changefeed.orders]\nsource = "{server.uri()}"\ntables = ["orders"]\nsink = "file://{Path("out").absolute()}"\n'
-            f'{settings}master = "{master}"\n"spark.pyspark.python" = "{BARE_PYTHON}"\n"spark.cores.max" = "1"\n'
+            f'[changefeed.orders]\nsource = "{server.uri()}"\ntables = ["orders"]\n'
+            + f'sink = "{Path("out").absolute().as_uri()}"\n{settings}'
+            + "".join(f'"{name}" = "{value}"\n' for name, value in own.items())
         )
         subprocess.run([CDC, "run", "feeds.toml", "--once"], check=True)
     rows = [json.loads(line) for file in Path("out").rglob("*.ndjson") for line in file.read_text().splitlines()]

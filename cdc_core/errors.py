@@ -11,6 +11,7 @@
     │   └── RefusedRowsError            by the destination; no row since the last flush counts
     ├── RetryableError                  run the step again after a wait
     │   ├── RetryableRangefeedError
+    │   │   └── RestartError            nothing failed: the rangefeed needs another attempt
     │   └── RetryableSinkError
     ├── TerminalError                   stop, a retry cannot help                    exit status 1
     │   ├── BadRowError                 a row was refused, and the user wants no dead letters
@@ -48,6 +49,7 @@ __all__ = [
     "PluginConflictError",
     "PluginLoadError",
     "RefusedRowsError",
+    "RestartError",
     "RetryableError",
     "RetryableRangefeedError",
     "RetryableSinkError",
@@ -116,6 +118,13 @@ class RetryableError(CdcError):
 
 class RetryableRangefeedError(RetryableError):
     """The source is unreachable or busy."""
+
+
+class RestartError(RetryableRangefeedError):
+    """Nothing failed: the rangefeed needs another attempt, as for other tables. The message says why.
+
+    It begins at once if this one has saved a step, and like any retry otherwise.
+    """
 
 
 class RetryableSinkError(RetryableError):

@@ -10,11 +10,22 @@ from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.query_host import QueryHost, QueryHostError
-from cdc_core.errors import RetryableError, TerminalError, is_outage
+from cdc_core.errors import (
+    ConfigError,
+    ContractError,
+    RestartError,
+    RetryableError,
+    RowError,
+    TerminalError,
+    is_outage,
+)
 from cdc_core.masking import mask
 from cdc_core.telemetry.status import behind_text
 
-__all__ = ["Patience"]
+__all__ = ["FINAL", "Patience"]
+
+FINAL = (TerminalError, RowError, ContractError, ConfigError)
+"""Errors that no retry can cure."""
 
 _VARIES = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(0x)?[0-9a-f]*\d[0-9a-f]*\b", re.IGNORECASE)
 """Numbers, addresses and identities: they differ between two errors for the same reason."""
@@ -49,6 +60,7 @@ class Patience:
         self._clock = clock
         self._reasons: dict[str, _Reason] = {}
         self._wait_s: float = feed.options.retry_backoff
+        self._advanced = False
         self.note = ""
         """What the log adds to the failure that was judged last: how many times it has come; empty for an outage."""
 
@@ -56,6 +68,7 @@ class Patience:
         """Forget all failures: a step was saved, or a person has resumed the changefeed."""
         self._reasons.clear()
         self._wait_s = self._feed.options.retry_backoff
+        self._advanced = True
 
     def refuse_to_begin(self, error: Exception, *, opened: bool) -> None:
         """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends.
@@ -75,7 +88,13 @@ class Patience:
             raise error
 
     def next_wait_s(self, error: Exception) -> float:
-        """Return how long to wait after *error*: twice as long as the last time, or as long as the other side asked."""
+        """Return how long to wait after *error*: twice as long as the last time, or as long as the other side asked.
+
+        No time at all if nothing failed, and the attempt has saved a step.
+        """
+        advanced, self._advanced = self._advanced, False
+        if advanced and isinstance(error, RestartError):
+            return 0.0
         wait_s, self._wait_s = self._wait_s, min(self._wait_s * 2, self._feed.options.max_retry_backoff)
         asked_s = error.retry_after_s if isinstance(error, RetryableError) else None
         return max(wait_s, asked_s or 0.0)

@@ -21,7 +21,7 @@ from cdc_core.engine.error_text import one_line, owner_of
 from cdc_core.engine.executors import check_executors, required_of_hosts
 from cdc_core.engine.fencing import RunLock, await_idle
 from cdc_core.engine.orders import Orders
-from cdc_core.engine.patience import Patience
+from cdc_core.engine.patience import FINAL, Patience
 from cdc_core.engine.pausing import Pausing
 from cdc_core.engine.query_host import Query, QueryHost
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
@@ -30,7 +30,7 @@ from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_record import StatusRecord
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
-from cdc_core.errors import CdcError, ConfigError, ContractError, FencedError, RetryableError, RowError, TerminalError
+from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.schema import TableSchema
@@ -54,11 +54,7 @@ class _Stopped(Exception):  # noqa: N818
 
 
 class _WatchError(Exception):
-    """Whoever watches the status failed. No retry helps."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """Whoever watches the status failed, as its only argument says. No retry helps."""
 
 
 class Run:
@@ -112,8 +108,9 @@ class Run:
                     )
                 ending = self._registered()
         except _WatchError as failed:
-            self._end("failed", failed.error)
-            raise failed.error from None
+            (error,) = failed.args
+            self._end("failed", error)
+            raise error from None
         except BaseException as error:
             self._end("failed", error)
             raise
@@ -166,7 +163,7 @@ class Run:
                 return "stopped"
             except (FencedError, _WatchError):
                 raise
-            except (TerminalError, RowError, ContractError, ConfigError) as error:
+            except FINAL as error:
                 reason: Exception = error
                 final: CdcError | None = error
             except Exception as error:
@@ -235,6 +232,9 @@ class Run:
         if self._orders.stop.is_set():
             log.warning("changefeed '%s': stopped in the middle of a step: %s", self._feed.name, text)
             return True
+        if not wait_s:
+            log.info("changefeed '%s': %s", self._feed.name, text)
+            return False
         log.warning("changefeed '%s': %s%s; next attempt in %.1f s", self._feed.name, text, self._patience.note, wait_s)
         owner = owner_of(reason, self._feed)
         deadline = time.monotonic() + wait_s

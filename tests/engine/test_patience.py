@@ -11,6 +11,7 @@ from cdc_testing.engine import counter_feed
 from cdc_core.engine.patience import Patience
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import (
+    RestartError,
     RetryableError,
     RetryableRangefeedError,
     RetryableSinkError,
@@ -43,7 +44,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def patience(tmp_path: Path, clock: Clock) -> Patience:
-    feed = counter_feed(tmp_path, options={"max_attempts": 20, "give_up_after": Duration(600.0)})
+    waits = {"retry_backoff": Duration(1.0), "max_retry_backoff": Duration(30.0)}
+    feed = counter_feed(tmp_path, options={"max_attempts": 20, "give_up_after": Duration(600.0), **waits})
     host: Any = Host()
     return Patience(feed, host, tmp_path, clock=clock)
 
@@ -131,3 +133,18 @@ def test_a_saved_step_begins_the_count_anew(patience: Patience, clock: Clock) ->
     patience.reset()
     assert fail(patience, clock, error, times=19, every_s=60.0) == ""
     assert "failed 20 times" in fail(patience, clock, error, times=1, every_s=0.0)
+
+
+def test_waits_double_up_to_the_longest_and_begin_again_after_a_saved_step(patience: Patience) -> None:
+    error = RetryableSinkError("busy")
+    assert [patience.next_wait_s(error) for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    assert patience.next_wait_s(RetryableSinkError("busy", retry_after_s=90.0)) == 90
+    patience.reset()
+    assert patience.next_wait_s(error) == 1
+
+
+def test_another_attempt_that_is_needed_begins_at_once_but_only_after_a_saved_step(patience: Patience) -> None:
+    error = RestartError("tables join")
+    assert patience.next_wait_s(error) == 1
+    patience.reset()
+    assert [patience.next_wait_s(error) for _ in range(2)] == [0, 1]

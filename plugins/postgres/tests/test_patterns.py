@@ -10,7 +10,7 @@ import pytest
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, table_of
 
-from cdc_core import ConfigError, Op, RetryableRangefeedError, TerminalRangefeedError
+from cdc_core import ConfigError, Op, RestartError, TerminalRangefeedError
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +31,12 @@ def feed(database: str) -> Iterator[Feed]:
 
 def attempts(feed: Feed) -> list[str]:
     """Run attempts until one catches up; return the errors that ended the earlier ones."""
-    ended: list[RetryableRangefeedError] = []
+    ended: list[RestartError] = []
     while len(ended) < 10:
         try:
             feed.catch_up()
             break
-        except RetryableRangefeedError as error:
+        except RestartError as error:
             ended.append(error)
             feed.restart()
     assert all(error.retry_after_s == 0.0 for error in ended)
@@ -50,7 +50,7 @@ def leave(feed: Feed, sql: Sql, table: str, *, update: str = "a1") -> None:
         sql.execute(f"UPDATE {update} SET v = 'after' WHERE id = 2")
         return False
 
-    with pytest.raises(RetryableRangefeedError, match=f"dropped, and followed no longer: {table}"):
+    with pytest.raises(RestartError, match=f"dropped, and followed no longer: {table}"):
         feed.steps_until(write, limit_s=30.0)
     feed.restart()
 
@@ -95,7 +95,7 @@ def test_nothing_is_resolved_between_the_creation_of_a_table_and_its_last_row(da
         created = feed.now()
         sql.execute("CREATE TABLE a3 (id int PRIMARY KEY, pad text)")
         sql.execute("INSERT INTO a3 SELECT g, repeat('x', 500) FROM generate_series(1, 2000) g")
-        with pytest.raises(RetryableRangefeedError, match=r"tables join.*: public\.a3"):
+        with pytest.raises(RestartError, match=r"tables join.*: public\.a3"):
             feed.catch_up()
         feed.restart()
         before = dict(feed.resolved)
@@ -114,7 +114,7 @@ def test_a_table_that_is_created_during_the_initial_scan_joins_after_it(database
         feed.steps_until(lambda: len(feed.changes) > 500)
         sql.execute("CREATE TABLE a3 (id int PRIMARY KEY)")
         sql.execute("INSERT INTO a3 SELECT generate_series(1, 2000)")
-        with pytest.raises(RetryableRangefeedError, match=r"tables join.*: public\.a3"):
+        with pytest.raises(RestartError, match=r"tables join.*: public\.a3"):
             feed.steps_until(lambda: False, limit_s=30.0)
         assert feed.rows("public.a1") == table_of(sql, "SELECT * FROM a1")
         assert not any(feed.resolved.values())
@@ -137,7 +137,7 @@ def test_a_table_that_joins_is_read_without_an_initial_scan_too(database: str, s
 def test_tables_that_are_created_all_the_time_do_not_stop_the_changes_of_others(feed: Feed, sql: Sql) -> None:
     for number in range(3, 6):
         sql.execute(f"CREATE TABLE a{number} (id int PRIMARY KEY)")
-        with pytest.raises(RetryableRangefeedError, match=f"tables join.* public.a{number}"):
+        with pytest.raises(RestartError, match=f"tables join.* public.a{number}"):
             feed.steps_until(lambda: False, limit_s=30.0)
         sql.execute("UPDATE a1 SET v = %s WHERE id = 1", [str(number)])
         feed.restart()
@@ -253,7 +253,7 @@ def test_a_pattern_that_matches_nothing_is_refused_only_when_it_is_alone(
 def test_an_attempt_that_ended_while_a_table_joined_is_repeated(feed: Feed, sql: Sql) -> None:
     sql.execute("CREATE TABLE a3 (id int PRIMARY KEY)")
     sql.execute("INSERT INTO a3 VALUES (1)")
-    with pytest.raises(RetryableRangefeedError):
+    with pytest.raises(RestartError):
         feed.catch_up()
     assert "a3" in published(sql)
     saved = feed.saved

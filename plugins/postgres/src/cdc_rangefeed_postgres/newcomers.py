@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import psycopg
 
-from cdc_core import ConfigError, RangefeedContext, RetryableRangefeedError, TerminalRangefeedError, Timestamp
+from cdc_core import ConfigError, RangefeedContext, RestartError, TerminalRangefeedError, Timestamp
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_again
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.members import check_newcomer, find_tables, gone_from, name_taken
@@ -44,14 +44,14 @@ class Newcomers:
         Nothing after *token* may be resolved then. It waits for a lock for a moment at most. So that tables which come
         one after the other do not keep the changefeed from its work, they join and leave when no scan is left, and
         this attempt has taken a step and is *near_end*: the next step reaches the end of the log.
-        Raises: RetryableRangefeedError when tables join or leave. TerminalRangefeedError when a new table has the name
+        Raises: RestartError when tables join or leave. TerminalRangefeedError when a new table has the name
         under which another one is followed.
         """
         place = token.lsn, token.clock
         self._begun_at = self._begun_at or place
         ready = near_end and token.scan is None and place != self._begun_at
         if ready and (gone := gone_from(catalog, token)):
-            raise RetryableRangefeedError(f"dropped, and followed no longer: {_names(gone)}", retry_after_s=0.0)
+            raise RestartError(f"dropped, and followed no longer: {_names(gone)}")
         if not self.selection.patterns and not any(table.renamed for table in catalog.tables.values()):
             return True
         oids = []
@@ -77,7 +77,7 @@ class Newcomers:
         names = _names(table.name.qualified for table in fit)
         if not self._publish(connection, fit, names) or not ready:
             return False
-        raise RetryableRangefeedError(f"tables join, and their rows will be read: {names}", retry_after_s=0.0)
+        raise RestartError(f"tables join, and their rows will be read: {names}")
 
     def _is_fit(self, connection: Connection, table: Table) -> bool:
         publication = self._slot.publication
