@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.local_engine import resolved_feed
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.host_requirements import HostRequirements, host_requirements
+from cdc_core.engine.preflight import answer
+from cdc_core.errors import ConfigError, from_wire
+from cdc_core.store.progress import ProgressStore, store_url
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> ResolvedChangefeed:
+    """From a directory to another one that is not there yet, with its dead letters beside it."""
+    db = SimulatedDatabase.create(tmp_path / "db", seed=1)
+    db.create_table("t")
+    options = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
+    return resolved_feed(db.uri, f"file://{tmp_path}/out", "t", options=options).for_attempt(feed_id="f1", epoch=1)
+
+
+def probes(directory: Path) -> list[Path]:
+    return sorted(directory.rglob(".cdc-probe-*"))
+
+
+def test_all_directories_are_probed_where_nothing_may_be_created(feed: ResolvedChangefeed, tmp_path: Path) -> None:
+    with host_requirements(feed, create=False) as requirements:
+        places = [(probe.owner, Path(probe.file).parent) for probe in requirements.probes]
+        assert places == [
+            ("rangefeed 'simulated'", tmp_path / "db"),
+            ("sink 'cloudstorage'", tmp_path),
+            ("sink 'cloudstorage'", tmp_path),
+        ]
+        requirements.require()
+        assert HostRequirements.from_json(requirements.to_json()) == requirements
+    assert not probes(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]
+
+
+def test_probes_of_an_attempt_are_in_the_directories_and_replace_those_of_a_killed_driver(
+    feed: ResolvedChangefeed, tmp_path: Path
+) -> None:
+    leftover, other = (tmp_path / "out" / ".inprogress" / f".cdc-probe-{name}" for name in ("f1-0", "f2-0"))
+    leftover.parent.mkdir(parents=True)
+    leftover.touch()
+    other.touch()
+    with host_requirements(feed, create=True) as requirements:
+        kept = {tmp_path / "db", tmp_path / "out" / ".inprogress", tmp_path / "dead" / ".inprogress"}
+        assert {path.parent for path in probes(tmp_path)} == kept
+        assert len(requirements.probes) == 3
+        assert not leftover.exists()
+    assert probes(tmp_path) == [other]
+
+
+def test_a_host_that_does_not_see_a_probe_is_refused_with_the_remedy(feed: ResolvedChangefeed, tmp_path: Path) -> None:
+    with host_requirements(feed, create=False) as requirements:
+        pass
+    with pytest.raises(ConfigError, match=rf"uses the directory {tmp_path}/db, and host .* does not see .*; mount a "):
+        requirements.require()
+
+
+def test_other_versions_are_refused_with_the_remedy(feed: ResolvedChangefeed) -> None:
+    with host_requirements(feed, create=False) as requirements:
+        assert {"cdc-core", "cdc-sink-cloudstorage", "cdc-encoder-json"} <= requirements.versions.keys()
+        wanted = dataclasses.replace(requirements, versions={"cdc-core": "99"})
+        with pytest.raises(ConfigError, match=r"has cdc-core .*, and the driver has 99; install cdc-core==99 there"):
+            wanted.require()
+        wanted = dataclasses.replace(requirements, versions={"cdc-sink-nowhere": "1"})
+        with pytest.raises(ConfigError, match=r"has no cdc-sink-nowhere, and the driver has 1; install"):
+            wanted.require()
+        with pytest.raises(ConfigError, match=r"has Python 3\.\d+, and the driver has 3\.99; let spark.pyspark.python"):
+            dataclasses.replace(requirements, python="3.99").require()
+
+
+def test_a_directory_that_cannot_be_probed_is_refused(feed: ResolvedChangefeed, tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    refusal = pytest.raises(ConfigError, match=r"no file can be written to the directory .*/out/.* grant the driver")
+    with refusal, host_requirements(feed, create=True):
+        pass
+    assert not probes(tmp_path)
+
+
+def ask(feed: ResolvedChangefeed, tmp_path: Path) -> str:
+    """Return what an executor here would answer to the question whether it can run tasks of *feed*."""
+    config = AttemptConfig(feed=feed, state_dir=tmp_path, run_dir=tmp_path / "run", warm_up=True)
+    return str(from_wire(answer(config.to_option()).problem) or "")
+
+
+def test_an_executor_reaches_source_sink_and_store(feed: ResolvedChangefeed, tmp_path: Path) -> None:
+    store = ProgressStore(store_url(tmp_path))
+    store.open()
+    known = store.register(feed.name, feed.definition(), changes_tables=False)
+    store.close()
+    feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store_url(tmp_path))
+    assert ask(feed, tmp_path) == ""
+    newer = feed.for_attempt(feed_id=feed.feed_id, epoch=7)
+    assert "unlike the driver: " in ask(newer, tmp_path)
+    (tmp_path / "out").touch()
+    assert ", unlike the driver: sink directory" in ask(feed, tmp_path)
+    (tmp_path / "out").unlink()
+    nowhere = dataclasses.replace(feed, source=f"simulated://{tmp_path}/nowhere")
+    assert ", unlike the driver: the simulated database" in ask(nowhere, tmp_path)
