@@ -29,6 +29,7 @@ from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.members import followed_before, load_members
 from cdc_rangefeed_postgres.newcomers import Newcomers
 from cdc_rangefeed_postgres.options import PostgresOptions
+from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.relations import find_relations
 from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
@@ -71,6 +72,7 @@ class PostgresPlanner(StepPlanner):
         self._connection = KeptConnection(self._server, "planner", lock_timeout_s=self._options.lock_timeout)
         self._rounds = ScanRounds(self._server, self._slot, self._options)
         self._newcomers = Newcomers(context, self._slot)
+        self._pacing = Pacing(self._slot.name)
         self._catalog: Catalog | None = None
         self._plan: LogPlan | ScanPlan | None = None
         self._first_log_step = True
@@ -92,7 +94,10 @@ class PostgresPlanner(StepPlanner):
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         token = PostgresToken.from_json(start)
         with self._server.translated("planning a step"):
-            end = self._advance(self._connection.open(), token, after=_latest(token, after), limit=limit)
+            connection = self._connection.open()
+            end = self._advance(connection, token, after=_latest(token, after), limit=limit)
+            if end is not None and end.lsn > token.lsn:
+                self._pacing.planned(connection)
         return start if end is None else end.to_json()
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
@@ -147,6 +152,8 @@ class PostgresPlanner(StepPlanner):
         row: Any = connection.execute(_NOW).fetchone()
         # No commit before this reading is later than the clock.
         flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
+        if start.scan is None and 0 < flushed - start.lsn < _log_bytes(limit) and self._pacing.too_early:
+            return None
         if flushed > start.lsn or start.scan is not None or start.clock is None:
             # The catalog is read after the end of the log, so it is at least as new, unless it is being altered now.
             altered = self._altered(connection, start)
