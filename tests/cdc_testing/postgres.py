@@ -11,7 +11,7 @@ import psycopg
 
 from cdc_core import Timestamp
 
-__all__ = ["Sql", "clock", "table_of", "writing"]
+__all__ = ["Sql", "another_tablespace", "clock", "table_of", "writing"]
 
 Sql = psycopg.Connection[tuple[Any, ...]]
 
@@ -57,3 +57,15 @@ def table_of(sql: Sql, query: str, *, key: int = 1) -> dict[tuple[Any, ...], dic
     cursor = sql.execute(query)
     names = [column.name for column in cursor.description or ()]
     return {row[:key]: dict(zip(names, row, strict=True)) for row in cursor}
+
+
+@contextmanager
+def another_tablespace(sql: Sql) -> Iterator[None]:
+    """A tablespace of the server. At the end nothing is left in it."""
+    sql.execute("SET allow_in_place_tablespaces = on")
+    sql.execute("CREATE TABLESPACE elsewhere LOCATION ''")
+    try:
+        yield
+    finally:
+        sql.execute("ALTER TABLE ALL IN TABLESPACE elsewhere SET TABLESPACE pg_default")
+        sql.execute("DROP TABLESPACE elsewhere")

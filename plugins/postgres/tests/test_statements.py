@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_testing.feeding import Feed, feed_of
-from cdc_testing.postgres import Sql, table_of
+from cdc_testing.postgres import Sql, another_tablespace, table_of
 
 from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
 
@@ -342,15 +342,3 @@ def present(sql: Sql, table: int, feed: Feed) -> dict[tuple[Any, ...], dict[str,
 def name_of(sql: Sql, table: int) -> str:
     row: Any = sql.execute("SELECT %s::oid::regclass::text", [table]).fetchone()
     return str(row[0])
-
-
-@contextmanager
-def another_tablespace(sql: Sql) -> Iterator[None]:
-    """A tablespace of the server. At the end nothing is left in it."""
-    sql.execute("SET allow_in_place_tablespaces = on")
-    sql.execute("CREATE TABLESPACE elsewhere LOCATION ''")
-    try:
-        yield
-    finally:
-        sql.execute("ALTER TABLE ALL IN TABLESPACE elsewhere SET TABLESPACE pg_default")
-        sql.execute("DROP TABLESPACE elsewhere")
