@@ -136,6 +136,17 @@ def test_a_change_while_no_run_was_there_is_found_at_the_next_start(database: st
         assert feed.rows("public.t") == table(sql)
 
 
+def test_a_change_is_found_again_when_the_step_that_found_it_is_planned_again(database: str, sql: Sql) -> None:
+    create(sql)
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
+        assert feed.plan()
+        feed.catch_up()
+        assert feed.rows("public.t") == table(sql)
+
+
 def test_nothing_is_resolved_between_a_change_and_the_end_of_its_backfill(database: str, sql: Sql) -> None:
     create(sql, rows=2000)
     with feed_of(database, "t", bytes_=40_000) as feed:

@@ -38,7 +38,7 @@ from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
 from cdc_rangefeed_postgres.truncation import Truncate, note_partitions
 from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
 
-__all__ = ["altering", "keyless", "passing_keys", "with_changes", "with_layouts", "with_schema_changes"]
+__all__ = ["Compared", "altering", "keyless", "passing_keys", "with_changes", "with_layouts", "with_schema_changes"]
 
 log = logging.getLogger(__name__)
 
@@ -113,19 +113,16 @@ def with_schema_changes(
     *,
     resolved: Timestamp,
     truncate: Truncate,
-    compared: Catalog | None,
+    compared: Compared | None,
 ) -> PostgresToken:
     """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
 
-    *compared* is the catalog with which this function returned last in this process.
+    *compared* is what this function found last in this process, see `Compared`.
     Raises: TerminalRangefeedError when the policy is to stop, also for a partition that was truncated.
     """
     tables = [catalog.tables[name] for name in token.tables]
     files = _files(connection, tables)
-    if catalog is compared and all(
-        state.layout is not None and state.layout.files == _of(files, catalog.tables[name])
-        for name, state in token.tables.items()
-    ):
+    if compared is not None and compared.holds(catalog, token, files):
         return token
     found = _Present(_attributes(connection, tables), files, _members(connection, tables))
     states, changes = dict(token.tables), []
@@ -139,6 +136,27 @@ def with_schema_changes(
     if states == token.tables:
         return token
     return with_changes(connection, catalog, replace(token, tables=states), rules, changes, resolved=resolved)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The layouts of tables that agree with a catalog. A token that has others must be compared again."""
+
+    catalog: Catalog
+    layouts: Mapping[str, Layout | None]
+
+    @classmethod
+    def of(cls, catalog: Catalog, token: PostgresToken) -> Compared:
+        return cls(catalog, {name: state.layout for name, state in token.tables.items()})
+
+    def holds(self, catalog: Catalog, token: PostgresToken, files: _Files) -> bool:
+        """Return whether *token* has the layouts of *catalog*, and tables still have the same *files*."""
+        return catalog is self.catalog and all(
+            state.layout is not None
+            and state.layout == self.layouts.get(name)
+            and state.layout.files == _of(files, catalog.tables[name])
+            for name, state in token.tables.items()
+        )
 
 
 def with_changes(

@@ -21,7 +21,14 @@ from cdc_core import (
     Token,
 )
 from cdc_rangefeed_postgres.blocks import take
-from cdc_rangefeed_postgres.boundaries import altering, keyless, passing_keys, with_changes, with_schema_changes
+from cdc_rangefeed_postgres.boundaries import (
+    Compared,
+    altering,
+    keyless,
+    passing_keys,
+    with_changes,
+    with_schema_changes,
+)
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.log_plan import LogPlan
@@ -82,7 +89,7 @@ class PostgresPlanner(StepPlanner):
         self._sure = True
         """Whether the catalog shows every change before the end of the log."""
         self._tell_at: float | None = None
-        self._compared: Catalog | None = None
+        self._compared: Compared | None = None
         self._ending: tuple[int, TerminalRangefeedError] | None = None
         """Where the log ends for a changefeed that ends at a schema boundary, and with which error."""
 
@@ -183,7 +190,7 @@ class PostgresPlanner(StepPlanner):
             except TerminalRangefeedError as error:
                 self._ending = self._ending or (flushed, error)
                 return self._before_the_end(connection, start, limit, *self._ending)
-            self._compared = catalog
+            self._compared = Compared.of(catalog, start)
         elif start.clock is not None and clock.wall - start.clock.wall < _IDLE_NS:
             return None
         if start.scan is not None:
