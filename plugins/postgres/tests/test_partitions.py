@@ -103,6 +103,30 @@ def test_the_rows_of_a_detached_partition_are_deleted(database: str, sql: Sql, h
         assert (9001, 11) in feed.rows("public.p")
 
 
+@pytest.mark.parametrize("removed", ["delete", "keep"])
+def test_a_partition_that_was_written_while_it_was_detached(database: str, sql: Sql, removed: str) -> None:
+    partitioned(sql)
+    with feed_of(database, "p", options={"removed_partitions": removed}) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        sql.execute("UPDATE p1 SET v = 'apart' WHERE id < 50")
+        sql.execute("DELETE FROM p1 WHERE id IN (101, 102)")
+        sql.execute("ALTER TABLE p ATTACH PARTITION p1 FOR VALUES FROM (0) TO (10)")
+        if removed == "delete":
+            with pytest.raises(TerminalRangefeedError, match=r"partition public\.p1 was detached and attached again"):
+                feed.catch_up()
+            return
+        feed.catch_up()
+        rows = feed.rows("public.p")
+        assert rows.pop((101, 1))["v"] == rows.pop((102, 2))["v"] == "x" * 300
+        assert rows == table_of(sql, "SELECT id, day, v FROM p", key=2)
+        scanned = len(feed.changes)
+        feed.restart()
+        feed.catch_up()
+        assert len(feed.changes) == scanned
+
+
 def test_keys_that_went_into_another_partition_are_not_deleted(database: str, sql: Sql) -> None:
     partitioned(sql)
     with feed_of(database, "p") as feed:

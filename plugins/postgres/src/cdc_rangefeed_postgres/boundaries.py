@@ -34,6 +34,7 @@ from cdc_core import (
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.partitions import Removed, joined_codes, without_attached_again
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
 from cdc_rangefeed_postgres.truncation import Truncate, note_partitions
 from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
@@ -113,6 +114,7 @@ def with_schema_changes(
     *,
     resolved: Timestamp,
     truncate: Truncate,
+    removed: Removed,
     compared: Compared | None,
 ) -> PostgresToken:
     """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
@@ -132,6 +134,7 @@ def with_schema_changes(
             before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
             changes += _changes(connection, table, state.layout, before, found, truncate)
         changes += _key_changes(table, state)
+        state = without_attached_again(table, state, removed=removed)
         states[name] = replace(state, layout=found.layout(table, state))
     if states == token.tables:
         return token
@@ -233,6 +236,7 @@ class _Present:
             altered=self.altered(table, len(attributes)),
             files=_of(self.files, table),
             members="".join(member.code for member in self.members[table.oid]),
+            joined=joined_codes(table),
         )
 
     def altered(self, table: Table, count: int) -> str:

@@ -53,11 +53,11 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
         FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND (i.indisprimary OR i.indisreplident)),
        CASE WHEN c.relkind = 'p' THEN
          (WITH RECURSIVE tree AS (
-              SELECT c.oid AS relid
-              UNION ALL SELECT h.inhrelid FROM tree t JOIN pg_inherits h ON h.inhparent = t.relid
-              WHERE NOT h.inhdetachpending)
+              SELECT c.oid AS relid, '' AS joined
+              UNION ALL SELECT h.inhrelid, concat(t.joined, ' ', h.xmin)
+              FROM tree t JOIN pg_inherits h ON h.inhparent = t.relid WHERE NOT h.inhdetachpending)
           SELECT json_agg(json_build_array(l.oid::bigint, ln.nspname, l.relname, l.relkind, l.relpersistence,
-                                           l.relreplident) ORDER BY l.oid)
+                                           l.relreplident, t.joined) ORDER BY l.oid)
           FROM tree t JOIN pg_class l ON l.oid = t.relid
           JOIN pg_namespace ln ON ln.oid = l.relnamespace WHERE l.relkind <> 'p') END,
        (SELECT json_agg(json_build_array(e.enumtypid::bigint, e.enumlabel) ORDER BY e.enumtypid, e.enumsortorder)
@@ -135,6 +135,8 @@ class Leaf:
     kind: str
     persistence: str
     identity: str
+    joined: str = ""
+    """Of a partition: the transactions that attached it, and the partitions above it."""
 
     @property
     def qualified(self) -> str:

@@ -13,13 +13,15 @@ from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted_table
 from cdc_rangefeed_postgres.remedies import READ_ANEW
-from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan
+from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, TableState
+from cdc_rangefeed_postgres.value_types import code_of
 
-__all__ = ["Removed", "removed_too_early", "with_present_partitions"]
+__all__ = ["Removed", "joined_codes", "removed_too_early", "with_present_partitions", "without_attached_again"]
 
 log = logging.getLogger(__name__)
 
 Removed = Literal["delete", "keep"]
+_CODE = 4
 
 # All rows of a table that was created as a partition are in the log. ATTACH PARTITION can bring a table with rows, and
 # it rewrites the pg_attribute row of every column: no column is as old as the table's type then.
@@ -70,6 +72,41 @@ def with_present_partitions(
         if parts or scan is not None:
             scan = (scan or Scan(parts=())).with_parts(parts, instead_of={*gone, *(leaf.oid for leaf in new)})
     return token if states == token.tables else replace(token, tables=states, scan=scan)
+
+
+def joined_codes(table: Table) -> str:
+    """Return a code for each partition of *table*, which changes when it is attached again."""
+    return "".join(code_of(leaf.joined)[:_CODE] for leaf in table.partitions)
+
+
+def without_attached_again(table: Table, state: TableState, *, removed: Removed) -> TableState:
+    """Return *state* without the partitions that were detached and attached again since: they are to be scanned.
+
+    The log has nothing of what was written to them in between, and nothing tells which rows were deleted.
+    Raises: TerminalRangefeedError, unless *removed* is "keep".
+    """
+    before = state.layout.joined if state.layout is not None else ""
+    known = {oid: before[at * _CODE : (at + 1) * _CODE] for at, oid in enumerate(state.leaves)} if before else {}
+    again = [
+        leaf
+        for leaf in table.partitions
+        if code_of(leaf.joined)[:_CODE] != known.get(leaf.oid, code_of(leaf.joined)[:_CODE])
+    ]
+    if not again:
+        return state
+    if removed != "keep":
+        raise TerminalRangefeedError(
+            f"table {table.name}: partition {again[0].qualified} was detached and attached again before the changefeed "
+            "noticed, and the log does not have the rows that were deleted from it in between. To leave such rows at "
+            f"the sink and continue, set removed_partitions = 'keep'. {READ_ANEW}"
+        )
+    log.warning(
+        "table %s: %s attached again; rows deleted in between stay at the sink",
+        table.name,
+        counted(len(again), "partition"),
+    )
+    gone = {leaf.oid for leaf in again}
+    return replace(state, leaves=tuple(oid for oid in state.leaves if oid not in gone))
 
 
 def removed_too_early(table: str, partition: str) -> str:

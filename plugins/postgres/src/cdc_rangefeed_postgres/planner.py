@@ -174,6 +174,7 @@ class PostgresPlanner(StepPlanner):
             # the log with the new key.
             start = self._noted(connection, start, catalog)
             try:
+                removed = self._options.removed_partitions
                 start = with_schema_changes(
                     connection,
                     catalog,
@@ -181,9 +182,9 @@ class PostgresPlanner(StepPlanner):
                     self.context.schema_changes,
                     resolved=self._resolved,
                     truncate=self._options.truncate,
+                    removed=removed,
                     compared=self._compared,
                 )
-                removed = self._options.removed_partitions
                 start = with_present_partitions(connection, catalog, start, removed=removed)
                 near_end = flushed - start.lsn <= _log_bytes(limit)
                 self._sure = self._newcomers.look(connection, catalog, start, near_end=near_end) and self._sure

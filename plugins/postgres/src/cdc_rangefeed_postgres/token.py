@@ -90,22 +90,29 @@ class Layout:
     members: str = ""
     """A code for each member of the types of the columns, see `cdc_rangefeed_postgres.value_types`."""
 
+    joined: str = ""
+    """A code for each leaf of a partitioned table: another one when it was detached and attached again."""
+
     def to_json(self) -> list[Any]:
         value = [self.columns, self.altered, list(self.files), list(self.key), list(self.key_ids)]
-        return [*value, self.members] if self.members else value
+        more = [self.members, self.joined]
+        while more and not more[-1]:
+            more.pop()
+        return [*value, *more]
 
     @classmethod
     def from_json(cls, value: list[Any], key: Sequence[str]) -> Self:
         """Return the layout of a table whose rows had *key* in an earlier version, which did not save it here."""
         columns, altered, files, *more = value
-        present, key_ids, *members = more or (key, ())
+        present, key_ids, members, joined = (*(more or (key, ())), "", "")[:4]
         return cls(
             columns=columns,
             altered=altered,
             files=tuple(files),
             key=tuple(present),
             key_ids=tuple(key_ids),
-            members="".join(members),
+            members=members,
+            joined=joined,
         )
 
 
