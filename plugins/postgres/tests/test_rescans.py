@@ -63,6 +63,22 @@ def test_all_tables_are_read_again(database: str) -> None:
         assert scanned(feed, known) == ids("t", *range(1, 1001)) + ids("u", *range(1, 1001))
 
 
+def test_a_rescan_is_complete_that_begins_while_a_snapshot_for_another_one_is_awaited(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", "u") as feed, psycopg.connect(database) as other:
+        feed.start()
+        feed.catch_up()
+        known = len(feed.changes)
+        sql.execute("CREATE TABLE w (id int)")
+        other.execute("INSERT INTO w VALUES (1)")  # a snapshot waits for the end of this transaction
+        for table in ("t", "u"):
+            feed.ask(Rescan(table=full(sql, table)))
+            sql.execute(f"UPDATE {table} SET v = 'meanwhile' WHERE id = 1")
+            feed.step()
+        other.rollback()
+        feed.catch_up()
+        assert scanned(feed, known) == ids("t", *range(1, 1001)) + ids("u", *range(1, 1001))
+
+
 def test_with_a_predicate_only_the_rows_that_it_selects_are_read(database: str, sql: Sql) -> None:
     with feed_of(database, "t", "u") as feed:
         feed.start()

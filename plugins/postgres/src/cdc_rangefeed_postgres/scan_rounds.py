@@ -39,6 +39,8 @@ class ScanRounds:
         """The catalog's fingerprint and the tables, as found before the held snapshot was requested."""
         self._requested: tuple[str, Found] = ("", {})
         """The same for the snapshot that is being taken."""
+        self._looked_up: set[int] = set()
+        """The tables and partitions that were looked up for it."""
 
     @property
     def held(self) -> bool:
@@ -84,17 +86,20 @@ class ScanRounds:
         """Request a snapshot and wait for it up to *wait_s*. Return *scan* under it, or None while there is none.
 
         A snapshot from before the LSN *not_before* is not used: newer row versions than it shows were already emitted.
+        Nor is one that was requested before a part of *scan* was known.
         """
+        oids = [part.oid for part in scan.parts]
         if not self._maker.waiting:
             catalog = refresh()
-            self._requested = (catalog.fingerprint, survey(connection, [part.oid for part in scan.parts]))
+            self._requested, self._looked_up = (catalog.fingerprint, survey(connection, oids)), set(oids)
             self._maker.request()
         made = self._maker.fetch(wait_s)
         if made is None:
             if self._maker.full:
                 self.drop()
             return None
-        if made.lsn < not_before or refresh().fingerprint != self._requested[0]:
+        usable = made.lsn >= not_before and self._looked_up.issuperset(oids)
+        if not usable or refresh().fingerprint != self._requested[0]:
             made.close()
             return None
         self.drop()
