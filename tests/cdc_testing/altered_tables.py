@@ -1,0 +1,345 @@
+"""Statements that alter two tables in every way that a changefeed follows: a plain one and a partitioned one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cdc_testing.postgres import Sql
+
+__all__ = ["KEYS", "AlteredTable", "Statement", "TypeNames", "create", "statements_of"]
+
+KEYS = 400
+"""Ids are in 0..KEYS. Each partition has 100 of them."""
+WIDTH = 100
+
+_TYPES = """
+CREATE TYPE mood AS ENUM ('e1', 'e2', 'e3');
+CREATE TYPE size AS (a int, b int);
+CREATE DOMAIN share AS int;
+CREATE SCHEMA away;
+CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE SEQUENCE numbers;
+"""
+_COLUMNS = "id int NOT NULL, v bigint NOT NULL, name varchar(20), m mood, s size, body text, PRIMARY KEY (id)"
+
+
+@dataclass(slots=True)
+class AlteredTable:
+    """A table as the last committed statement left it. Writers read this while it changes."""
+
+    tag: str
+    name: str
+    partitioned: bool
+    id: str = "id"
+    extra: dict[str, str] = field(default_factory=dict)
+    """Columns that were added, with what they are."""
+    v_in_key: bool = False
+    v_in_index: bool | None = None
+    """Whether the index that is the replica identity has `v`; None without such an index."""
+    full: bool = False
+    """Whether the whole old row is in the log."""
+    detached: dict[int, str] = field(default_factory=dict)
+    """Partitions that were detached, by their least id."""
+    parts: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TypeNames:
+    """The labels of the enum by their first form, and the attributes of the composite type."""
+
+    labels: dict[str, str] = field(default_factory=lambda: {f"e{n}": f"e{n}" for n in (1, 2, 3)})
+    attributes: list[str] = field(default_factory=lambda: ["a", "b"])
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One way to alter a table. `done` runs after the commit."""
+
+    kind: str
+    texts: Sequence[str]
+    done: Callable[[], object] = lambda: None
+    recorded: str = "all"
+    """What is recorded in the same transaction: "all" rows of the table, those of "both" tables, "none", "part NAME"
+    for rows that a partition brings, "label FIRST LABEL" of the enum, or "leaving LOW HIGH ID" around the statement."""
+    waits: bool = False
+    """Whether a mark has to pass everything before it."""
+    alone: bool = False
+    """Whether it cannot be in a transaction with others."""
+
+
+def create(sql: Sql, *, partitioned: bool) -> AlteredTable:
+    """Create a table with rows. The types that it needs are created by the first one."""
+    tag = "p" if partitioned else "t"
+    if sql.execute("SELECT to_regtype('mood')").fetchone() == (None,):
+        sql.execute(_TYPES.encode())
+    sql.execute(f"CREATE TABLE {tag} ({_COLUMNS}) {'PARTITION BY RANGE (id)' if partitioned else ''}".encode())
+    table = AlteredTable(tag=tag, name=f"public.{tag}", partitioned=partitioned)
+    for low in range(0, KEYS, WIDTH) if partitioned else ():
+        table.parts[low] = f"public.p{low}"
+        sql.execute(f"CREATE TABLE p{low} PARTITION OF p FOR VALUES FROM ({low}) TO ({low + WIDTH})".encode())
+    sql.execute(f"ALTER TABLE {tag} ALTER COLUMN body SET STORAGE EXTERNAL".encode())
+    rows = f"SELECT g, g, 'n' || g, 'e1', ROW(g, 1)::size FROM generate_series(0, {KEYS - 1}, 2) g"
+    sql.execute(f"INSERT INTO {tag} {rows}".encode())
+    return table
+
+
+def statements_of(table: AlteredTable, types: TypeNames, chance: random.Random, number: int) -> list[Statement]:
+    """Return statements that may be possible now, one of each kind. *number* has not been given before."""
+    name, new = table.name, f"c{number}"
+    found: list[Statement] = []
+
+    def alter(kind: str, *forms: str, done: Callable[[], object] = lambda: None, first: Sequence[str] = ()) -> None:
+        found.append(Statement(kind, [*first, *(f"ALTER TABLE {name} {form}" for form in forms)], done))
+
+    def add(kind: str, column: str, form: str) -> None:
+        alter(kind, f"ADD COLUMN {column} {form}", done=lambda: table.extra.update({column: kind}))
+
+    add("add", new, "int")
+    add("add with default", new, f"text DEFAULT 'd{number}'")
+    add("add not null with default", new, f"int NOT NULL DEFAULT {number}")
+    add("add with volatile default", new, "text DEFAULT gen_random_uuid()::text")
+    add("add serial", new, "int DEFAULT nextval('numbers')" if table.partitioned else "bigserial")
+    add("add stored", new, f"bigint GENERATED ALWAYS AS ({table.id} * {number % 7 + 2}) STORED")
+    if not table.full:  # PostgreSQL refuses updates of a table with both
+        add("add virtual", new, f"bigint GENERATED ALWAYS AS ({table.id} * 3) VIRTUAL")
+    add("add domain", new, f"share DEFAULT {number % 5}")
+    if not table.partitioned:
+        add("add identity", new, "int GENERATED BY DEFAULT AS IDENTITY")
+    for column, kind in chance.sample(sorted(table.extra.items()), min(2, len(table.extra))):
+        gone: Callable[[], object] = lambda column=column: table.extra.pop(column)  # noqa: E731
+        alter("drop", f"DROP COLUMN {column}", done=gone)
+
+        def again(column: str = column) -> None:
+            table.extra[column] = "add"
+
+        alter("drop and add", f"DROP COLUMN {column}, ADD COLUMN {column} text DEFAULT 'a{number}'", done=again)
+        alter("drop, then add", f"DROP COLUMN {column}", f"ADD COLUMN {column} int", done=again)
+
+        def renamed(column: str = column, kind: str = kind) -> None:
+            del table.extra[column]
+            table.extra[new] = kind
+
+        alter("rename column", f"RENAME COLUMN {column} TO {new}", done=renamed)
+        if kind == "add stored":
+            alter("set expression", f"ALTER COLUMN {column} SET EXPRESSION AS ({table.id} * {number % 5 + 9})")
+            alter("drop expression", f"ALTER COLUMN {column} DROP EXPRESSION", done=again)
+        if kind == "add not null with default":
+            alter("drop not null", f"ALTER COLUMN {column} DROP NOT NULL")
+            alter("set not null", f"ALTER COLUMN {column} SET NOT NULL")
+            alter("type to text", f"ALTER COLUMN {column} DROP DEFAULT, ALTER COLUMN {column} TYPE text", done=again)
+    alter("add and drop", f"ADD COLUMN {new} int DEFAULT 1", f"DROP COLUMN {new}")
+    if not (
+        table.v_in_key if table.v_in_index is None else table.v_in_index
+    ):  # rows under keys that no longer exist would remain
+        alter("type with using", "ALTER COLUMN v TYPE bigint USING v + 1000000")
+        kind = chance.choice(["bigint", "numeric(20,0)", "int"])
+        alter("type changed", f"ALTER COLUMN v TYPE {kind} USING v % 1000000")
+    alter("type of the key", f"ALTER COLUMN {table.id} TYPE {chance.choice(['bigint', 'int'])}")
+    alter("longer type", f"ALTER COLUMN name TYPE varchar({20 + number % 50})")
+    alter("coercible type", f"ALTER COLUMN name TYPE {chance.choice(['text', 'varchar', 'varchar(80)'])}")
+    alter("default", f"ALTER COLUMN name SET DEFAULT 'x{number}'")
+    alter("options", f"SET (autovacuum_enabled = {chance.choice(['on', 'off'])})", "ALTER COLUMN v SET STATISTICS 50")
+    alter("check", f"ADD CONSTRAINT k{number} CHECK (v > -5)", f"DROP CONSTRAINT k{number}")
+    alter("unique", f"ADD CONSTRAINT u{number} UNIQUE ({table.id}, v)", f"DROP CONSTRAINT u{number}")
+    alter("row security", f"{chance.choice(['ENABLE', 'DISABLE'])} ROW LEVEL SECURITY")
+    leaves = sorted(table.parts.values()) if table.partitioned else [name]
+    for identity in ("FULL", "DEFAULT"):
+
+        def identified(identity: str = identity) -> None:
+            table.full, table.v_in_index = identity == "FULL", None
+
+        if identity == "DEFAULT" or "add virtual" not in table.extra.values():
+            texts = [f"ALTER TABLE {leaf} REPLICA IDENTITY {identity}" for leaf in leaves]
+            found.append(Statement(f"identity {identity.lower()}", texts, identified))
+    found.append(
+        Statement(
+            "trigger",
+            [
+                f"CREATE TRIGGER a{number} AFTER UPDATE ON {name} FOR EACH ROW EXECUTE FUNCTION nothing()",
+                f"DROP TRIGGER a{number} ON {name}",
+            ],
+            recorded="none",
+        )
+    )
+    if not table.partitioned:
+        _of_plain(table, found, chance, number)
+    else:
+        _of_partitions(table, found, chance, number)
+    _of_keys(table, found, chance)
+    _of_indexes(table, found, number)
+    _of_types(table, types, found, chance, number)
+    return found
+
+
+def _of_plain(table: AlteredTable, found: list[Statement], chance: random.Random, number: int) -> None:
+    name, pkey = table.name, f"{table.tag}_pkey"
+    schema, _, own = name.partition(".")
+    moved = f"{'away' if schema == 'public' else 'public'}.{own}"
+    renamed = f"{schema}.{table.tag}{number}"
+    indexed = chance.choice([table.id, f"v, {table.id}"])
+
+    def identified() -> None:
+        table.full, table.v_in_index = False, indexed.startswith("v")
+
+    found += [
+        Statement("vacuum full", [f"VACUUM FULL {name}"], recorded="none", alone=True),
+        Statement("cluster", [f"CLUSTER {name} USING {pkey}"], recorded="none"),
+        Statement("set schema", [f"ALTER TABLE {name} SET SCHEMA {moved.partition('.')[0]}"], _named(table, moved)),
+        Statement(
+            "rename table", [f"ALTER TABLE {name} RENAME TO {renamed.partition('.')[2]}"], _named(table, renamed)
+        ),
+        Statement("tablespace", [f"ALTER TABLE {name} SET TABLESPACE {chance.choice(['elsewhere', 'pg_default'])}"]),
+        Statement(
+            "identity by index",
+            [
+                f"CREATE UNIQUE INDEX i{number} ON {name} ({indexed})",
+                f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX i{number}",
+            ],
+            identified,
+        ),
+    ]
+
+
+def _named(table: AlteredTable, name: str) -> Callable[[], None]:
+    def set_name() -> None:
+        table.name = name
+
+    return set_name
+
+
+def _of_partitions(table: AlteredTable, found: list[Statement], chance: random.Random, number: int) -> None:
+    name = table.name
+    low = chance.choice(sorted(table.parts)) if len(table.parts) > 2 else None
+    if low is not None:
+        part = table.parts[low]
+
+        def detached(low: int = low) -> None:
+            table.detached[low] = table.parts.pop(low)
+
+        found += [
+            Statement("detach", [f"ALTER TABLE {name} DETACH PARTITION {part}"], detached),
+            Statement(
+                "detach concurrently",
+                [f"ALTER TABLE {name} DETACH PARTITION {part} CONCURRENTLY"],
+                detached,
+                recorded=f"leaving {low} {low + WIDTH} {table.id}",
+                alone=True,
+            ),
+            Statement("vacuum full", [f"VACUUM FULL {part}"], recorded="none", alone=True),
+        ]
+    for low in table.detached:
+        part = table.detached[low]
+
+        def attached(low: int = low, part: str = part) -> None:
+            del table.detached[low]
+            table.parts[low] = part
+
+        bounds = f"FOR VALUES FROM ({low}) TO ({low + WIDTH})"
+        change = chance.choice(
+            [f"DELETE FROM {part} WHERE {table.id} % 3 = 0", f"UPDATE {part} SET name = 'away'", "SELECT 1"]
+        )
+        found.append(
+            Statement(
+                "attach",
+                [change, f"ALTER TABLE {name} ATTACH PARTITION {part} {bounds}"],
+                attached,
+                f"part {part}",
+                waits=True,
+            )
+        )
+        fresh = f"public.p{low}_{number}"
+
+        def created(low: int = low, fresh: str = fresh) -> None:
+            del table.detached[low]
+            table.parts[low] = fresh
+
+        create = f"CREATE TABLE {fresh} (LIKE {name} INCLUDING GENERATED INCLUDING DEFAULTS INCLUDING STORAGE)"
+        fill = f"INSERT INTO {fresh} ({table.id}, v) SELECT g, 5 FROM generate_series({low}, {low + WIDTH - 1}, 3) g"
+        attach = f"ALTER TABLE {name} ATTACH PARTITION {fresh} {bounds}"
+        found += [
+            Statement("attach a new one", [create, fill, attach], created, f"part {fresh}"),
+            Statement("create partition", [f"CREATE TABLE {fresh} PARTITION OF {name} {bounds}"], created, "none"),
+        ]
+
+
+def _of_keys(table: AlteredTable, found: list[Statement], chance: random.Random) -> None:
+    name = table.name
+    pkey = f"{table.tag}_pkey"
+    key = chance.choice([f"({table.id})", f"({table.id}, v)", f"(v, {table.id})"])
+    single = f"DELETE FROM {name} x USING {name} y WHERE x.{table.id} = y.{table.id} AND x.v < y.v"
+
+    def changed() -> None:
+        table.v_in_key = "v" in key
+
+    other = "no" if table.id == "id" else "id"
+
+    def named() -> None:
+        table.id = other
+
+    found += [
+        Statement(
+            "primary key",
+            [
+                f"LOCK TABLE {name}",
+                single,
+                f"ALTER TABLE {name} DROP CONSTRAINT {pkey}, ADD CONSTRAINT {pkey} PRIMARY KEY {key}",
+            ],
+            changed,
+        ),
+        Statement("rename key column", [f"ALTER TABLE {name} RENAME COLUMN {table.id} TO {other}"], named),
+    ]
+
+
+def _of_indexes(table: AlteredTable, found: list[Statement], number: int) -> None:
+    name, index = table.name, f"x{number}"
+    found += [
+        Statement(
+            "index",
+            [f"CREATE INDEX {index} ON {name} (v)", f"DROP INDEX {name.partition('.')[0]}.{index}"],
+            recorded="none",
+        ),
+        Statement("reindex", [f"REINDEX TABLE CONCURRENTLY {name}"], recorded="none", alone=True),
+        Statement("analyze", [f"ANALYZE {name}"], recorded="none"),
+    ]
+    if not table.partitioned:
+        found.append(
+            Statement("index concurrently", [f"CREATE INDEX CONCURRENTLY ON {name} (v)"], recorded="none", alone=True)
+        )
+
+
+def _of_types(
+    table: AlteredTable, types: TypeNames, found: list[Statement], chance: random.Random, number: int
+) -> None:
+    first = chance.choice(sorted(types.labels))
+    label, value = f"{first}_{number}", f"e{number + 10}"
+
+    def relabelled() -> None:
+        types.labels[first] = label
+
+    def valued() -> None:
+        types.labels[value] = value
+
+    found += [
+        Statement("enum value", [f"ALTER TYPE mood ADD VALUE '{value}'"], valued, recorded=f"label {value} {value}"),
+        Statement(
+            "enum renamed",
+            [f"ALTER TYPE mood RENAME VALUE '{types.labels[first]}' TO '{label}'"],
+            relabelled,
+            recorded=f"label {first} {label}",
+        ),
+    ]
+    attribute, names = chance.choice(types.attributes), list(types.attributes)
+
+    def composed(text: str, after: list[str]) -> Statement:
+        def done() -> None:
+            types.attributes[:] = after
+
+        return Statement(f"type {text.split()[0].lower()}", [f"ALTER TYPE size {text}"], done, recorded="both")
+
+    found.append(composed(f"ADD ATTRIBUTE a{number} int", [*names, f"a{number}"]))
+    renamed = [f"a{number}" if one == attribute else one for one in names]
+    found.append(composed(f"RENAME ATTRIBUTE {attribute} TO a{number}", renamed))
+    if len(names) > 1:
+        found.append(composed(f"DROP ATTRIBUTE {attribute}", [one for one in names if one != attribute]))
