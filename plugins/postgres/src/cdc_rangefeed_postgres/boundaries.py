@@ -21,7 +21,8 @@ A default that is changed for later rows, a constraint, an index, a comment or s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from cdc_core import (
@@ -48,7 +49,7 @@ SELECT attrelid::bigint, attname::text, atttypid::bigint, attisdropped, attgener
 FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 ORDER BY attrelid, attnum
 """
 _FILES = """
-SELECT oid::bigint, pg_relation_filenode(oid)::bigint, reltuples < 0 FROM pg_class WHERE oid = ANY(%s::oid[])
+SELECT oid::bigint, relfilenode::bigint, reltuples < 0 FROM pg_class WHERE oid = ANY(%s::oid[])
 """
 _FILLED = """
 SELECT DISTINCT attname::text FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND atthasmissing
@@ -84,7 +85,7 @@ def altering(connection: Connection, token: PostgresToken, composites: Iterable[
     shows every change before any earlier end of the log. It takes no lock itself, and waits for none.
     """
     tables = [*(state.oid for state in token.tables.values()), *composites]
-    row = connection.execute(_ALTERING, {"tables": tables}).fetchone()
+    row = connection.execute(_ALTERING, {"tables": tables}, prepare=True).fetchone()
     if row is None:
         return None
     return f"{row[0]} is locked as by ALTER TABLE, for it may be changing: {row[1]} holds the lock"
@@ -95,14 +96,14 @@ def keyless(catalog: Catalog) -> str | None:
 
     A key is often changed by dropping it first. Rows that are inserted in between have the last key.
     """
-    names = [name for name, table in catalog.tables.items() if not table.key and not table.gone]
-    return f"table {names[0]} has no key: add a primary key" if names else None
+    return f"table {catalog.keyless[0]} has no key: add a primary key" if catalog.keyless else None
 
 
 def with_layouts(connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> dict[str, TableState]:
     """Return *states* with the present layout of each table."""
     tables = [catalog.tables[name] for name in states]
-    found = _Present(_attributes(connection, tables), _files(connection, tables), _members(connection, tables))
+    with _one_moment(connection):
+        found = _Present.of(connection, tables)
     return {name: replace(state, layout=found.layout(catalog.tables[name], state)) for name, state in states.items()}
 
 
@@ -122,20 +123,20 @@ def with_schema_changes(
     *compared* is what this function found last in this process, see `Compared`.
     Raises: TerminalRangefeedError when the policy is to stop, also for a partition that was truncated.
     """
-    tables = [catalog.tables[name] for name in token.tables]
-    files = _files(connection, tables)
-    if compared is not None and compared.holds(catalog, token, files):
+    if compared is not None and compared.holds(catalog, token):
         return token
-    found = _Present(_attributes(connection, tables), files, _members(connection, tables))
+    tables = [catalog.tables[name] for name in token.tables]
     states, changes = dict(token.tables), []
-    for name, state in token.tables.items():
-        table = catalog.tables[name]
-        if state.layout is not None and not table.gone:
-            before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
-            changes += _changes(connection, table, state.layout, before, found, truncate)
-        changes += _key_changes(table, state)
-        state = without_attached_again(table, state, removed=removed)
-        states[name] = replace(state, layout=found.layout(table, state))
+    with _one_moment(connection):
+        found = _Present.of(connection, tables)
+        for name, state in token.tables.items():
+            table = catalog.tables[name]
+            if state.layout is not None and not table.gone:
+                before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
+                changes += _changes(connection, table, state.layout, before, found, truncate)
+            changes += _key_changes(table, state)
+            state = without_attached_again(table, state, removed=removed)
+            states[name] = replace(state, layout=found.layout(table, state))
     if states == token.tables:
         return token
     return with_changes(connection, catalog, replace(token, tables=states), rules, changes, resolved=resolved)
@@ -152,13 +153,10 @@ class Compared:
     def of(cls, catalog: Catalog, token: PostgresToken) -> Compared:
         return cls(catalog, {name: state.layout for name, state in token.tables.items()})
 
-    def holds(self, catalog: Catalog, token: PostgresToken, files: _Files) -> bool:
-        """Return whether *token* has the layouts of *catalog*, and tables still have the same *files*."""
+    def holds(self, catalog: Catalog, token: PostgresToken) -> bool:
+        """Return whether *token* has the layouts of *catalog*. A table with another file has another catalog."""
         return catalog is self.catalog and all(
-            state.layout is not None
-            and state.layout == self.layouts.get(name)
-            and state.layout.files == _of(files, catalog.tables[name])
-            for name, state in token.tables.items()
+            state.layout is not None and state.layout == self.layouts.get(name) for name, state in token.tables.items()
         )
 
 
@@ -195,6 +193,14 @@ _Files = Mapping[int, tuple[int, bool]]
 """By leaf: its file, and whether nothing is known about its rows, as after TRUNCATE."""
 
 
+@contextmanager
+def _one_moment(connection: Connection) -> Iterator[None]:
+    """Let all queries in the block see the catalog of one moment: a table could be altered between two of them."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
 def _attributes(connection: Connection, tables: Iterable[Table]) -> _Attributes:
     stored = {table.oid: table.stored_columns for table in tables}
     found: dict[int, list[tuple[str, str, str]]] = {oid: [] for oid in stored}
@@ -225,6 +231,10 @@ class _Present:
     attributes: _Attributes
     files: _Files
     members: Mapping[int, Sequence[Member]]
+
+    @classmethod
+    def of(cls, connection: Connection, tables: Sequence[Table]) -> _Present:
+        return cls(_attributes(connection, tables), _files(connection, tables), _members(connection, tables))
 
     def layout(self, table: Table, state: TableState) -> Layout:
         """Return the present layout of *table*, with the last key of *state* when there is none now."""

@@ -250,6 +250,11 @@ class Catalog:
     def by_oid(self) -> Mapping[int, Table]:
         return {table.oid: table for table in self.tables.values()}
 
+    @cached_property
+    def keyless(self) -> tuple[str, ...]:
+        """The tables that have no key at this moment."""
+        return tuple(name for name, table in self.tables.items() if not table.key and not table.gone)
+
 
 def load_tables(
     connection: Connection,
@@ -279,7 +284,7 @@ def load_again(
     query = _STAMP.format(schemas=_SCHEMAS_STAMP if _has_schemas(connection) else "''")
     composites = list(known.composites) if known is not None else []
     values = {"publication": publication, "oids": list(oids), "composites": composites}
-    row: Any = connection.execute(query, values).fetchone()
+    row: Any = connection.execute(query, values, prepare=True).fetchone()
     if known is not None and known.stamp == row[0]:
         return known
     # The stamp is older than what is read after it, so no change is missed the next time.

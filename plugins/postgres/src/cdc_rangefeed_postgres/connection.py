@@ -20,6 +20,8 @@ __all__ = ["Connection", "KeptConnection", "Server", "set_lock_timeout", "stream
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _CONNECT_TIMEOUT_S = 10
+_NEVER = 1 << 30
+"""After so many executions a statement is prepared, unless it is to be prepared at once."""
 # The text forms that the decoders read, and none of the limits that an administrator may have set for interactive
 # sessions. With row_security off, a table that would silently be read in part is an error.
 _SESSION = {
@@ -116,7 +118,10 @@ class Server:
 
 
 class KeptConnection:
-    """One psycopg connection for many calls: opened on first use, and again after it was lost."""
+    """One psycopg connection for many calls: opened on first use, and again after it was lost.
+
+    It prepares the statements that are executed with `prepare=True`; other connections prepare none.
+    """
 
     def __init__(self, server: Server, role: str, *, lock_timeout_s: float = 0.0) -> None:
         self._server = server
@@ -128,6 +133,7 @@ class KeptConnection:
         """Return the connection. Raises: client errors, not translated."""
         if self._connection is None or self._connection.closed:
             self._connection = self._server.connect(self._role)
+            self._connection.prepare_threshold = _NEVER
             if self._lock_timeout_s:
                 set_lock_timeout(self._connection, self._lock_timeout_s)
         return self._connection

@@ -38,8 +38,8 @@ def load_watched(
         catalog = followed(connection, catalog, states)
         if known is not None:
             log_renamed(table for name, table in catalog.tables.items() if table.renamed != known.tables[name].renamed)
-    for name, state in states.items():
-        table = catalog.tables[name]
+    for name in states if catalog is not known else catalog.keyless:
+        table, state = catalog.tables[name], states[name]
         if table.gone:
             if selection.lists(name):
                 raise TerminalRangefeedError(dropped(name, again=False))
