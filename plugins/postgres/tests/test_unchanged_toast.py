@@ -50,6 +50,22 @@ def test_the_table_is_never_read_for_unchanged_values_by_default(database: str, 
         assert {change.unavailable for change in feed.changes} == {("big",)}
 
 
+def test_the_values_of_a_table_are_not_looked_up_while_only_another_one_is_scanned(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
+    sql.execute("INSERT INTO u SELECT generate_series(1, 100)")
+    with feed_of(database, "t", "u") as feed:
+        feed.start()
+        feed.catch_up()
+        known = len(feed.changes)
+        sql.execute("ALTER TABLE u ADD COLUMN c int DEFAULT 7")
+        sql.execute("UPDATE t SET n = 1 WHERE id = 1")
+        sql.execute("UPDATE t SET big = 'later' WHERE id = 1")
+        feed.catch_up()
+        logged = [change for change in feed.changes[known:] if change.op is Op.UPDATE]
+        assert [change.unavailable for change in logged] == [("big",), ()]
+        assert sum(change.op is Op.SCAN for change in feed.changes[known:]) == 100
+
+
 def test_no_value_is_unavailable_while_the_initial_scan_runs(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed:
         feed.start()

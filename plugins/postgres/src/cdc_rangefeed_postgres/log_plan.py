@@ -30,6 +30,7 @@ class LogPlan:
 
     def slices(self, *, after: Timestamp) -> list[Slice]:
         versions = {self.catalog.tables[name].oid: found for name, found in self.versions.lists.items() if found}
+        scan = self.start.scan
         payload = LogSlice(
             slot=self.slot,
             start=self.start.lsn,
@@ -38,7 +39,7 @@ class LogPlan:
             until=self.until,
             mark=self.mark,
             resolved=self.resolved,
-            scanning=self.start.scan is not None,
+            scanning=tuple(sorted({part.table for part in scan.parts})) if scan is not None else (),
             binary=all(binary_safe(version.columns, version.types) for found in versions.values() for version in found),
             versions=versions,
             tables=tuple(table.name.full for table in self.catalog.tables.values()),

@@ -41,8 +41,8 @@ class LogSlice:
     mark: Timestamp | None
     """The timestamp of the slice's marks; None for that of its last transaction."""
     resolved: bool
-    scanning: bool
-    """Whether a scan is not complete."""
+    scanning: tuple[str, ...]
+    """The tables, as `schema.table`, of which a scan is not complete."""
     binary: bool
     versions: Mapping[int, tuple[TableVersion, ...]]
     tables: tuple[str, ...]
@@ -61,12 +61,12 @@ def read_log(
     *,
     diff: bool,
     mvcc: bool,
-    lookup: Lookup | None,
+    lookup: Lookup,
 ) -> Iterator[RowBatch | SpanMark]:
     """Yield the rows of a slice, and then a mark for each watched table.
 
     *connection* is an ADBC connection in autocommit mode; the caller closes it after an error. *lookup* reads unchanged
-    large values that the log lacks; None leaves them unavailable.
+    large values that the log lacks, unless the option leaves them unavailable and their table is not being scanned.
     """
     decoder = LogDecoder(
         slice_.versions,
@@ -77,6 +77,7 @@ def read_log(
         diff=diff,
         mvcc=mvcc,
         lookup=lookup,
+        lookup_in=None if options.unchanged_toast == "lookup" else slice_.scanning,
         target_bytes=options.fetch_size,
         truncate=options.truncate,
     )

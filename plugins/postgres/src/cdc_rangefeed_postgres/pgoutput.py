@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,8 @@ class LogDecoder:
     value.
 
     *versions* lists, for each relation id, the versions that its rows can have in this slice, in log order. *lookup*
-    finds unchanged TOAST values that the log does not have; without it, or when it finds none, they are unavailable.
+    finds unchanged TOAST values that the log does not have, in the tables *lookup_in*, or in all when that is None;
+    without it, or when it finds none, they are unavailable.
     Tables that *versions* does not have are left out.
 
     Raises: RetryableRangefeedError when the log has a version that is not listed. TerminalRangefeedError for a
@@ -55,6 +56,7 @@ class LogDecoder:
         diff: bool = False,
         mvcc: bool = False,
         lookup: Lookup | None = None,
+        lookup_in: Container[str] | None = None,
         target_bytes: int = 2 << 20,
         truncate: Truncate = "stop",
     ) -> None:
@@ -63,6 +65,7 @@ class LogDecoder:
         self._diff = diff
         self._mvcc = mvcc
         self._lookup = lookup
+        self._lookup_in = lookup_in
         self._target_bytes = target_bytes
         self._truncate: Truncate = truncate
 
@@ -87,10 +90,13 @@ class LogDecoder:
         for version, indices in self._tracker.groups(log, rows):
             changes = read_changes(log, indices, version, diff=self._diff)
             for batch in self._slices(self._batch(changes, stamps)):
-                if self._lookup is None:
+                if self._lookup is None or not self._looks_up(version):
                     yield batch
                 else:
                     yield from completed(batch, version, lookup=self._lookup, target_bytes=self._target_bytes)
+
+    def _looks_up(self, version: TableVersion) -> bool:
+        return self._lookup_in is None or version.schema.name.qualified in self._lookup_in
 
     def _batch(self, changes: Changes, stamps: Stamps) -> RowBatch:
         require_keys(changes)

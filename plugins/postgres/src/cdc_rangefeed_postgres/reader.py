@@ -55,11 +55,9 @@ class PostgresReader(SliceReader):
         options, diff, mvcc = self.context.options, self.context.diff, self.context.mvcc
         if isinstance(payload, ScanSlice):
             return read_scan(self._server, connection, payload, options, diff=diff, mvcc=mvcc)
-        lookup = None
         # During a scan, an update can move a row from a block that is not scanned yet to one that was. Then its version
         # in the log is the first that is delivered, and no earlier one has its values.
-        if options.unchanged_toast == "lookup" or payload.scanning:
-            lookup = TableLookup(self._server, lambda: self._connect(_LOOKUP))
+        lookup = TableLookup(self._server, lambda: self._connect(_LOOKUP))
         return read_log(self._server, connection, payload, options, diff=diff, mvcc=mvcc, lookup=lookup)
 
     def _connect(self, role: str) -> Any:
