@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres import planner
+from cdc_rangefeed_postgres import boundaries, planner
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
@@ -144,6 +144,31 @@ def test_a_change_is_found_again_when_the_step_that_found_it_is_planned_again(da
         sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         assert feed.plan()
         feed.catch_up()
+        assert feed.rows("public.t") == table(sql)
+
+
+@pytest.mark.parametrize("query", ["_attributes", "_files"])
+def test_a_change_in_the_middle_of_a_comparison_is_found(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    create(sql)
+    read, altered = getattr(boundaries, query), False
+
+    def alter_and_read(*arguments: Any) -> Any:
+        nonlocal altered
+        if not altered:
+            altered = True
+            sql.execute("ALTER TABLE t ADD COLUMN c text DEFAULT gen_random_uuid()::text")
+        return read(*arguments)
+
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("CREATE INDEX ON t (v)")
+        monkeypatch.setattr(boundaries, query, alter_and_read)
+        feed.catch_up()
+        feed.catch_up()
+        assert altered
         assert feed.rows("public.t") == table(sql)
 
 
