@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import psycopg
 import pytest
 from cdc_rangefeed_postgres import boundaries, planner
 from cdc_testing.feeding import Feed, feed_of
-from cdc_testing.postgres import Sql, table_of, writing
+from cdc_testing.postgres import Sql, table_of
 
-from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError, Timestamp
+from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
 
 STOP = SchemaChangeRules(policy="stop")
 NOBACKFILL = SchemaChangeRules(policy="nobackfill")
@@ -304,63 +303,3 @@ def test_whoever_keeps_marks_waiting_is_named(
         assert sum(told in record.getMessage() for record in caplog.records) == 1
         other.rollback()
         feed.catch_up()
-
-
-@pytest.mark.parametrize("partitioned", [False, True])
-def test_at_every_mark_the_rows_are_those_of_one_moment(database: str, sql: Sql, partitioned: bool) -> None:
-    """Columns come, go and are computed anew while rows are written: no mark shows a part of that."""
-    by = "PARTITION BY HASH (id)" if partitioned else ""
-    sql.execute(f"CREATE TABLE t (id int PRIMARY KEY, v bigint NOT NULL) {by}")
-    for number in range(3 if partitioned else 0):
-        sql.execute(f"CREATE TABLE t{number} PARTITION OF t FOR VALUES WITH (MODULUS 3, REMAINDER {number})")
-    sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 3000) g")
-    columns: list[str] = []
-    chance = random.Random(7)
-
-    def write(connection: Sql, n: int) -> None:
-        key = n * 7919 % 4000
-        if n % 4 == 0:
-            connection.execute("DELETE FROM t WHERE id = %s", [key])
-        elif n % 4 == 1:
-            connection.execute(
-                "INSERT INTO t (id, v) SELECT %s, max(v) / 1000000 * 1000000 FROM t ON CONFLICT DO NOTHING",
-                [key],
-            )
-        else:
-            connection.execute("UPDATE t SET v = v + 1 WHERE id = %s", [key])
-
-    def alter() -> None:
-        kind = chance.choice(["add", "drop", "compute"])
-        if kind == "add" or not columns:
-            columns.append(name := f"c{len(columns)}_{chance.randrange(10**6)}")
-            sql.execute(f"ALTER TABLE t ADD COLUMN {name} text DEFAULT '{name}'")
-        elif kind == "drop":
-            sql.execute(f"ALTER TABLE t DROP COLUMN {columns.pop()}")
-        else:
-            sql.execute("ALTER TABLE t ALTER COLUMN v TYPE bigint USING v + 1000000")
-
-    def one_moment(rows: dict[Any, dict[str, Any]]) -> None:
-        assert len({tuple(row) for row in rows.values()}) == 1, "rows with different columns"
-        assert len({row["v"] // 1_000_000 for row in rows.values()}) == 1, "rows before and after a computation"
-        for row in rows.values():
-            assert all(row[name] == name for name in row if name.startswith("c"))
-
-    marks = 0
-    with feed_of(database, "t", options={"scan_round": 0.2}, bytes_=100_000) as feed:
-        feed.start()
-        feed.catch_up()
-        with writing(database, write):
-            for _ in range(12):
-                alter()
-                seen = max(feed.resolved.values(), default=Timestamp())
-                until = feed.now()
-                while seen < until:
-                    feed.step()
-                    reached = max(feed.resolved.values())
-                    if reached > seen:
-                        seen = reached
-                        marks += 1
-                        one_moment(feed.rows("public.t"))
-        feed.catch_up()
-        assert feed.rows("public.t") == table(sql)
-    assert marks >= 12
