@@ -73,7 +73,7 @@ class SchemaLoad:
         self._unknown: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
         """The columns that the newest version of a row leaves out."""
         self._looked_up: set[tuple[str, tuple[Any, ...]]] = set()
-        """The rows whose large value may be newer than the mark after a scan, as the guarantees say."""
+        """The rows whose large value may be newer than a mark after a scan, as the guarantees say."""
         self._reached = 0
         self._moved = threading.Condition()
         self._over = False
@@ -127,7 +127,10 @@ class SchemaLoad:
         for change in changes or ():
             entry = change.table, change.key
             self._unknown[entry] = change.unavailable
-            (self._looked_up.add if change.table in scanned and not change.scanned else self._looked_up.discard)(entry)
+            if change.table in scanned and not change.scanned:
+                self._looked_up.add(entry)
+            elif not change.unavailable:
+                self._looked_up.discard(entry)
         self.report.rows += len(changes or ())
         if changes is not None and feed.resolved != before:
             self._compare(feed, parse_lsn(feed.token["lsn"]))
