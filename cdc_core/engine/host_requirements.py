@@ -54,7 +54,8 @@ class HostRequirements:
             if found != wanted:
                 has = f"{distribution} {found}" if found else f"no {distribution}"
                 raise ConfigError(
-                    f"{here()} has {has}, and the driver has {wanted}; install {distribution}=={wanted} there"
+                    f"{here()} has {has}, and the driver has {wanted}; install {distribution}=={wanted} there, or"
+                    " run `cdc pack` again"
                 )
         for probe in self.probes:
             if not Path(probe.file).exists():
