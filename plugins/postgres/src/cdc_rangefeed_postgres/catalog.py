@@ -251,6 +251,10 @@ class Catalog:
         return {table.oid: table for table in self.tables.values()}
 
     @cached_property
+    def type_oids(self) -> frozenset[int]:
+        return frozenset(column.oid for table in self.tables.values() for column in table.all_columns)
+
+    @cached_property
     def keyless(self) -> tuple[str, ...]:
         """The tables that have no key at this moment."""
         return tuple(name for name, table in self.tables.items() if not table.key and not table.gone)
@@ -337,7 +341,7 @@ def load_types(connection: Connection, oids: Iterable[int], known: TypeCatalog |
     types = dict(known.types) if known is not None else {}
     oids = list(oids)
     while missing := TypeCatalog(types).unknown(oids):
-        for row in connection.execute(_TYPES, [list(missing)]):
+        for row in connection.execute(_TYPES, [list(missing)], prepare=True):
             oid, name, kind, base, typmod, element, delimiter, labels, fields = row
             types[oid] = TypeInfo(
                 oid=oid,

@@ -45,7 +45,8 @@ from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot
-from cdc_rangefeed_postgres.versions import Versions
+from cdc_rangefeed_postgres.types import TypeCatalog
+from cdc_rangefeed_postgres.versions import Versions, present_types
 from cdc_rangefeed_postgres.watched_tables import load_watched
 
 __all__ = ["PostgresPlanner"]
@@ -81,6 +82,7 @@ class PostgresPlanner(StepPlanner):
         self._newcomers = Newcomers(context, self._slot)
         self._pacing = Pacing(self._slot.name)
         self._catalog: Catalog | None = None
+        self._types: TypeCatalog | None = None
         self._plan: LogPlan | ScanPlan | None = None
         self._first_log_step = True
         self._commit_times: bool | None = None
@@ -233,11 +235,13 @@ class PostgresPlanner(StepPlanner):
         return self._along_log(connection, replace(start, clock=None), end, until=None, mark=None)
 
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
-        """Read the catalog again."""
-        self._catalog = load_watched(
-            connection, self._slot, start, self._newcomers.selection, diff=self.context.diff, known=self._catalog
-        )
-        return self._catalog
+        """Read the catalog again, and types before it: what is altered in between is then found before it is used."""
+        known, selection = self._catalog, self._newcomers.selection
+        types = None if known is None else present_types(connection, known)
+        catalog = load_watched(connection, self._slot, start, selection, diff=self.context.diff, known=known)
+        self._types = types if catalog is known else present_types(connection, catalog)
+        self._catalog = catalog
+        return catalog
 
     def _noted(self, connection: Connection, start: PostgresToken, catalog: Catalog) -> PostgresToken:
         """Return *start* with *catalog*. If it is a new one, tables have its shapes in the log from now on."""
@@ -257,10 +261,10 @@ class PostgresPlanner(StepPlanner):
         settled = start.lsn >= start.settled
         if end > start.lsn and (not settled or self._first_log_step):
             found = find_relations(connection, self._slot, start=start.lsn, end=end)
-            versions = Versions.of_log(connection, catalog, start.tables, found, settled=settled)
+            versions = Versions.of_log(connection, catalog, start.tables, found, settled=settled, types=self._types)
             self._first_log_step = False
         else:
-            versions = Versions.of_catalog(connection, catalog, start.tables)
+            versions = Versions.of_catalog(connection, catalog, start.tables, self._types)
         token = replace(start, lsn=end, tables=versions.states)
         if versions.passing:
             changes, rules = passing_keys(versions.passing), self.context.schema_changes
@@ -357,7 +361,7 @@ class PostgresPlanner(StepPlanner):
         slice_bytes, parallelism = self._options.scan_chunk_size, self.context.parallelism
         densities = self._rounds.densities
         left = take(scan, densities, rows=limit.rows, bytes_=min(limit.bytes, slice_bytes * parallelism))
-        versions = Versions.of_catalog(connection, self._catalog, start.tables)
+        versions = Versions.of_catalog(connection, self._catalog, start.tables, self._types)
         end = replace(start, scan=left, clock=None, tables=versions.states)
         self._plan = ScanPlan(
             start=scan,

@@ -13,7 +13,7 @@ from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
 
-__all__ = ["Versions", "first_states", "schemas_of"]
+__all__ = ["Versions", "first_states", "present_types", "schemas_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +26,22 @@ class Versions:
     """By table: a key that it had only within the step, and neither at its start nor in the catalog."""
 
     @classmethod
-    def of_catalog(cls, connection: Connection, catalog: Catalog, states: Mapping[str, TableState]) -> Versions:
-        """Return the versions for a log whose tables have the same shapes as the catalog."""
+    def of_catalog(
+        cls,
+        connection: Connection,
+        catalog: Catalog,
+        states: Mapping[str, TableState],
+        types: TypeCatalog | None = None,
+    ) -> Versions:
+        """Return the versions for a log whose tables have the same shapes as the catalog.
+
+        *types*, see `present_types`, are used as they are; others are looked up.
+        """
         lists: dict[str, tuple[TableVersion, ...]] = {}
         after = {}
         shown = {name: _published(catalog.tables[name]) for name in states}
-        types = _types(connection, [*_nulls(catalog), *(column for columns in shown.values() for column in columns)])
+        columns = [*_nulls(catalog), *(column for columns in shown.values() for column in columns)]
+        types = _types(connection, columns, types)
         for name, state in states.items():
             table = catalog.tables[name]
             if table.gone:
@@ -50,6 +60,7 @@ class Versions:
         relations: Sequence[tuple[Relation, bool]],
         *,
         settled: bool,
+        types: TypeCatalog | None = None,
     ) -> Versions:
         """Return the versions that *relations* announce in a step's log.
 
@@ -65,7 +76,8 @@ class Versions:
         shown = {name: _published(catalog.tables[name]) for name in states}
         announced = [column for relation, _ in relations if relation.relid in by_oid for column in relation.columns]
         announced += _nulls(catalog)
-        types = _types(connection, [*announced, *(column for columns in shown.values() for column in columns)])
+        announced += [column for columns in shown.values() for column in columns]
+        types = _types(connection, announced, types)
         before = {relation.relid: (relation, False) for relation, inside in relations if not inside}
         for relation, inside in [*before.values(), *(found for found in relations if found[1])]:
             table = by_oid.get(relation.relid)
@@ -157,8 +169,13 @@ def _nulls(catalog: Catalog) -> list[PgColumn]:
     return [PgColumn(column.name, column.oid) for table in catalog.tables.values() for column in table.null_columns]
 
 
-def _types(connection: Connection, columns: Sequence[PgColumn]) -> TypeCatalog:
-    return load_types(connection, {column.oid for column in columns})
+def _types(connection: Connection, columns: Sequence[PgColumn], known: TypeCatalog | None = None) -> TypeCatalog:
+    return load_types(connection, {column.oid for column in columns}, known)
+
+
+def present_types(connection: Connection, catalog: Catalog) -> TypeCatalog:
+    """Return the types of all columns of *catalog*. A type that is altered after this looks as before."""
+    return load_types(connection, catalog.type_oids)
 
 
 def schemas_of(connection: Connection, catalog: Catalog, states: Mapping[str, TableState] | None) -> list[TableSchema]:
