@@ -12,7 +12,7 @@ from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.follower import Arrival, Follower
 from cdc_conformance.simulated.tokens import SimulatedToken
 
-from cdc_core import Op, SchemaChangeRules, Span, StepLimit, TerminalRangefeedError, Timestamp
+from cdc_core import Op, Rescan, SchemaChangeRules, Span, StepLimit, TerminalRangefeedError, Timestamp
 
 
 @pytest.fixture
@@ -183,3 +183,15 @@ def test_a_key_that_a_table_cannot_have_is_refused(db: SimulatedDatabase, column
         txn.put("t", id=1, n=1)
         with pytest.raises(StatementError, match="while a transaction writes to it"):
             db.change_key("t", "n", "id")
+
+
+def test_a_rescan_directly_behind_a_boundary_without_backfill_begins(db: SimulatedDatabase) -> None:
+    feed = followed(db)
+    db.rename_column("t", "note", "text")
+    token = feed.planner.scan_again(feed.token, [Rescan(table=None)])
+    assert token is not None
+    at = Timestamp.parse(token["again"]["at"])
+    assert at.prev() == db.cluster.table("t").newest_shape.since
+    feed.token = token
+    feed.until(at)
+    assert [row.key for row in again(feed, at=at)] == [0, 1, 2, 3, 4]

@@ -133,8 +133,10 @@ class SimulatedPlanner(StepPlanner):
             return token if token.scan is not None else _rescanning(cluster, token)
         rules, resolved = self.context.schema_changes, token.frontier.high_water
         again = [Span(name) for name in rules.tables_to_read_again(boundary.changes, resolved=resolved)]
-        backfill = scan.begin(cluster, again, boundary.at) if again else None
-        return replace(token, frontier=boundary.passed(token.frontier), scan=backfill)
+        passed = replace(token, frontier=boundary.passed(token.frontier))
+        if not again:
+            return _rescanning(cluster, passed)
+        return replace(passed, scan=scan.begin(cluster, again, boundary.at))
 
     def _let_time_pass(self, cluster: Cluster, frontier: Frontier) -> bool:
         """Tick if a tick is due, and return whether it was: at once while a tick can resolve something, else rarely."""
