@@ -15,11 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
+from cdc_testing import table_bugs
+from cdc_testing.changed_reading import Items, Patch, change_reading
+from cdc_testing.nemesis_events import ChangeKey, Rescan
 from cdc_testing.scripted import Script
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine import coordinator, run
-from cdc_core.engine.aggregator import read_slice as honest_read
 from cdc_core.engine.aggregator import write_slice as honest_write
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import BEGIN, END
@@ -30,18 +32,14 @@ from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
-from cdc_core.slice_reader import SliceReader, SpanMark
+from cdc_core.slice_reader import SpanMark
 from cdc_core.span import Span
-from cdc_core.spark import source, writer
-from cdc_core.step_planner import Slice, StepPlanner
+from cdc_core.spark import writer
+from cdc_core.step_planner import StepPlanner
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["BUGS", "Bug", "installed"]
-
-Items = Iterator[RowBatch | SpanMark]
-Patch = Callable[[Any, str, Any], None]
-"""Sets an attribute until the block ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +54,8 @@ class Bug:
     """Points of `nemesis_faults` of which it needs one."""
     killed: bool | None = None
     """Whether a process must die there; else one that fails may do, or must when this is False."""
+    needs: type[object] | None = None
+    """The kind of event without which it cannot show."""
 
 
 _undo: list[Callable[[], None]] = []
@@ -104,17 +104,6 @@ class _LateFlush:
         return Flushed()
 
 
-class _Reading:
-    """A reader whose rows *change* changes."""
-
-    def __init__(self, inner: SliceReader, change: Callable[[Items], Items]) -> None:
-        self._inner = inner
-        self._change = change
-
-    def read(self, slice_: Slice) -> Items:
-        return self._change(self._inner.read(slice_))
-
-
 def _report_before_flush(patch: Patch) -> None:
     def write_slice(sink: Any, batches: Iterable[pa.RecordBatch], **engine: Any) -> SliceReport | None:
         late: Any = _LateFlush(sink)
@@ -150,27 +139,12 @@ def _release_before_save(patch: Patch) -> None:
     patch(coordinator.Coordinator, "step_done", step_done)
 
 
-def _changed_reading(patch: Patch, change: Callable[[Items], Items], *, retries_only: bool) -> None:
-    def read_slice(reader: SliceReader, slice_: Slice, info: SliceInfo, **step: Any) -> Iterator[pa.RecordBatch]:
-        used: Any = _Reading(reader, change) if _is_retry() or not retries_only else reader
-        return honest_read(used, slice_, info, **step)
-
-    patch(source, "read_slice", read_slice)
-
-
-def _is_retry() -> bool:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
-
-
 def _retry_reorders(patch: Patch) -> None:
     def backwards(items: Items) -> Items:
         for item in items:
             yield _taken(item, range(len(item))[::-1]) if isinstance(item, RowBatch) else item
 
-    _changed_reading(patch, backwards, retries_only=True)
+    change_reading(patch, backwards, retries_only=True)
 
 
 def _retry_skips(patch: Patch) -> None:
@@ -181,7 +155,7 @@ def _retry_skips(patch: Patch) -> None:
                 yield item
             first = first and not isinstance(item, RowBatch)
 
-    _changed_reading(patch, without_the_first, retries_only=True)
+    change_reading(patch, without_the_first, retries_only=True)
 
 
 def _only_the_newest(patch: Patch) -> None:
@@ -193,7 +167,7 @@ def _only_the_newest(patch: Patch) -> None:
             else:
                 yield item
 
-    _changed_reading(patch, newest, retries_only=False)
+    change_reading(patch, newest, retries_only=False)
 
 
 def _taken(rows: RowBatch, places: Iterable[int]) -> RowBatch:
@@ -353,6 +327,22 @@ BUGS = {
         mistake="a new run begins without the timestamps that the last one had reached",
         put=_forgets_how_far_it_was,
         sinks=("file",),
+    ),
+    "keeps-the-first-key": Bug(
+        mistake="rows have the key that their table had first, although it has another one",
+        put=table_bugs.keeps_the_first_key,
+        needs=ChangeKey,
+    ),
+    "scans-once": Bug(
+        mistake="a table whose key changed is not read again: its rows are taken for repeats",
+        put=table_bugs.scans_once,
+        needs=ChangeKey,
+    ),
+    "rescan-begun-before-saved": Bug(
+        mistake="a rescan counts as begun before the step that holds it is saved",
+        put=table_bugs.rescan_begun_before_saved,
+        faults=("planned", "save"),
+        needs=Rescan,
     ),
 }
 """By name."""

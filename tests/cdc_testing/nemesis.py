@@ -19,6 +19,7 @@ from cdc_testing.nemesis_engine import nemesis_spark
 from cdc_testing.nemesis_events import (
     AddColumn,
     AwaitFault,
+    ChangeKey,
     ChangeType,
     Commit,
     Disturb,
@@ -31,6 +32,7 @@ from cdc_testing.nemesis_events import (
     Pause,
     Read,
     RenameColumn,
+    Rescan,
     Resume,
     RollBack,
     Transact,
@@ -42,6 +44,7 @@ from cdc_testing.nemesis_watch import Watch
 
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.plugins.host import PluginHost
+from cdc_core.timestamp import Timestamp
 
 __all__ = ["Outcome", "run_script"]
 
@@ -129,6 +132,8 @@ class _Player:
         self._fault: Fault | None = None
         self._pending: Sequence[Write] | None = None
         self._begun = False
+        self._rescan: Rescan | None = None
+        """The rescan that may not be complete."""
         host = PluginHost.load()
         options = {**script.options, **database.options, **options}
         for table in script.tables:
@@ -181,6 +186,12 @@ class _Player:
             case ChangeType(table, column):
                 self._ledger.made_text(table, column, self._database.make_text(table, column))
                 self._watch.look_at_schemas()
+            case ChangeKey(table, columns):
+                self._tried(lambda: self._change_key(table, columns))
+                self._watch.look_at_schemas()
+            case Rescan(table, below):
+                self.feed.rescan(table, where=None if below is None else f"id < {below}")
+                self._rescan = event
             case Disturb():
                 self._tried(lambda: self._database.disturb(event))
             case Resume(options):
@@ -241,19 +252,41 @@ class _Player:
         target = self._database.settled(self.feed.now)
         self.feed.until(
             f"the fault at '{point}'",
-            lambda: not faults.pending(self.feed.control, point) or self.feed.high_water() >= target,
+            lambda: (
+                not faults.pending(self.feed.control, point) or (self._has_reached(target) and self._has_rescanned())
+            ),
         )
         if faults.withdraw(self.feed.control, point):
             log.info("nothing came to '%s'", point)
         self._fault = None
 
     def _wait_for_what_is_resolved(self) -> None:
-        self.feed.until("what is resolved", lambda: self._database.has_resolved(self.feed.frontier()))
+        if self._rescan is None:  # which waits for more
+            self.feed.until("what is resolved", lambda: self._database.has_resolved(self.feed.frontier()))
 
     def _read(self) -> None:
         target = self._database.settled(self.feed.now)
-        self.feed.until(f"resolved {target}", lambda: self.feed.high_water() >= target)
+        self.feed.until(f"resolved {target}", lambda: self._has_reached(target) and self._has_rescanned())
         self._consumer.look()
+
+    def _has_reached(self, target: Timestamp) -> bool:
+        if self._rescan is not None:
+            self._database.settled(self.feed.now)  # nothing is resolved before the rescan, which began later
+        return self.feed.high_water() >= target
+
+    def _has_rescanned(self) -> bool:
+        if self._rescan is None:
+            return True
+        began = self.feed.rescan_began()
+        if began is not None:
+            self._watch.rescanned(self._rescan.table, below=self._rescan.below, began=began)
+            self._rescan = None
+        return began is not None
+
+    def _change_key(self, table: str, columns: Sequence[str]) -> None:
+        earliest = self.feed.now()
+        at = self._database.change_key(table, columns)
+        self._ledger.key_changed(table, columns, earliest=at or earliest, latest=at or self.feed.now())
 
 
 def _shown(what: object) -> str:

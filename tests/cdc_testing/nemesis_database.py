@@ -66,6 +66,13 @@ class NemesisDatabase(ABC):
         """Give an integer column the type text, and return when that was, as far as the database tells."""
 
     @abstractmethod
+    def change_key(self, table: str, columns: Sequence[str]) -> Timestamp | None:
+        """Give the table another primary key, and return when that was, as far as the database tells.
+
+        Raises: StatementError.
+        """
+
+    @abstractmethod
     def disturb(self, event: Disturb) -> None:
         """Let *event* happen to the database. Raises: StatementError when it makes no sense now."""
 
@@ -125,6 +132,9 @@ class PostgresNemesis(NemesisDatabase):
     def make_text(self, table: str, column: str) -> None:
         self._alter(table, f"ALTER COLUMN {column} TYPE text")
 
+    def change_key(self, table: str, columns: Sequence[str]) -> None:
+        self._writer.change_key(table, columns)
+
     def disturb(self, event: Disturb) -> None:
         raise StatementError(f"PostgreSQL knows no {event.statement}")
 
@@ -152,7 +162,10 @@ class PostgresNemesis(NemesisDatabase):
 
 
 class SimulatedNemesis(NemesisDatabase):
-    """Time passes only by the script's events, so that a seed gives the same history to the nanosecond."""
+    """Time passes only by the script's events, so that a seed gives the same history to the nanosecond.
+
+    Except after a rescan: when the changefeed begins to read it is for the changefeed to say.
+    """
 
     options: Mapping[str, Any] = {"time_passes": False}
     tells_times = True
@@ -196,6 +209,9 @@ class SimulatedNemesis(NemesisDatabase):
 
     def make_text(self, table: str, column: str) -> Timestamp:
         return self.database.change_type(table, column, "string")
+
+    def change_key(self, table: str, columns: Sequence[str]) -> Timestamp:
+        return self.database.change_key(table, *columns)
 
     def disturb(self, event: Disturb) -> None:
         if event.statement in ("push", "abort"):

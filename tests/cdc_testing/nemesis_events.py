@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
+    "FIRST_N",
     "AddColumn",
     "AwaitFault",
+    "ChangeKey",
     "ChangeType",
     "Commit",
     "Disturb",
@@ -21,11 +23,15 @@ __all__ = [
     "Pause",
     "Read",
     "RenameColumn",
+    "Rescan",
     "Resume",
     "RollBack",
     "Transact",
     "Write",
 ]
+
+FIRST_N = 1000
+"""Every `n` that is written is at least this, and every `id` is less: so the values of a key tell its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,22 @@ class ChangeType:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeKey:
+    """Give the table another primary key. `id` is one of its columns."""
+
+    table: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescan:
+    """Ask the changefeed to emit the table again: all rows, or those with an `id` less than *below*."""
+
+    table: str
+    below: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Resume:
     """Start the changefeed with *options* over those of the script; return when it runs."""
 
@@ -153,6 +175,8 @@ Event = (
     | DropColumn
     | RenameColumn
     | ChangeType
+    | ChangeKey
+    | Rescan
     | Resume
     | Pause
     | Fault

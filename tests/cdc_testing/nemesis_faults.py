@@ -14,6 +14,7 @@ from cdc_testing.scripted import Script
 from cdc_core import (
     Covered,
     Flushed,
+    Rescan,
     ResolvedSink,
     RowBatch,
     Sink,
@@ -98,6 +99,12 @@ class FaultyPlanner(StepPlanner):
         found = self._inner.repeat(start, end, after=after)
         self._script.raise_once("planned")
         return found
+
+    def check_rescan(self, rescan: Rescan) -> None:
+        self._inner.check_rescan(rescan)
+
+    def scan_again(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:
+        return self._inner.scan_again(start, rescans)
 
     def close(self) -> None:
         self._inner.close()

@@ -19,7 +19,7 @@ from cdc_core.engine.supervisor import Supervisor
 from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
 from cdc_core.spark.host import SparkHost
-from cdc_core.step_planner import StepPlanner
+from cdc_core.step_planner import Rescan, StepPlanner
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.timestamp import Timestamp
 
@@ -119,6 +119,21 @@ class NemesisFeed:
     def high_water(self) -> Timestamp:
         """Return up to where all is saved."""
         return self.frontier().high_water
+
+    def rescan(self, table: str, *, where: str | None) -> None:
+        """Ask that *table*, which `schemas` of the rangefeed know by this name, is emitted again."""
+        feed = self.feed()
+        with closing(feed.open_rangefeed()) as rangefeed:
+            full = next(schema.name.full for schema in rangefeed.schemas() if schema.name.table == table)
+        wanted = Rescan(table=full, where=where)
+        with closing(feed.open_planner()) as planner:
+            planner.check_rescan(wanted)
+        self._store.ask_rescan(feed.name, table=wanted.table, where=wanted.where)
+
+    def rescan_began(self) -> Timestamp | None:
+        """Return when the last rescan that was asked for began, once it is complete."""
+        began = self._store.rescans(self._changefeed.name)[-1].began
+        return began if began is not None and self.high_water() > began else None
 
     def drop(self) -> None:
         """Remove what the changefeed made at the source, once no run is there."""

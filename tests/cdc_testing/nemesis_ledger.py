@@ -43,6 +43,8 @@ class Ledger:
     _dropped: dict[str, tuple[str, Timestamp]] = field(default_factory=dict)
     _texts: dict[str, tuple[str, Timestamp]] = field(default_factory=dict)
     """The same of a column that became text."""
+    _keys: dict[str, list[tuple[tuple[str, ...], Timestamp, Timestamp]]] = field(default_factory=dict)
+    """The keys that a topic's table got, each with the first and the last moment at which that may have been."""
 
     def committed(self, writes: Sequence[Write], at: Timestamp | None) -> None:
         """Take a transaction's writes, in order, as committed; those of one row were locked until then."""
@@ -100,6 +102,20 @@ class Ledger:
         for place, row in self._rows.items():
             if place[0] == table:
                 self._rows[place] = _with_texts(row, {column})
+
+    def key_changed(self, table: str, columns: Sequence[str], *, earliest: Timestamp, latest: Timestamp) -> None:
+        """The table has another key since some moment between *earliest* and *latest*."""
+        self._keys.setdefault(self.topics[table], []).append((tuple(columns), earliest, latest))
+
+    def keys_at(self, topic: str, timestamp: Timestamp) -> set[tuple[str, ...]]:
+        """Return the columns of each key that the topic's table may have had at *timestamp*."""
+        found: set[tuple[str, ...]] = {("id",)}
+        for columns, earliest, latest in self._keys.get(topic, []):
+            if latest <= timestamp:
+                found = {columns}
+            elif earliest <= timestamp:
+                found.add(columns)
+        return found
 
     def filled(self, column: str, value: str | int, at: Timestamp | None, *, table: str) -> None:
         """A column was added that is *value* in every row."""

@@ -100,6 +100,8 @@ def scripts_for(bug: str, places: Sequence[Place], *, first: int) -> Iterator[Sc
             script = script_of(seed, source=source, sink=sink)
             faults = [event for event in script.events if isinstance(event, Fault)]
             there = {fault.point for fault in faults if wanted.killed in (None, fault.killed)}
+            if wanted.needs is not None and not any(isinstance(event, wanted.needs) for event in script.events):
+                continue
             if not wanted.faults or there & set(wanted.faults):
                 yield script
         if not fit:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_testing.nemesis_events import (
+    FIRST_N,
     AddColumn,
     AwaitFault,
+    ChangeKey,
     ChangeType,
     Commit,
     Disturb,
@@ -22,6 +24,7 @@ from cdc_testing.nemesis_events import (
     Pause,
     Read,
     RenameColumn,
+    Rescan,
     Resume,
     RollBack,
     Transact,
@@ -34,11 +37,14 @@ __all__ = ["Script", "script_of"]
 KEYS = 4
 """Few on purpose: many versions of each."""
 COLUMNS = 4
+PRIMARY_KEYS = (("id",), ("id", "n"), ("n", "id"))
 LARGE = 100_000
 """Characters of a large value."""
 SETUP_TRANSACTIONS = 6
 MOST_PAUSES = 3
 MOST_FAULTS = 4
+MOST_KEY_CHANGES = 3
+POINTS_OF_ROWS = ("planned", "read-late", "emit", "flush", "flushed", "save", "saved", "resolve", "release")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +134,7 @@ class _Writer:
         self._chance = chance
         self._simulated = source == "simulated"
         self._tables = tables
-        self._n = 0
+        self._n = FIRST_N - 1
         self._events: list[Event] = []
         self._columns: dict[str, dict[str, type]] = {table: {} for table in tables}
         self._added = 0
@@ -140,6 +146,10 @@ class _Writer:
         """Whether rows are larger than the buffers between processes: else what a killed one wrote is never seen."""
         self._pauses = 0
         self._faults = 0
+        self._keys = dict.fromkeys(tables, PRIMARY_KEYS[0])
+        self._key_changes = 0
+        self._rescanning = False
+        """Whether a rescan was asked for that may not be complete."""
 
     def script(self, events: int) -> list[Event]:
         for number in range(SETUP_TRANSACTIONS):
@@ -185,6 +195,9 @@ class _Writer:
             (self._drop_column, 3, quiet and any(self._columns.values())),
             (self._rename_column, 3, quiet and any(self._columns.values())),
             (self._change_type, 6, quiet and bool(self._numbers())),
+            (self._change_key, 4, quiet and self._key_changes < MOST_KEY_CHANGES),
+            (self._rescan, 5, not self._rescanning),
+            (self._fault_in_rescan, 3, self._running and quiet and self._faults < MOST_FAULTS),
             (self._disturb, 15, self._simulated),
         ]
         legal = [(action, weight) for action, weight, may in possible if may]
@@ -196,6 +209,7 @@ class _Writer:
 
     def _read(self) -> None:
         self._events.append(Read())
+        self._rescanning = False
 
     def _transact(self) -> None:
         self._events.append(Transact(self._writes()))
@@ -264,6 +278,26 @@ class _Writer:
         table, column = self._chance.choice(self._numbers())
         self._columns[table][column] = str
         self._events.append(ChangeType(table, column))
+
+    def _change_key(self) -> None:
+        table = self._chance.choice(self._tables)
+        self._keys[table] = self._chance.choice([key for key in PRIMARY_KEYS if key != self._keys[table]])
+        self._events.append(ChangeKey(table, self._keys[table]))
+        self._key_changes += 1
+
+    def _rescan(self) -> None:
+        below = self._chance.choice([None, self._chance.randint(1, KEYS - 1)])
+        self._events.append(Rescan(self._chance.choice(self._tables), below))
+        self._rescanning = True
+
+    def _fault_in_rescan(self) -> None:
+        """A fault in the first step that has rows, which is the rescan's."""
+        self._read()
+        self._rescan()
+        self._events.append(Fault(self._chance.choice(POINTS_OF_ROWS), killed=self._chance.random() < 0.6))
+        self._events.append(AwaitFault())
+        self._rescanning = False
+        self._faults += 1
 
     def _numbers(self) -> list[tuple[str, str]]:
         return [(table, name) for table in self._tables for name, kind in self._columns[table].items() if kind is int]

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from cdc_conformance.validators import (
+    All,
     BeforeAfterValidator,
     CompletenessValidator,
     CountValidator,
@@ -21,7 +22,9 @@ from cdc_conformance.validators import (
     Validator,
 )
 from cdc_testing.nemesis_consumer import NemesisConsumer
+from cdc_testing.nemesis_keys import ById, PresentKeyValidator
 from cdc_testing.nemesis_ledger import FirstNames, Ledger, Projected, RowValidator
+from cdc_testing.nemesis_rescans import Rescanned, RescanValidator
 
 from cdc_core import Decoder, SinkReader, TableSchema, Timestamp
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -40,6 +43,7 @@ class Watch:
         self._exact = exact
         self._prefix = prefix
         self._started = 0
+        self._rescans: list[Rescanned] = []
         with closing(feed.open_destination()) as destination:
             topics = {name.table: destination.topic(name).removeprefix(prefix) for name in feed.table_names}
             self._reader = _reader(host, feed.sink.name, destination.context)
@@ -61,6 +65,10 @@ class Watch:
         """The changefeed has begun: from here on every version must arrive."""
         self._started = len(self.ledger.commits)
 
+    def rescanned(self, table: str, *, below: int | None, began: Timestamp) -> None:
+        """A rescan is complete."""
+        self._rescans.append(Rescanned(topic=self.ledger.topics[table], below=below, began=began))
+
     def close(self) -> None:
         self._reader.close()
 
@@ -71,23 +79,29 @@ class Watch:
             for topic, partition in self._reader.endpoints()
         ]
         as_of = self._as_of if self._exact else None
-        found: list[Validator] = [
-            OrderValidator(),
-            TopicValidator(set(self.ledger.topics.values()), in_value=envelope.topic_in_value),
-            RowValidator(self.ledger),
+        by_id: list[Validator] = [
             Projected(BeforeAfterValidator(as_of, diff=envelope.diff, backfills=True)),
             Projected(PrefixValidator(commits, endpoints=endpoints, whole=all_arrived)),
         ]
         if self._exact:
             whole = FingerprintValidator(self.ledger.whole_state_at, endpoints=endpoints)
-            found.append(FirstNames(whole, self.ledger))
+            by_id.append(FirstNames(whole, self.ledger))
+        if all_arrived:
+            by_id.append(Projected(CompletenessValidator(commits, started=self._started)))
+        found: list[Validator] = [
+            OrderValidator(),
+            TopicValidator(set(self.ledger.topics.values()), in_value=envelope.topic_in_value),
+            RowValidator(self.ledger),
+            PresentKeyValidator(self.ledger.keys_at, lambda _: (), endpoints),
+            ById(All(by_id), endpoints),
+        ]
         if envelope.mvcc_timestamp:
             found.append(MvccValidator())
         if envelope.key_in_value:
-            found.append(KeyInValueValidator({topic: ["id"] for topic in self.ledger.topics.values()}))
+            found.append(KeyInValueValidator())
         if all_arrived:
             found += [
-                Projected(CompletenessValidator(commits, started=self._started)),
+                RescanValidator(self._rescans, endpoints),
                 ResolvedValidator(endpoints, each=False),
                 CountValidator(least_rows=1, least_marks=1),
             ]

@@ -8,7 +8,7 @@ import pytest
 from cdc_testing.engine_bugs import BUGS, installed
 from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
-from cdc_core.engine import coordinator, planner, run
+from cdc_core.engine import coordinator, planner, rescans, run
 from cdc_core.spark import source, writer
 
 PLACES = (
@@ -17,6 +17,7 @@ PLACES = (
     run,
     source,
     planner.Planner,
+    rescans.Rescans,
     writer,
     writer.SinkWriter,
 )

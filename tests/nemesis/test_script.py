@@ -24,7 +24,7 @@ def test_a_seed_means_the_same_script_every_time(source: str, sink: str) -> None
 def test_everything_that_can_happen_does_in_a_hundred_seeds() -> None:
     events = [event for seed in range(100) for event in script_of(seed, source="simulated", sink="file").events]
     kinds = Counter(type(event).__name__ for event in events)
-    assert kinds.keys() >= set(nemesis_events.__all__) - {"Event", "Write"}
+    assert kinds.keys() >= set(nemesis_events.__all__) - {"FIRST_N", "Event", "Write"}
     assert {event.point for event in events if isinstance(event, Fault)} == POINTS.keys()
     assert {event.abandoned for event in events if isinstance(event, Pause)} == {True, False}
 

@@ -1,0 +1,49 @@
+"""Puts something between the reader of a slice and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_core.engine.aggregator import read_slice as honest_read
+from cdc_core.rows import RowBatch
+from cdc_core.sink import SliceInfo
+from cdc_core.slice_reader import SliceReader, SpanMark
+from cdc_core.spark import source
+from cdc_core.step_planner import Slice
+
+__all__ = ["Items", "Patch", "Reading", "change_reading"]
+
+Items = Iterator[RowBatch | SpanMark]
+Patch = Callable[[Any, str, Any], None]
+"""Sets an attribute until the block ends."""
+
+
+class Reading:
+    """A reader whose rows *change* changes."""
+
+    def __init__(self, inner: SliceReader, change: Callable[[Items], Items]) -> None:
+        self._inner = inner
+        self._change = change
+
+    def read(self, slice_: Slice) -> Items:
+        return self._change(self._inner.read(slice_))
+
+
+def change_reading(patch: Patch, change: Callable[[Items], Items], *, retries_only: bool) -> None:
+    """Let *change* change what executors read, or only what they read again."""
+
+    def read_slice(reader: SliceReader, slice_: Slice, info: SliceInfo, **step: Any) -> Iterator[pa.RecordBatch]:
+        used: Any = Reading(reader, change) if _is_retry() or not retries_only else reader
+        return honest_read(used, slice_, info, **step)
+
+    patch(source, "read_slice", read_slice)
+
+
+def _is_retry() -> bool:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0

@@ -1,0 +1,73 @@
+"""Mistakes that an engine could make when tables change or are read again, see `cdc_testing.engine_bugs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from cdc_testing.changed_reading import Items, Patch, Reading, change_reading
+
+from cdc_core.engine.aggregator import read_slice as honest_read
+from cdc_core.engine.planner import PlannedSlice, Planner
+from cdc_core.engine.rescans import Rescans
+from cdc_core.rows import Op, RowBatch
+from cdc_core.sink import SliceInfo
+from cdc_core.slice_reader import SliceReader
+from cdc_core.spark import source
+from cdc_core.step_planner import Slice
+
+__all__ = ["keeps_the_first_key", "rescan_begun_before_saved", "scans_once"]
+
+_KNOWN = [("known", "")]
+"""Stands in a slice's `blocked` when something is resolved."""
+
+
+def keeps_the_first_key(patch: Patch) -> None:
+    def under_id(items: Items) -> Items:
+        for item in items:
+            if isinstance(item, RowBatch) and item.schema.primary_key != ("id",):
+                schema = replace(item.schema, primary_key=("id",))
+                key = pa.StructArray.from_arrays([item.column("key").field("id")], fields=list(schema.key_type))
+                names = item.batch.schema.names
+                columns = {name: key if name == "key" else item.column(name) for name in names}
+                yield RowBatch.of(schema, **columns)
+            else:
+                yield item
+
+    change_reading(patch, under_id, retries_only=False)
+
+
+def scans_once(patch: Patch) -> None:
+    honest = Planner.slices
+
+    def slices(self: Planner, start: Any, end: Any) -> list[PlannedSlice]:
+        planned = honest(self, start, end)
+        return [replace(one, blocked=_KNOWN) for one in planned] if self._resolved else planned
+
+    def without_scans(items: Items) -> Items:
+        for item in items:
+            if not isinstance(item, RowBatch) or item.column("op")[0].as_py() != Op.SCAN:
+                yield item
+
+    def read_slice(
+        reader: SliceReader, slice_: Slice, info: SliceInfo, *, blocked: Sequence[Any], **step: Any
+    ) -> Iterator[pa.RecordBatch]:
+        used: Any = Reading(reader, without_scans) if list(blocked) == _KNOWN else reader
+        return honest_read(used, slice_, info, **step)
+
+    patch(Planner, "slices", slices)
+    patch(source, "read_slice", read_slice)
+
+
+def rescan_begun_before_saved(patch: Patch) -> None:
+    honest = Rescans._take
+
+    def take(self: Rescans, *arguments: Any) -> Any:
+        taken = honest(self, *arguments)
+        if taken is not None:
+            self._store.begin_rescans(self._name, self._epoch, taken.numbers, taken.began)
+        return taken
+
+    patch(Rescans, "_take", take)
