@@ -8,6 +8,7 @@ import pytest
 
 from cdc_conformance.promises import does_not_apply, requires
 from cdc_conformance.rangefeeds.changes import Change, newest
+from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Row, RowKey, Workload
 from cdc_core import Op, TerminalError, Timestamp
@@ -16,6 +17,7 @@ __all__ = ["SchemaBoundaries"]
 
 State = dict[RowKey, Row]
 _NEEDED = "the table changes while the feed runs"
+_MOST_KILLS = 6
 
 
 class SchemaBoundaries(RangefeedSuite):
@@ -51,13 +53,69 @@ class SchemaBoundaries(RangefeedSuite):
         for _ in feed.patiently(lambda: f"the commits up to {until} are not resolved"):
             if feed.resolved > resolved:
                 resolved = feed.resolved
-                seen = _state(feed.changes, until=resolved)
-                place = next((place for place in range(reached, len(states)) if states[place] == seen), None)
-                assert place is not None, f"{resolved} was resolved, but {_difference(seen, states[reached:])}"
-                reached = place
+                reached = _place(feed, states, reached)
             if resolved >= until:
                 break
             feed.step()
+
+    @requires("schema_changes", _NEEDED)
+    def test_a_schema_change_of_an_idle_table_is_noticed(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A table that nobody writes to gets a column with a default; nothing later is resolved before its rows follow.
+
+        A source that learns the shape of a table from its rows notices the change with the next row, or never.
+        """
+        table, unwatched = workload.tables
+        workload.fill(table, 10)
+        feed = open_feed(table)
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        _fill_column(workload, table)
+        expected = dict(workload.rows)
+        workload.put(unwatched, 1)
+        feed.catch_up()
+        seen = _state(feed.changes, until=feed.resolved)
+        assert seen == expected, f"{feed.resolved} was resolved, but {_difference(seen, [expected])}"
+
+    @requires("schema_changes", _NEEDED)
+    def test_a_backfill_is_complete_whatever_was_killed(
+        self, workload: Workload, open_feed: OpenFeed, many_rows: int
+    ) -> None:
+        """Attempts are killed in the middle of a backfill, half of them before a step is saved; no row is missing.
+
+        When the change is resolved, every row has its new value. If this fails, check that the token holds the rest of
+        the backfill: everything that is not in the token is lost.
+        """
+        table = workload.tables[0]
+        size = many_rows // 3
+        workload.fill(table, size, note="x" * 200)
+        feed = open_feed(table, rows=max(8, many_rows // 40), bytes_=16_000)
+        feed.start()
+        feed.scan()
+        feed.catch_up()
+        workload.put(table, 1)
+        _fill_column(workload, table)
+        states = [dict(workload.rows)]
+        workload.put(table, 2)
+        states.append(dict(workload.rows))
+        until, kills = feed.clock.now(), 0
+        for _ in feed.patiently("the change is not resolved"):
+            if feed.resolved >= until and not feed.scanning:
+                break
+            plan = feed.plan()
+            if plan is None:
+                continue
+            step = feed.execute(plan)
+            killed = kills < _MOST_KILLS and any(change.op is Op.SCAN for change in step.changes)
+            if not killed or kills % 2:
+                feed.finish(step)
+            if killed:
+                feed.restart()
+                kills += 1
+                workload.put(table, kills * 17 % size + 1)
+                states.append(dict(workload.rows))
+        assert kills, "no step had rows of the backfill"
+        _place(feed, states, 0)
 
     @requires("schema_changes", _NEEDED)
     def test_a_backfill_yields_every_row_that_exists(self, workload: Workload, open_feed: OpenFeed) -> None:
@@ -218,6 +276,15 @@ def _fill_column(workload: Workload, table: str) -> None:
 def _state(changes: list[Change], *, until: Timestamp | None = None) -> State:
     """Return the rows that exist for a consumer, with the columns with which they arrived."""
     return {key: change.after or {} for key, change in newest(changes, until=until).items() if not change.deleted}
+
+
+def _place(feed: Feed, states: list[State], reached: int) -> int:
+    """Return the place, from *reached* on, of the state that a consumer has at the last resolved mark, or fail."""
+    seen = _state(feed.changes, until=feed.resolved)
+    for place in range(reached, len(states)):
+        if states[place] == seen:
+            return place
+    pytest.fail(f"{feed.resolved} was resolved, but {_difference(seen, states[reached:])}")
 
 
 def _difference(seen: State, states: list[State]) -> str:

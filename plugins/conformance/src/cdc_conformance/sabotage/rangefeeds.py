@@ -77,6 +77,8 @@ SABOTEURS = {
     "test_no_resolved_mark_passes_a_schema_change_before_its_backfill": _broken(
         boundaries.ResolvesBeforeTheBackfillIsComplete
     ),
+    "test_a_schema_change_of_an_idle_table_is_noticed": _broken(boundaries.NoticesIdleTablesOneStepLate),
+    "test_a_backfill_is_complete_whatever_was_killed": _broken(boundaries.ForgetsTheBackfill),
     "test_a_backfill_yields_every_row_that_exists": _broken(boundaries.BackfillsWhatTheInitialScanRead),
     "test_a_backfill_is_later_than_everything_before": _broken(boundaries.BackfillsAsOfTheLastMark),
     "test_all_rows_follow_under_a_changed_key": _broken(boundaries.KeepsTheFirstKey),

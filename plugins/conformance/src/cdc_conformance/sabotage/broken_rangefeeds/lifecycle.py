@@ -104,19 +104,19 @@ class ReportsNaN(BrokenHistory):
 
 
 class ForgetsTheScan(BrokenRangefeed):
-    """Ignores the rest of the scan after a restart."""
+    """Ignores the rest of the initial scan after a restart."""
 
     def start(self, saved: Token | None, save: Save) -> Token:
         token = super().start(saved, save)
-        return token if saved is None or is_intent(saved) else {**token, "scan": None}
+        return token if saved is None or is_intent(saved) or self.backfills(token) else {**token, "scan": None}
 
 
 class RenewsTheSnapshot(BrokenRangefeed):
-    """Takes a new snapshot for the rest of the scan, but reads the log from where it was."""
+    """Takes a new snapshot for the rest of the initial scan, but reads the log from where it was."""
 
     def start(self, saved: Token | None, save: Save) -> Token:
         token = super().start(saved, save)
-        if saved is None or token["scan"] is None:
+        if saved is None or token["scan"] is None or self.backfills(token):
             return token
         at = self.source.database.begin_reading(self.source.feed)
         return {**token, "scan": {**token["scan"], "at": str(at)}}

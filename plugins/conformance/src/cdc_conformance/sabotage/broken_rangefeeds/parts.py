@@ -17,7 +17,8 @@ from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
 from cdc_conformance.simulated.reader import SimulatedReader
 from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.source import Source, directory_of
-from cdc_core import RangefeedContext, RowBatch, Slice, SpanMark
+from cdc_conformance.simulated.tokens import SimulatedToken
+from cdc_core import RangefeedContext, RowBatch, Slice, SpanMark, Token
 
 __all__ = ["BrokenHistory", "BrokenPlanner", "BrokenRangefeed", "BrokenReader", "SharedSource", "Tagged", "tagged"]
 
@@ -38,6 +39,14 @@ class BrokenRangefeed(SimulatedRangefeed):
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
         self.source = SharedSource(context)
+
+    def backfills(self, token: Token) -> bool:
+        """Return whether *token* holds the rest of a backfill."""
+        rest = SimulatedToken.from_token(token).scan
+        tables = self.source.cluster.tables
+        return rest is not None and any(
+            shape.since == rest.at for span in rest.left for shape in tables[span.table].shapes[1:]
+        )
 
 
 class BrokenPlanner(SimulatedPlanner):
