@@ -17,7 +17,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from cdc_testing import table_bugs
 from cdc_testing.changed_reading import Items, Patch, change_reading
-from cdc_testing.nemesis_events import ChangeKey, Rescan
+from cdc_testing.nemesis_events import ChangeKey, CreateTable, Rescan
 from cdc_testing.scripted import Script
 
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -343,6 +343,13 @@ BUGS = {
         put=table_bugs.rescan_begun_before_saved,
         faults=("planned", "save"),
         needs=Rescan,
+    ),
+    "joins-without-rows": Bug(
+        mistake="the rows that a table has when it joins by a pattern are not delivered",
+        put=table_bugs.joins_without_rows,
+        sources=("postgres",),
+        sinks=("file",),
+        needs=CreateTable,
     ),
 }
 """By name."""

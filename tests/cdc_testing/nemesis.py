@@ -22,8 +22,10 @@ from cdc_testing.nemesis_events import (
     ChangeKey,
     ChangeType,
     Commit,
+    CreateTable,
     Disturb,
     DropColumn,
+    DropTable,
     Event,
     Fault,
     FillColumn,
@@ -39,7 +41,7 @@ from cdc_testing.nemesis_events import (
     Write,
 )
 from cdc_testing.nemesis_feed import NemesisFeed, TroubleError
-from cdc_testing.nemesis_script import Script
+from cdc_testing.nemesis_script import PATTERN, Script
 from cdc_testing.nemesis_watch import Watch
 
 from cdc_core.config.changefeed import Changefeed
@@ -139,10 +141,21 @@ class _Player:
         for table in script.tables:
             database.create_table(table)
         changefeed = Changefeed(
-            name="nemesis", source=database.uri, tables=script.tables, sink=sink, format=script.format, options=options
+            name="nemesis",
+            source=database.uri,
+            tables=(*script.tables, *([PATTERN] if script.guests else [])),
+            sink=sink,
+            format=script.format,
+            options=options,
         )
         self.feed = NemesisFeed(directory, changefeed, host, bug=bug)
-        self._watch = Watch(self.feed.feed(), host, prefix=options.get("topic_prefix", ""), exact=database.tells_times)
+        self._watch = Watch(
+            self.feed.feed(),
+            host,
+            prefix=options.get("topic_prefix", ""),
+            exact=database.tells_times,
+            guests=script.guests,
+        )
         self._ledger = self._watch.ledger
         self._consumer = self._watch.consumer
 
@@ -186,6 +199,11 @@ class _Player:
             case ChangeType(table, column):
                 self._ledger.made_text(table, column, self._database.make_text(table, column))
                 self._watch.look_at_schemas()
+            case CreateTable(table):
+                self._database.create_table(table)
+                self._watch.look_at_schemas()
+            case DropTable(table):
+                self._database.drop_table(table)
             case ChangeKey(table, columns):
                 self._tried(lambda: self._change_key(table, columns))
                 self._watch.look_at_schemas()

@@ -33,6 +33,9 @@ class NemesisDatabase(ABC):
     def create_table(self, table: str) -> None: ...
 
     @abstractmethod
+    def drop_table(self, table: str) -> None: ...
+
+    @abstractmethod
     def transact(self, writes: Sequence[Write]) -> Timestamp | None:
         """Commit *writes* and return when that was, as far as the database tells. Raises: StatementError."""
 
@@ -98,6 +101,9 @@ class PostgresNemesis(NemesisDatabase):
 
     def create_table(self, table: str) -> None:
         self._writer.create_table(table)
+
+    def drop_table(self, table: str) -> None:
+        self._writer.drop_table(table)
 
     def transact(self, writes: Sequence[Write]) -> None:
         transaction = self._begun(writes)
@@ -179,6 +185,10 @@ class SimulatedNemesis(NemesisDatabase):
     def create_table(self, table: str) -> None:
         self.database.create_table(table)
         self._tables.append(table)
+
+    def drop_table(self, table: str) -> None:
+        self.database.drop_table(table)
+        self._tables.remove(table)
 
     def transact(self, writes: Sequence[Write]) -> Timestamp:
         return self._begun(writes).commit()

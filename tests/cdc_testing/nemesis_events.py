@@ -13,8 +13,10 @@ __all__ = [
     "ChangeKey",
     "ChangeType",
     "Commit",
+    "CreateTable",
     "Disturb",
     "DropColumn",
+    "DropTable",
     "Event",
     "Fault",
     "FillColumn",
@@ -120,6 +122,20 @@ class ChangeKey:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTable:
+    """Create a table that a pattern of the changefeed matches. No table of the script had its name."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """Drop such a table. All its rows have arrived."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rescan:
     """Ask the changefeed to emit the table again: all rows, or those with an `id` less than *below*."""
 
@@ -176,6 +192,8 @@ Event = (
     | RenameColumn
     | ChangeType
     | ChangeKey
+    | CreateTable
+    | DropTable
     | Rescan
     | Resume
     | Pause

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from cdc_testing.nemesis_events import Write
 
 from cdc_core import Timestamp
 
-__all__ = ["FirstNames", "Ledger", "Projected", "RowValidator"]
+__all__ = ["FirstNames", "Ledger", "Projected", "RowValidator", "Without"]
 
 COLUMNS = ("id", "n", "note")
 """What every row has. `n` is another for each write."""
@@ -165,6 +165,24 @@ class FirstNames:
     def note_row(self, row: SeenRow) -> None:
         images = [None if image is None else self._ledger.with_first_names(image) for image in (row.before, row.after)]
         self._validator.note_row(replace(row, before=images[0], after=images[1]))
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        self._validator.note_resolved(mark)
+
+    def failures(self) -> list[str]:
+        return self._validator.failures()
+
+
+class Without:
+    """Feeds a validator with the rows of all topics but *topics*."""
+
+    def __init__(self, validator: Validator, topics: Collection[str]) -> None:
+        self._validator = validator
+        self._topics = topics
+
+    def note_row(self, row: SeenRow) -> None:
+        if row.topic not in self._topics:
+            self._validator.note_row(row)
 
     def note_resolved(self, mark: SeenMark) -> None:
         self._validator.note_resolved(mark)

@@ -14,8 +14,10 @@ from cdc_testing.nemesis_events import (
     ChangeKey,
     ChangeType,
     Commit,
+    CreateTable,
     Disturb,
     DropColumn,
+    DropTable,
     Event,
     Fault,
     FillColumn,
@@ -44,6 +46,9 @@ SETUP_TRANSACTIONS = 6
 MOST_PAUSES = 3
 MOST_FAULTS = 4
 MOST_KEY_CHANGES = 3
+PATTERN = "guest_*"
+GUESTS = ("guest_1", "guest_2", "guest_3")
+"""Tables that the pattern matches. Each is created at most once."""
 POINTS_OF_ROWS = ("planned", "read-late", "emit", "flush", "flushed", "save", "saved", "resolve", "release")
 
 
@@ -55,6 +60,9 @@ class Script:
     source: str
     sink: str
     tables: tuple[str, ...]
+    """Those that there are from the beginning."""
+    guests: tuple[str, ...] = ()
+    """Those that may come and go: the changefeed has the pattern PATTERN."""
     format: str
     options: Mapping[str, Any]
     events: Sequence[Event] = field(repr=False)
@@ -66,14 +74,16 @@ def script_of(seed: int, *, source: str, sink: str, events: int = 60) -> Script:
     tables = ("foo",) if chance.random() < 0.5 else ("foo", "bar")
     format_ = "avro" if sink in ("file", "kafka") and chance.random() < 0.4 else "json"
     options = _options(chance, source, sink, format_)
+    guests = GUESTS if (source, sink) == ("postgres", "file") and chance.random() < 0.5 else ()
     return Script(
         seed=seed,
         source=source,
         sink=sink,
         tables=tables,
+        guests=guests,
         format=format_,
         options=options,
-        events=_Writer(chance, source, tables).script(events),
+        events=_Writer(chance, source, tables, guests).script(events),
     )
 
 
@@ -130,10 +140,15 @@ def _step_options(chance: random.Random, *, simulated: bool) -> dict[str, Any]:
 class _Writer:
     """Knows at each point of the script what is possible there."""
 
-    def __init__(self, chance: random.Random, source: str, tables: Sequence[str]) -> None:
+    def __init__(self, chance: random.Random, source: str, tables: Sequence[str], guests: Sequence[str]) -> None:
         self._chance = chance
         self._simulated = source == "simulated"
-        self._tables = tables
+        self._tables = list(tables)
+        self._first_tables = tables
+        self._guests = list(guests)
+        """Those that were not created yet."""
+        self._unread: set[str] = set()
+        """The tables of which rows may not have arrived."""
         self._n = FIRST_N - 1
         self._events: list[Event] = []
         self._columns: dict[str, dict[str, type]] = {table: {} for table in tables}
@@ -195,6 +210,8 @@ class _Writer:
             (self._drop_column, 3, quiet and any(self._columns.values())),
             (self._rename_column, 3, quiet and any(self._columns.values())),
             (self._change_type, 6, quiet and bool(self._numbers())),
+            (self._create_table, 4, quiet and bool(self._guests)),
+            (self._drop_table, 8, quiet and bool(self._leaving())),
             (self._change_key, 4, quiet and self._key_changes < MOST_KEY_CHANGES),
             (self._rescan, 5, not self._rescanning),
             (self._fault_in_rescan, 3, self._running and quiet and self._faults < MOST_FAULTS),
@@ -210,6 +227,7 @@ class _Writer:
     def _read(self) -> None:
         self._events.append(Read())
         self._rescanning = False
+        self._unread.clear()
 
     def _transact(self) -> None:
         self._events.append(Transact(self._writes()))
@@ -279,6 +297,22 @@ class _Writer:
         self._columns[table][column] = str
         self._events.append(ChangeType(table, column))
 
+    def _create_table(self) -> None:
+        table = self._guests.pop(0)
+        self._tables.append(table)
+        self._columns[table], self._keys[table] = {}, PRIMARY_KEYS[0]
+        self._unread.add(table)
+        self._events.append(CreateTable(table))
+
+    def _drop_table(self) -> None:
+        table = self._chance.choice(self._leaving())
+        self._tables.remove(table)
+        del self._columns[table]
+        self._events.append(DropTable(table))
+
+    def _leaving(self) -> list[str]:
+        return [one for one in self._tables if one not in self._first_tables and one not in self._unread]
+
     def _change_key(self) -> None:
         table = self._chance.choice(self._tables)
         self._keys[table] = self._chance.choice([key for key in PRIMARY_KEYS if key != self._keys[table]])
@@ -287,7 +321,7 @@ class _Writer:
 
     def _rescan(self) -> None:
         below = self._chance.choice([None, self._chance.randint(1, KEYS - 1)])
-        self._events.append(Rescan(self._chance.choice(self._tables), below))
+        self._events.append(Rescan(self._chance.choice(self._first_tables), below))
         self._rescanning = True
 
     def _fault_in_rescan(self) -> None:
@@ -341,6 +375,7 @@ class _Writer:
         return tuple(self._write(table, key) for table, key in chosen)
 
     def _write(self, table: str, key: int) -> Write:
+        self._unread.add(table)
         if self._chance.random() < 0.15:
             return Write(table, key, None)
         self._n += 1

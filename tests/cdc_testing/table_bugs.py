@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from cdc_testing.changed_reading import Items, Patch, Reading, change_reading
+from cdc_testing.nemesis_script import GUESTS
 
 from cdc_core.engine.aggregator import read_slice as honest_read
 from cdc_core.engine.planner import PlannedSlice, Planner
@@ -18,7 +19,7 @@ from cdc_core.slice_reader import SliceReader
 from cdc_core.spark import source
 from cdc_core.step_planner import Slice
 
-__all__ = ["keeps_the_first_key", "rescan_begun_before_saved", "scans_once"]
+__all__ = ["joins_without_rows", "keeps_the_first_key", "rescan_begun_before_saved", "scans_once"]
 
 _KNOWN = [("known", "")]
 """Stands in a slice's `blocked` when something is resolved."""
@@ -59,6 +60,16 @@ def scans_once(patch: Patch) -> None:
 
     patch(Planner, "slices", slices)
     patch(source, "read_slice", read_slice)
+
+
+def joins_without_rows(patch: Patch) -> None:
+    def known(items: Items) -> Items:
+        for item in items:
+            joined = isinstance(item, RowBatch) and item.schema.name.table in GUESTS
+            if not joined or item.column("op")[0].as_py() != Op.SCAN:
+                yield item
+
+    change_reading(patch, known, retries_only=False)
 
 
 def rescan_begun_before_saved(patch: Patch) -> None:

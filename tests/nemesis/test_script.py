@@ -12,6 +12,8 @@ from cdc_testing.nemesis_faults import POINTS
 from cdc_testing.nemesis_rig import PLACES, scripts_for
 from cdc_testing.nemesis_script import script_of
 
+SOURCES = ("simulated", "postgres")
+
 
 @pytest.mark.parametrize(("source", "sink"), PLACES)
 def test_a_seed_means_the_same_script_every_time(source: str, sink: str) -> None:
@@ -22,7 +24,8 @@ def test_a_seed_means_the_same_script_every_time(source: str, sink: str) -> None
 
 
 def test_everything_that_can_happen_does_in_a_hundred_seeds() -> None:
-    events = [event for seed in range(100) for event in script_of(seed, source="simulated", sink="file").events]
+    scripts = [script_of(seed, source=source, sink="file") for seed in range(100) for source in SOURCES]
+    events = [event for script in scripts for event in script.events]
     kinds = Counter(type(event).__name__ for event in events)
     assert kinds.keys() >= set(nemesis_events.__all__) - {"FIRST_N", "Event", "Write"}
     assert {event.point for event in events if isinstance(event, Fault)} == POINTS.keys()
