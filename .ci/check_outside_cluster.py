@@ -40,15 +40,23 @@ def main() -> int:
             "spark.cores.max": "1",
             "spark.authenticate": "false",
         }
-        Path("feeds.toml").write_text(
-            f'[changefeed.orders]\nsource = "{server.uri()}"\ntables = ["orders"]\n'
-            + f'sink = "{Path("out").absolute().as_uri()}"\n{settings}'
-            + "".join(f'"{name}" = "{value}"\n' for name, value in own.items())
-        )
-        subprocess.run([CDC, "run", "feeds.toml", "--once"], check=True)
+        own_settings = "".join(f'"{name}" = "{value}"\n' for name, value in own.items())
+        sink = Path("out").absolute().as_uri()
+        feed = f'[changefeed.orders]\nsource = "{server.uri()}"\ntables = ["orders"]\nsink = "{sink}"\n'
+        refused = run(f"{feed}[changefeed.orders.spark]\n{own_settings}", status=2)
+        assert "has no Python module cdc_core" in refused, refused
+        run(f"{feed}{settings}{own_settings}", status=0)
     rows = [json.loads(line) for file in Path("out").rglob("*.ndjson") for line in file.read_text().splitlines()]
     assert sorted(row["after"]["id"] for row in rows) == list(range(1, 1001)), len(rows)
     return 0
+
+
+def run(toml: str, *, status: int) -> str:
+    """Run the changefeed that *toml* defines, and return what it says."""
+    Path("feeds.toml").write_text(toml)
+    done = subprocess.run([CDC, "run", "feeds.toml", "--once"], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == status, done.stderr
+    return done.stderr
 
 
 @contextmanager

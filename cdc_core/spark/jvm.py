@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,10 +27,13 @@ _POLL_S = 0.02
 _CONNECTING = threading.Lock()
 
 
-def start_jvm(settings: Mapping[str, str], *, home: Path | None, log_path: Path) -> None:
+def start_jvm(
+    settings: Mapping[str, str], *, home: Path | None, log_path: Path, python_path: Sequence[str] = ()
+) -> None:
     """Start the JVM with *settings*, and give it to pyspark for all sessions of this process.
 
-    Its output goes to *log_path*. Without *home* it is the Spark that pyspark finds. Called from any thread. When this
+    Its output goes to *log_path*. Without *home* it is the Spark that pyspark finds. Python workers on this host look
+    for packages in *python_path* too. Called from any thread. When this
     raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still starting to itself.
 
     Raises: TerminalError when the JVM ends before it is ready.
@@ -44,6 +47,8 @@ def start_jvm(settings: Mapping[str, str], *, home: Path | None, log_path: Path)
     with tempfile.TemporaryDirectory(prefix="cdc-") as directory, open_log(log_path) as log:
         connection = Path(directory) / "connection"
         own = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
+        if python_path:
+            own["PYTHONPATH"] = os.pathsep.join(python_path)
         # The JVM ends when its standard input does, so also when this process is killed.
         jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})
         try:

@@ -7,9 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from sysconfig import get_path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -128,7 +129,7 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changef
         if SparkContext._gateway is None:
             # Every user of this host can read the command line. The session gets all settings.
             shown = {key: value for key, value in settings.items() if not is_secret_name(key)}
-            start_jvm(shown, home=home, log_path=log_path)
+            start_jvm(shown, home=home, log_path=log_path, python_path=_python_path(spark))
         session = _builder(settings).getOrCreate()
         # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
         session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
@@ -150,6 +151,14 @@ def _python(spark: Mapping[str, str]) -> str:
     if is_local(spark):
         return sys.executable
     return spark.get("spark.pyspark.python") or _PYSPARK_PYTHON or sys.executable
+
+
+def _python_path(spark: Mapping[str, str]) -> Sequence[str]:
+    """Return where Python workers on this host find our packages; nothing if they run our Python, which finds them."""
+    if _python(spark) == sys.executable:
+        return []
+    standard = {get_path("stdlib"), get_path("platstdlib"), f"{get_path('platstdlib')}/lib-dynload"}
+    return [path for path in sys.path if path and path not in standard and not path.endswith(".zip")]
 
 
 def _idle_workers() -> str:

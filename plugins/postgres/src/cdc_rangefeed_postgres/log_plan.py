@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cdc_core import Slice, Timestamp
+from cdc_core import Slice, StepLimit, Timestamp
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.log_slice import LogSlice
 from cdc_rangefeed_postgres.slot import Slot
@@ -12,7 +12,9 @@ from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_rangefeed_postgres.types import binary_safe
 from cdc_rangefeed_postgres.versions import Versions
 
-__all__ = ["LogPlan"]
+__all__ = ["LogPlan", "log_bytes", "log_end"]
+
+_LEAST_ROW_BYTES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +47,14 @@ class LogPlan:
             tables=tuple(table.name.full for table in self.catalog.tables.values()),
         )
         return [Slice(lower=after.next(), payload=payload)]
+
+
+def log_end(start: PostgresToken, limit: StepLimit) -> int:
+    """Return where a step after *start* may end at most. None crosses the point from which tables have known shapes."""
+    end = start.lsn + log_bytes(limit)
+    return min(end, start.settled) if start.lsn < start.settled else end
+
+
+def log_bytes(limit: StepLimit) -> int:
+    """Return how much log a step may hold. The limit on rows is approximate: by the least size of a row in the log."""
+    return max(1, min(limit.bytes, limit.rows * _LEAST_ROW_BYTES))

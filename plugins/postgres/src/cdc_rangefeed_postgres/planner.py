@@ -31,7 +31,7 @@ from cdc_rangefeed_postgres.boundaries import (
 )
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
-from cdc_rangefeed_postgres.log_plan import LogPlan
+from cdc_rangefeed_postgres.log_plan import LogPlan, log_bytes, log_end
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.members import followed_before, load_members
 from cdc_rangefeed_postgres.newcomers import Newcomers
@@ -55,7 +55,6 @@ log = logging.getLogger(__name__)
 
 _IDLE_NS = 1_000_000_000
 _FIRST_STEP_BYTES = 8 * 1024 * 1024
-_LEAST_ROW_BYTES = 64
 _SNAPSHOT_PATIENCE_S = 1.0
 _TELL_AFTER_S = 10.0
 _TELL_AGAIN_S = 60.0
@@ -161,7 +160,7 @@ class PostgresPlanner(StepPlanner):
         row: Any = connection.execute(_NOW).fetchone()
         # No commit before this reading is later than the clock.
         flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
-        if start.scan is None and 0 < flushed - start.lsn < _log_bytes(limit) and self._pacing.too_early:
+        if start.scan is None and 0 < flushed - start.lsn < log_bytes(limit) and self._pacing.too_early:
             return None
         if flushed > start.lsn or start.scan is not None or start.clock is None:
             # The catalog is read after the end of the log, so it is at least as new, unless it is being altered now.
@@ -188,7 +187,7 @@ class PostgresPlanner(StepPlanner):
                     compared=self._compared,
                 )
                 start = with_present_partitions(connection, catalog, start, removed=removed)
-                near_end = flushed - start.lsn <= _log_bytes(limit)
+                near_end = flushed - start.lsn <= log_bytes(limit)
                 self._sure = self._newcomers.look(connection, catalog, start, near_end=near_end) and self._sure
             except TerminalRangefeedError as error:
                 self._ending = self._ending or (flushed, error)
@@ -199,7 +198,7 @@ class PostgresPlanner(StepPlanner):
         if start.scan is not None:
             return self._through_scan(connection, start, start.scan, flushed, after=after, limit=limit)
         self._rounds.close()
-        lsn = min(flushed, _log_end(start, limit))
+        lsn = min(flushed, log_end(start, limit))
         if self._first_log_step:  # its log is searched before it is read
             lsn = min(lsn, start.lsn + _FIRST_STEP_BYTES)
         lsn = max(start.lsn, lsn)
@@ -231,7 +230,7 @@ class PostgresPlanner(StepPlanner):
         if start.scan is not None or start.lsn >= last:
             raise error
         self._sure = False
-        end = min(last, _log_end(start, limit))
+        end = min(last, log_end(start, limit))
         return self._along_log(connection, replace(start, clock=None), end, until=None, mark=None)
 
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
@@ -308,7 +307,7 @@ class PostgresPlanner(StepPlanner):
             rounds.drop()
         elif not rounds.over():
             return self._scan_step(connection, start, scan, limit)
-        if not rounds.held and flushed - start.lsn > _log_bytes(limit):
+        if not rounds.held and flushed - start.lsn > log_bytes(limit):
             # A snapshot would become old while steps follow the log up to it.
             return self._without_snapshot(connection, start, scan, flushed, limit)
         following = rounds.next(
@@ -327,7 +326,7 @@ class PostgresPlanner(StepPlanner):
     def _without_snapshot(
         self, connection: Connection, start: PostgresToken, scan: Scan, flushed: int, limit: StepLimit
     ) -> PostgresToken | None:
-        end = min(flushed, _log_end(start, limit))
+        end = min(flushed, log_end(start, limit))
         if end <= start.lsn:
             return None
         start = replace(start, scan=replace(scan, snapshot=None), clock=None)
@@ -350,7 +349,7 @@ class PostgresPlanner(StepPlanner):
         self, connection: Connection, start: PostgresToken, snapshot: Snapshot, limit: StepLimit
     ) -> PostgresToken:
         """Plan a step along the log towards the snapshot's consistent point, never beyond it."""
-        end = min(snapshot.lsn, _log_end(start, limit))
+        end = min(snapshot.lsn, log_end(start, limit))
         mark = snapshot.at if end == snapshot.lsn else None
         return self._along_log(connection, start, end, until=snapshot.at, mark=mark)
 
@@ -388,14 +387,3 @@ class PostgresPlanner(StepPlanner):
 def _latest(start: PostgresToken, after: Timestamp) -> Timestamp:
     """Return the timestamp that rows after *start* must exceed: before the first mark, the clock at the start."""
     return after if start.clock is None else max(after, start.clock)
-
-
-def _log_end(start: PostgresToken, limit: StepLimit) -> int:
-    """Return where a step after *start* may end at most. None crosses the point from which tables have known shapes."""
-    end = start.lsn + _log_bytes(limit)
-    return min(end, start.settled) if start.lsn < start.settled else end
-
-
-def _log_bytes(limit: StepLimit) -> int:
-    """Return how much log a step may hold. The limit on rows is approximate: by the least size of a row in the log."""
-    return max(1, min(limit.bytes, limit.rows * _LEAST_ROW_BYTES))
