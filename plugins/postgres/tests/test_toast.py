@@ -156,7 +156,7 @@ def test_values_are_looked_up_in_pieces_that_are_taken_one_by_one(sizes: list[in
     decoder = decoder_of(lookup=table, target_bytes=100)
     # One batch from the log, so that its pieces are those of the lookup alone.
     (rows,) = decoder_of(target_bytes=1 << 20).decode(log(*messages))
-    pieces = completed(rows, PLAIN, lookup=table, target_bytes=100)
+    pieces = completed(rows, PLAIN, wanted=np.ones(len(rows), np.bool_), lookup=table, target_bytes=100)
     taken = []
     for count, piece in enumerate(pieces, 1):
         assert table.read == parts[:count]

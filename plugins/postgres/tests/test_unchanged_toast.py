@@ -141,6 +141,23 @@ def test_a_consumer_that_keeps_unavailable_values_arrives_at_the_table(database:
         assert feed.rows("public.t") == table_of(sql, "SELECT id, big, n FROM t")
 
 
+def test_a_row_that_takes_the_key_of_another_one_never_keeps_the_value_of_that_one(database: str, sql: Sql) -> None:
+    sql.execute("UPDATE t SET big = repeat(id::text, 5000)")
+    with feed_of(database, "t", initial_scan=False) as feed:
+        feed.start()
+        feed.catch_up()
+        with sql.transaction():
+            for key in (3, 2, 1):
+                sql.execute(f"UPDATE t SET id = {key + 1} WHERE id = {key}")
+        feed.catch_up()
+        assert sorted(shown(feed.changes), key=lambda change: str(change[1])) == [
+            ("DELETE", 1, None, ()),
+            ("UPDATE", 2, {"id": 2, "big": "1" * 5000, "n": 0}, ()),
+            ("UPDATE", 3, {"id": 3, "big": "2" * 5000, "n": 0}, ()),
+            ("INSERT", 4, {"id": 4, "n": 0}, ("big",)),
+        ]
+
+
 def test_large_values_are_looked_up_in_bounded_memory(database: str, sql: Sql) -> None:
     sql.execute("INSERT INTO t SELECT g, repeat('x', 8000000), 0 FROM generate_series(11, 30) g")
     with feed_of(database, "t", initial_scan=False, options=LOOKUP) as feed:

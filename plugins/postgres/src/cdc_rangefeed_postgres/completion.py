@@ -32,18 +32,20 @@ class Lookup(Protocol):
         """
 
 
-def completed(rows: RowBatch, version: TableVersion, *, lookup: Lookup, target_bytes: int) -> Iterator[RowBatch]:
-    """Yield *rows*, in order, with their unavailable values looked up. The values may be newer than the rows.
+def completed(
+    rows: RowBatch, version: TableVersion, *, wanted: Mask, lookup: Lookup, target_bytes: int
+) -> Iterator[RowBatch]:
+    """Yield *rows*, in order, with the unavailable values of those *wanted* looked up. They may be newer than the rows.
 
     Values of rows that no longer exist remain unavailable. Batches have values of about *target_bytes*, or one larger
     one, and the values of a batch are read after the caller has taken the one before.
     """
     masks = unavailable_by_column(rows)
-    if not masks:
+    lacking = np.flatnonzero(np.logical_or.reduce([np.zeros(len(rows), np.bool_), *masks.values()]) & wanted)
+    if not len(lacking):
         yield rows
         return
     columns = list(masks)
-    lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())))
     keys, inverse = _distinct(rows, lacking)
     ends = np.cumsum(lookup.sizes(version, keys, columns)[inverse])
     first, start = 0, 0
@@ -51,7 +53,7 @@ def completed(rows: RowBatch, version: TableVersion, *, lookup: Lookup, target_b
         before = ends[first - 1] if first else 0
         after = max(int(np.searchsorted(ends, before + target_bytes, side="right")), first + 1)
         stop = int(lacking[after]) if after < len(lacking) else len(rows)
-        yield _looked_up(rows.slice(start, stop - start), version, lookup)
+        yield _looked_up(rows.slice(start, stop - start), version, lookup, wanted=wanted[start:stop])
         first, start = after, stop
 
 
@@ -62,9 +64,9 @@ def _distinct(rows: RowBatch, places: Ints) -> tuple[pa.StructArray, Ints]:
     return keys.take(pa.array(firsts)), inverse
 
 
-def _looked_up(rows: RowBatch, version: TableVersion, lookup: Lookup) -> RowBatch:
+def _looked_up(rows: RowBatch, version: TableVersion, lookup: Lookup, *, wanted: Mask) -> RowBatch:
     masks = unavailable_by_column(rows)
-    lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())))
+    lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())) & wanted)
     keys, inverse = _distinct(rows, lacking)
     found, values = lookup.values(version, keys, list(masks))
     place, exists = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cdc_core import Op
-from cdc_rangefeed_postgres.fields import Ints
+from cdc_rangefeed_postgres.fields import Ints, Mask
 
 __all__ = ["Folded", "fold", "key_codes"]
 
@@ -40,6 +40,8 @@ class Folded:
     firsts: Ints
     """For each of them, the first write of its key in its transaction, which has `before`."""
     ops: npt.NDArray[np.uint8]
+    replaced: Mask
+    """Which of them are another row than the one that had the key before the transaction, and is deleted in it."""
 
 
 def fold(columns: Sequence[pa.Array], transactions: Ints, ops: npt.NDArray[np.uint8]) -> Folded | None:
@@ -54,12 +56,13 @@ def fold(columns: Sequence[pa.Array], transactions: Ints, ops: npt.NDArray[np.ui
         return None
     lasts = order[np.append(changes, True)]
     firsts = order[np.append(True, changes)]
+    deleted = np.logical_or.reduceat(ops[order] == Op.DELETE, np.flatnonzero(np.append(True, changes)))
     by_place = np.argsort(lasts)
-    lasts, firsts = lasts[by_place], firsts[by_place]
+    lasts, firsts, deleted = lasts[by_place], firsts[by_place], deleted[by_place]
     folded = ops[lasts].copy()
     folded[(folded != Op.DELETE) & (ops[firsts] != Op.INSERT)] = Op.UPDATE
     folded[(folded != Op.DELETE) & (ops[firsts] == Op.INSERT)] = Op.INSERT
-    return Folded(lasts, firsts, folded)
+    return Folded(lasts, firsts, folded, deleted & (folded == Op.UPDATE))
 
 
 def _are_distinct(columns: Sequence[pa.Array], transactions: Ints) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cdc_core import ContractError, Op, RowBatch, TableSchema, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
 from cdc_rangefeed_postgres.completion import Lookup, completed
-from cdc_rangefeed_postgres.fields import Ints, Messages
+from cdc_rangefeed_postgres.fields import Ints, Mask, Messages
 from cdc_rangefeed_postgres.keys import fold
 from cdc_rangefeed_postgres.relation_tracker import RelationTracker
 from cdc_rangefeed_postgres.toast import fill_from_earlier, require_keys, unavailable_of
@@ -36,8 +36,8 @@ class LogDecoder:
     value.
 
     *versions* lists, for each relation id, the versions that its rows can have in this slice, in log order. *lookup*
-    finds unchanged TOAST values that the log does not have, in the tables *lookup_in*, or in all when that is None;
-    without it, or when it finds none, they are unavailable.
+    finds unchanged TOAST values that the log does not have, in the tables *lookup_in*, or in all when that is None, and
+    in all for rows that take the key of another row; without it, or when it finds none, they are unavailable.
     Tables that *versions* does not have are left out.
 
     Raises: RetryableRangefeedError when the log has a version that is not listed. TerminalRangefeedError for a
@@ -89,21 +89,28 @@ class LogDecoder:
         rows = np.flatnonzero(kept & np.isin(log.kinds, _ROW_KINDS))
         for version, indices in self._tracker.groups(log, rows):
             changes = read_changes(log, indices, version, diff=self._diff)
-            for batch in self._slices(self._batch(changes, stamps)):
-                if self._lookup is None or not self._looks_up(version):
+            whole, wanted = self._batch(changes, stamps)
+            if self._lookup_in is None or version.schema.name.qualified in self._lookup_in:
+                wanted = np.ones(len(whole), np.bool_)
+            start = 0
+            for batch in self._slices(whole):
+                here = wanted[start : start + len(batch)]
+                start += len(batch)
+                if self._lookup is None or not here.any():
                     yield batch
                 else:
-                    yield from completed(batch, version, lookup=self._lookup, target_bytes=self._target_bytes)
+                    yield from completed(
+                        batch, version, wanted=here, lookup=self._lookup, target_bytes=self._target_bytes
+                    )
 
-    def _looks_up(self, version: TableVersion) -> bool:
-        return self._lookup_in is None or version.schema.name.qualified in self._lookup_in
-
-    def _batch(self, changes: Changes, stamps: Stamps) -> RowBatch:
+    def _batch(self, changes: Changes, stamps: Stamps) -> tuple[RowBatch, Mask]:
+        """Return the rows of *changes*, and those whose unavailable values a consumer would take from another row."""
         require_keys(changes)
         rows, ops, before = np.arange(len(changes.ops)), changes.ops, changes.before
         folded = fold(changes.keys, stamps.transactions[changes.messages], ops)
         if folded is not None:
             rows, ops, before = folded.rows, folded.ops, before[folded.firsts]
+        replaced = np.zeros(len(rows), np.bool_) if folded is None else folded.replaced
         fill_from_earlier(changes)
 
         schema = changes.version.schema
@@ -113,7 +120,7 @@ class LogDecoder:
         if self._mvcc:
             mvcc = RowBatch.timestamps(pa.array(stamps.commit[transactions]), pa.array(np.zeros(len(rows), np.int32)))
         key = [column if len(rows) == len(column) else column.take(pa.array(rows)) for column in changes.keys]
-        return RowBatch.of(
+        batch = RowBatch.of(
             schema,
             op=pa.array(ops),
             updated=RowBatch.timestamps(pa.array(wall), logical),
@@ -123,6 +130,7 @@ class LogDecoder:
             before=_images(schema, changes.old, before) if self._diff else None,
             unavailable=unavailable_of(changes, rows),
         )
+        return batch, replaced
 
     def _slices(self, batch: RowBatch) -> Iterator[RowBatch]:
         if len(batch):
