@@ -96,7 +96,10 @@ class Plans:
         plan = self._saved()
         if plan is None or (plan.start, plan.after) != (start, after) or plan.epoch == self._feed.epoch:
             return None
-        if plan.repeats >= _MOST_REPEATS or plan.setting != self._own_setting():
+        if plan.repeats >= _MOST_REPEATS:
+            log.info("step %d of attempt %d is planned anew: it failed too often", plan.step, plan.epoch)
+            return None
+        if plan.setting != self._own_setting():
             log.info("step %d of attempt %d is planned anew: an option or a version changed", plan.step, plan.epoch)
             return None
         slices = self._planner.repeat(start, plan.end, after=after)

@@ -283,7 +283,7 @@ def test_a_plan_that_is_never_finished_is_given_up(
     reader: RangefeedReader, script: Script, store: ProgressStore
 ) -> None:
     planned(reader)
-    for _ in range(20):
+    for _ in range(10):
         assert planned(again(script, store))["planned_by"] == 1
     assert planned(again(script, store)) == {"step": 0, "token": {"n": 1000}}
 
