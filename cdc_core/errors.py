@@ -21,8 +21,8 @@
     │   └── FencedError                 a newer attempt of the same changefeed took over
     └── ContractError                   a plugin broke its contract; names plugin and clause
 
-In steady state an error that is none of these is retried with back-off, up to `max_attempts` times in the same step
-unless it is an outage (see `RetryableError`); while a changefeed is being set up it is fatal.
+In steady state an error that is none of these is retried with back-off, `max_attempts` times in the same step and for
+`give_up_after` unless it is an outage (see `RetryableError`); while a changefeed is being set up it is fatal.
 A sink that knows which rows are refused raises nothing: it lists them in `Flushed.refused`.
 
 Every error can cross a process border: `to_wire` turns it into one line of text that survives in an exception message,
@@ -107,7 +107,8 @@ class RetryableError(CdcError):
 
     `retry_after_s` is the least wait that the other side asked for, or None for the engine's own back-off. `outage`
     says that the other side is out of reach or busy: the engine tries again for as long as that lasts. Any other
-    failure may be due to what the step holds: the engine gives up when the same step fails `max_attempts` times.
+    failure may be due to what the step holds: the engine gives up when the same step has failed
+    `max_attempts` times, and for `give_up_after`.
     """
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, outage: bool = True) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.executor_identity import this_executor
-from cdc_core.errors import ConfigError
+from cdc_core.errors import ConfigError, RetryableError
 
 __all__ = ["HostRequirements", "Probe", "here", "host_requirements"]
 
@@ -58,7 +59,7 @@ class HostRequirements:
                     " run `cdc pack` again"
                 )
         for probe in self.probes:
-            if not Path(probe.file).exists():
+            if not _is_seen(probe.file):
                 raise ConfigError(
                     f"{probe.owner} uses the directory {probe.directory}, and {here()} does not see the one of the"
                     " driver's host there; mount a file system that all hosts share at this path, or use a server or an"
@@ -78,7 +79,8 @@ def host_requirements(feed: ResolvedChangefeed, *, create: bool) -> Iterator[Hos
     """Yield what tasks of *feed* require of their hosts, with probes that are there as long as the block lasts.
 
     On the driver. With *create* the directories are created; otherwise, as nothing may be created yet, the probe of a
-    directory that does not exist is in the nearest one above it. Raises: ConfigError when a probe cannot be written.
+    directory that does not exist is in the nearest one above it. Raises, when a probe cannot be written: RetryableError
+    with *create*, otherwise ConfigError.
     """
     probes: list[Probe] = []
     # The name is new each time: a network file system may remember for a while that a file was not there.
@@ -114,18 +116,37 @@ def _local_directories(feed: ResolvedChangefeed) -> Iterator[tuple[str, Path]]:
 def _written(owner: str, directory: Path, *, name: str, create: bool) -> Probe:
     try:
         if create:
-            directory.mkdir(parents=True, exist_ok=True)
+            _create(directory)
         place = next(path for path in (directory, *directory.parents) if path.is_dir())
-        for leftover in place.glob(f"{name.rpartition('-')[0]}-*"):  # of a driver that was killed
-            if leftover.name != name:
-                leftover.unlink(missing_ok=True)
+        # Of a driver that was killed. Before an attempt has begun, another one may be alive.
+        for leftover in place.glob(f"{name.rpartition('-')[0]}-*") if create else ():
+            leftover.unlink(missing_ok=True)
         (place / name).touch()
     except OSError as error:
-        raise ConfigError(
-            f"{owner}: no file can be written to the directory {directory} to see whether all hosts share it:"
-            f" {error.strerror}; grant the driver write permission"
-        ) from error
+        text = f"{owner}: no file can be written to the directory {directory} to see whether all hosts share it"
+        if create:  # it could before
+            raise RetryableError(f"{text}: {error.strerror}") from error
+        raise ConfigError(f"{text}: {error.strerror}; grant the driver write permission") from error
     return Probe(owner=owner, directory=str(directory), file=str(place / name))
+
+
+def _create(directory: Path) -> None:
+    """Create *directory* and those above it, durably."""
+    missing = [path for path in (directory, *directory.parents) if not path.is_dir()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _is_seen(file: str) -> bool:
+    try:
+        return Path(file).exists()
+    except OSError:  # no permission to look, or the mount is stale
+        return False
 
 
 def here() -> str:

@@ -47,6 +47,7 @@ _DECIDES_NOTHING = (
     "max_retry_backoff",
     "max_attempts",
     "give_up_after",
+    "executor_wait",
 )
 """Options of the changefeed that change neither what is in a slice nor the names under which it arrives."""
 

@@ -10,7 +10,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import OPTION, AttemptConfig, MaskedError
 from cdc_core.engine.executor_identity import this_executor
 from cdc_core.engine.host_requirements import HostRequirements, here
-from cdc_core.errors import CdcError, ConfigError, to_wire
+from cdc_core.errors import CdcError, ConfigError, FencedError, to_wire
 
 __all__ = ["Answer", "answer"]
 
@@ -52,6 +52,8 @@ def _check(config: AttemptConfig) -> None:
                 _check_destination(part)
         with closing(config.open_epoch_check()) as check:
             check.require_newest()
+    except FencedError:
+        raise
     except CdcError as error:
         raise ConfigError(f"{here()}, unlike the driver: {error}") from error
 

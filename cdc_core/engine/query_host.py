@@ -12,10 +12,13 @@ __all__ = ["Query", "QueryHost", "QueryHostError"]
 
 
 class QueryHostError(RetryableError):
-    """Spark failed, and none of our processes said why. The first line of the text is for the status. No outage."""
+    """Spark failed, and none of our processes said why. The first line of the text is for the status.
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, outage=False)
+    By default it is no outage.
+    """
+
+    def __init__(self, message: str, *, outage: bool = False) -> None:
+        super().__init__(message, outage=outage)
 
 
 class Query(Protocol):
@@ -68,7 +71,8 @@ class QueryHost(Protocol):
     def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
         """Return how many slices may be read at a time by the executors, once there are some.
 
-        Not for a local host. Returns earlier when *stopped* becomes true. Raises: QueryHostError after *wait_s*.
+        Not for a local host. Returns earlier when *stopped* becomes true. Raises: QueryHostError after *wait_s*, and
+        the next `hold` opens another session unless it is shared.
         """
 
     def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
@@ -86,5 +90,8 @@ class QueryHost(Protocol):
     def start(self, config: AttemptConfig) -> Query:
         """Start the attempt of *config* from its start token."""
 
-    def tend(self) -> None:
-        """Keep Spark's log short. Called a few times a second."""
+    def tend(self, *, executor_wait_s: float) -> None:
+        """Keep Spark's log short. Called a few times a second.
+
+        Raises: QueryHostError when a cluster has had no executor for *executor_wait_s*.
+        """

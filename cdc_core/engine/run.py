@@ -284,12 +284,12 @@ class Run:
         if not self._host.is_alive:
             self._warm = False
             self._say(phase="starting Spark")
-        opening, self._opening = self._opening, None
+        opening, self._opening, self._opened = self._opening, None, False
         slots = self._host.hold(self._feed.name) if opening is None else opening.result()
-        self._opened = True
         if not self._host.is_local:
             self._say(phase="waiting for executors")
             slots = self._host.await_executors(self._feed.options.executor_wait, stopped=self._orders.stop.is_set)
+        self._opened = True
         self._check_stop()
         return slots
 
@@ -332,7 +332,7 @@ class Run:
                 raise query.failure()
             progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
-            self._host.tend()
+            self._host.tend(executor_wait_s=self._feed.options.executor_wait)
             reached = self._until is not None and progress.frontier.high_water >= self._until
             complete = reached or all_delivered(self._feed, progress)
         if complete:

@@ -6,22 +6,26 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from threading import Event
+from uuid import uuid4
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.preflight import Answer, answer
 from cdc_core.engine.query_host import QueryHostError
-from cdc_core.errors import ConfigError, from_wire
+from cdc_core.errors import ConfigError, FencedError, from_wire
 from cdc_core.options import counted, format_duration
 from cdc_core.spark.master_offer import asked, offered
 from cdc_core.spark.session import is_alive
 
-__all__ = ["await_executors", "check_executors"]
+__all__ = ["Presence", "await_executors", "check_executors", "require_executors"]
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +33,8 @@ _POLL_S = 0.1
 _SETTLED_S = 1.0
 """Executors that start together register within this time of each other, more or less."""
 _ROUNDS = 20
+_ROUND_S = 0.5
+_LOOK_S = 5.0
 _MOST_SHOWN = 3
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\S+)\)")
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
@@ -43,6 +49,14 @@ def await_executors(session: SparkSession, wait_s: float, *, stopped: Callable[[
 
     Raises: QueryHostError when there is none after *wait_s*. It says what was asked for and what the master has.
     """
+    with _demand(session):
+        known = _awaited(session, wait_s, stopped=stopped)
+    slots = max(1, session.sparkContext.defaultParallelism)
+    log.info("%s with %s", counted(len(known), "executor"), counted(slots, "task slot"))
+    return slots
+
+
+def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool]) -> set[str]:
     context, pause = session.sparkContext, Event()
     wanted = int(context.getConf().get("spark.executor.instances") or 1)
     began = time.monotonic()
@@ -50,7 +64,9 @@ def await_executors(session: SparkSession, wait_s: float, *, stopped: Callable[[
     changed = began
     while not stopped():
         if not is_alive(session):
-            raise QueryHostError(f"the master {context.master} ended the application; see Spark's log for the reason")
+            raise QueryHostError(
+                f"the master {context.master} ended the application; see Spark's log for the reason", outage=True
+            )
         now = time.monotonic()
         if (found := _executors(session)) != known:
             known, changed = found, now
@@ -60,36 +76,106 @@ def await_executors(session: SparkSession, wait_s: float, *, stopped: Callable[[
         if late and not known:
             raise QueryHostError(
                 f"no executor began within {format_duration(wait_s)} (executor_wait): each needs {asked(session)},"
-                f" and the master {context.master} {offered(session)}"
+                f" and the master {context.master} {offered(session)}",
+                outage=True,
             )
         pause.wait(_POLL_S)
-    slots = max(1, context.defaultParallelism)
-    log.info("%s with %s", counted(len(known), "executor"), counted(slots, "task slot"))
-    return slots
+    return known
+
+
+@dataclass
+class Presence:
+    """When the executors of a session were seen last, and looked for last, by a monotonic clock."""
+
+    seen_at: float = 0.0
+    looked_at: float = 0.0
+
+
+def require_executors(session: SparkSession, wait_s: float, presence: Presence) -> None:
+    """Return unless there has been no executor for *wait_s*. Cheap; Spark itself waits for ever, and says nothing.
+
+    With dynamic allocation there may be none because there is nothing to do. Raises: QueryHostError.
+    """
+    now = time.monotonic()
+    if now - presence.looked_at < _LOOK_S:
+        return
+    if now - presence.looked_at > 2 * _LOOK_S or _executors(session) or _is_dynamic(session):
+        presence.seen_at = now
+    presence.looked_at = now
+    if now - presence.seen_at >= wait_s:
+        raise QueryHostError(
+            f"no executor has been there for {format_duration(wait_s)} (executor_wait): the master"
+            f" {session.sparkContext.master} {offered(session)}",
+            outage=True,
+        )
 
 
 def check_executors(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
     """Return when every executor of the moment has said that it can run tasks of *config*.
 
-    Returns earlier when *stopped* becomes true. Raises: ConfigError, which names hosts; QueryHostError when some
-    executor gets no task in many tries.
+    Returns earlier when *stopped* becomes true. An executor that is busy with other tasks all the time is left to the
+    check that each process makes for itself. Raises: ConfigError, which names hosts; QueryHostError.
     """
     option = config.to_option()
     answers: dict[str, Answer] = {}
     missing = _executors(session)
-    for _ in range(_ROUNDS):
+    pause = Event()
+    for count in range(_ROUNDS):
         if stopped() or not missing:
             return
+        pause.wait(_ROUND_S if count else 0.0)
         try:
             # Spark deals tasks out to executors in turn. One that was busy gets its task in another round.
-            tasks = session.sparkContext.parallelize(range(len(missing)), len(missing))
-            found = tasks.mapPartitions(partial(_answers, option)).collect()
+            found = _asked(session, option, len(missing), stopped=stopped)
         except (PySparkException, Py4JJavaError) as error:
             raise _problem(str(error)) from None
         answers |= {each.executor: each for each in found}
         _refuse(list(answers.values()))
         missing = _executors(session) - answers.keys()
-    raise QueryHostError(f"executor {min(missing)} was given no task; see Spark's log for the reason")
+    log.info("executor %s is busy, and will be checked when it gets a task of this changefeed", min(missing))
+
+
+def _asked(session: SparkSession, option: str, count: int, *, stopped: Callable[[], bool]) -> list[Answer]:
+    """Return the answers of *count* tasks; none when *stopped* becomes true before they have run."""
+    context, group = session.sparkContext, f"preflight {uuid4().hex}"
+
+    def ask() -> list[Answer]:
+        context.setJobGroup(group, "ask executors whether they can run tasks")
+        return context.parallelize(range(count), count).mapPartitions(partial(_answers, option)).collect()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="asking executors") as pool:
+        asking = pool.submit(ask)
+        while not wait([asking], timeout=_POLL_S).done:
+            if stopped():
+                context.cancelJobGroup(group)
+        if stopped():
+            return []
+        return asking.result()
+
+
+@contextmanager
+def _demand(session: SparkSession) -> Iterator[None]:
+    """Have a task that waits for an executor, inside the block: with dynamic allocation Spark asks for none without."""
+    if not _is_dynamic(session):
+        yield
+        return
+    context, group = session.sparkContext, f"demand {uuid4().hex}"
+
+    def demand() -> None:
+        context.setJobGroup(group, "wait for the first executor")
+        with suppress(PySparkException, Py4JError):  # cancelled
+            session.range(1).count()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="waiting for an executor") as pool:
+        pool.submit(demand)
+        try:
+            yield
+        finally:
+            context.cancelJobGroup(group)
+
+
+def _is_dynamic(session: SparkSession) -> bool:
+    return session.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
 
 
 def _answers(option: str, _: Iterator[int]) -> Iterator[Answer]:
@@ -103,11 +189,19 @@ def _executors(session: SparkSession) -> set[str]:
 
 
 def _refuse(answers: list[Answer]) -> None:
-    """Raise a ConfigError with the problems of *answers*, if there are any."""
-    problems = sorted({str(from_wire(each.problem) or each.problem) for each in answers if each.problem})
+    """Raise a ConfigError with the problems of *answers*, if there are any; FencedError when that is one."""
+    problems = set()
+    for each in answers:
+        error = from_wire(each.problem)
+        if isinstance(error, FencedError):
+            raise error
+        if error is not None:
+            problems.add(str(error))
+        elif each.problem:
+            problems.add(f"executor {each.executor} on host {each.host}: {each.problem.splitlines()[-1]}")
     if problems:
         more = f"; and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
-        raise ConfigError("; ".join(problems[:_MOST_SHOWN]) + more)
+        raise ConfigError("; ".join(sorted(problems)[:_MOST_SHOWN]) + more)
 
 
 def _problem(text: str) -> Exception:
@@ -127,4 +221,6 @@ def _problem(text: str) -> Exception:
         return ConfigError(
             f"{where} has no Python module {found[1]}; install what the driver has there, or set spark.pyspark.python"
         )
-    return QueryHostError(f"{where} cannot run Python tasks: {text.strip().splitlines()[0]}")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = next((line for line in lines if "Job aborted" in line), lines[0] if lines else "no reason given")
+    return QueryHostError(f"{where} cannot run Python tasks: {reason}; see Spark's log")

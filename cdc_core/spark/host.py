@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.errors import from_wire
-from cdc_core.spark.executors import await_executors, check_executors
+from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
 from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
@@ -42,6 +42,7 @@ class SparkHost:
         self._lock = Lock()
         self._session: SparkSession | None = None
         self._users: set[str] = set()
+        self._presence = Presence()
 
     @property
     def is_local(self) -> bool:
@@ -83,7 +84,13 @@ class SparkHost:
 
     def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
         with _spark_errors():
-            return await_executors(self._opened(), wait_s, stopped=stopped)
+            try:
+                return await_executors(self._opened(), wait_s, stopped=stopped)
+            except QueryHostError:
+                with self._lock:
+                    if not self.is_shared:  # a master that was restarted may not know the application any more
+                        self._end()
+                raise
 
     def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         with _spark_errors():
@@ -97,12 +104,15 @@ class SparkHost:
         with _spark_errors():
             return RunningQuery(start_query(self._opened(), config))
 
-    def tend(self) -> None:
+    def tend(self, *, executor_wait_s: float) -> None:
         if self._lock.acquire(blocking=False):
             try:
                 keep_newest(self._log_path)
             finally:
                 self._lock.release()
+        if not self.is_local:
+            with _spark_errors():
+                require_executors(self._opened(), executor_wait_s, self._presence)
 
     def _opened(self) -> SparkSession:
         session = self._session

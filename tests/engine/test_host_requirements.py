@@ -11,7 +11,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.host_requirements import HostRequirements, host_requirements
 from cdc_core.engine.preflight import answer
-from cdc_core.errors import ConfigError, from_wire
+from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.store.progress import ProgressStore, store_url
 
 
@@ -57,6 +57,13 @@ def test_probes_of_an_attempt_are_in_the_directories_and_replace_those_of_a_kill
     assert probes(tmp_path) == [other]
 
 
+def test_a_run_that_has_not_begun_leaves_the_probes_of_another_one(feed: ResolvedChangefeed) -> None:
+    with host_requirements(feed, create=True) as requirements:
+        with host_requirements(feed, create=False):
+            pass
+        requirements.require()
+
+
 def test_a_host_that_does_not_see_a_probe_is_refused_with_the_remedy(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     with host_requirements(feed, create=False) as requirements:
         pass
@@ -77,18 +84,22 @@ def test_other_versions_are_refused_with_the_remedy(feed: ResolvedChangefeed) ->
             dataclasses.replace(requirements, python="3.99").require()
 
 
-def test_a_directory_that_cannot_be_probed_is_refused(feed: ResolvedChangefeed, tmp_path: Path) -> None:
+def test_an_attempt_that_cannot_write_a_probe_is_repeated(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
-    refusal = pytest.raises(ConfigError, match=r"no file can be written to the directory .*/out/.* grant the driver")
-    with refusal, host_requirements(feed, create=True):
+    failure = pytest.raises(RetryableError, match=r"no file can be written to the directory .*/out/.*: Not a directory")
+    with failure, host_requirements(feed, create=True):
         pass
     assert not probes(tmp_path)
 
 
-def ask(feed: ResolvedChangefeed, tmp_path: Path) -> str:
+def problem(feed: ResolvedChangefeed, tmp_path: Path) -> CdcError | None:
     """Return what an executor here would answer to the question whether it can run tasks of *feed*."""
     config = AttemptConfig(feed=feed, state_dir=tmp_path, run_dir=tmp_path / "run", warm_up=True)
-    return str(from_wire(answer(config.to_option()).problem) or "")
+    return from_wire(answer(config.to_option()).problem)
+
+
+def ask(feed: ResolvedChangefeed, tmp_path: Path) -> str:
+    return str(problem(feed, tmp_path) or "")
 
 
 def test_an_executor_reaches_source_sink_and_store(feed: ResolvedChangefeed, tmp_path: Path) -> None:
@@ -99,7 +110,7 @@ def test_an_executor_reaches_source_sink_and_store(feed: ResolvedChangefeed, tmp
     feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store_url(tmp_path))
     assert ask(feed, tmp_path) == ""
     newer = feed.for_attempt(feed_id=feed.feed_id, epoch=7)
-    assert "unlike the driver: " in ask(newer, tmp_path)
+    assert isinstance(problem(newer, tmp_path), FencedError)
     (tmp_path / "out").touch()
     assert ", unlike the driver: sink directory" in ask(feed, tmp_path)
     (tmp_path / "out").unlink()

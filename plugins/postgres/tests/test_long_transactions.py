@@ -96,6 +96,16 @@ def test_the_notice_says_what_the_session_does_and_how_to_end_it_without_values(
     )
 
 
+def test_a_session_that_does_not_track_what_it_does_is_named_without_it(
+    sql: Sql, writer: Sql, watch: LongTransactions, clock: Clock
+) -> None:
+    writer.execute("SET track_activities = off")
+    writer.commit()
+    writer.execute("INSERT INTO t VALUES (12, 'a secret')")
+    text = after_20_s(watch, clock, sql, 64)
+    assert f"an open transaction: process {writer.info.backend_pid}, application 'batch'" in str(text)
+
+
 def test_a_role_that_may_not_see_the_query_is_told_the_grant(
     database: str, sql: Sql, writer: Sql, watch: LongTransactions, clock: Clock, postgres_server: EmbeddedPostgres
 ) -> None:

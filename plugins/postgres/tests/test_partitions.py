@@ -195,6 +195,20 @@ def test_a_partition_dropped_in_the_middle_of_its_deletes_ends_the_changefeed(da
             feed.catch_up()
 
 
+def test_the_only_partition_dropped_in_the_middle_of_its_deletes_ends_the_changefeed(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)")
+    sql.execute("CREATE TABLE p1 PARTITION OF p DEFAULT")
+    sql.execute("INSERT INTO p SELECT g, repeat('x', 300) FROM generate_series(1, 1000) g")
+    with feed_of(database, "p", bytes_=50_000) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        feed.steps_until(lambda: any(change.op is Op.DELETE for change in feed.changes))
+        sql.execute("DROP TABLE p1")
+        with pytest.raises(TerminalRangefeedError, match="was dropped or altered before its rows were deleted"):
+            feed.catch_up()
+
+
 def test_removed_partitions_can_keep_their_rows_at_the_sink(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:

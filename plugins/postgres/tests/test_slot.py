@@ -263,6 +263,25 @@ def test_a_dropped_publication_is_terminal(database: str, sql: Sql) -> None:
             feed.catch_up()
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("SET (publish = 'insert')", "does not publish update and delete and truncate"),
+        ("SET (publish_via_partition_root = false)", "publishes changes of partitions under the names"),
+        ("SET TABLE t WHERE (id > 1)", "has a row filter"),
+    ],
+)
+def test_an_own_publication_that_somebody_alters_is_terminal(
+    database: str, sql: Sql, change: str, complaint: str
+) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute(f"ALTER PUBLICATION {slot_of(feed)} {change}")
+        with pytest.raises(TerminalRangefeedError, match=complaint):
+            feed.catch_up()
+
+
 def test_a_table_removed_from_the_publication_is_terminal(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
     with feed_of(database, "t", "u") as feed:

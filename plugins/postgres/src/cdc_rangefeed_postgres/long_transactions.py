@@ -105,7 +105,8 @@ def _holder(connection: Connection, restart: str) -> _Holder | None:
     if not visible:
         return _Holder(xid, f"{who} (to see its age and query, run GRANT pg_read_all_stats TO {quoted(role)};). {end}")
     doing = "query" if state == "active" else f"{state}, last query"
-    return _Holder(xid, f"{who}, open since {_moment(begun)}, {doing}: {shown_query(query)}. {end}")
+    since = "" if begun is None else f", open since {_moment(begun)}"  # its session does not track what it does
+    return _Holder(xid, f"{who}{since}, {doing}: {shown_query(query or '')}. {end}")
 
 
 def shown_query(query: str) -> str:

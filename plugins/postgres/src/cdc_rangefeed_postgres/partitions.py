@@ -51,7 +51,7 @@ def with_present_partitions(
     states, scan = dict(token.tables), token.scan
     for name, state in token.tables.items():
         table = catalog.tables[name]
-        if table.gone or not (table.partitions or state.leaves):
+        if table.kind != "p":  # nor is it, once it is gone
             continue
         present, known = {leaf.oid for leaf in table.partitions}, set(state.leaves)
         gone, new = sorted(known - present), [leaf for leaf in table.partitions if leaf.oid not in known]

@@ -84,10 +84,7 @@ class Publication:
             connection.execute(f"DROP PUBLICATION IF EXISTS {quoted(self.own)}")
 
     def require(self, connection: Connection, tables: Iterable[Table]) -> None:
-        """Return when the log has every change of every column of *tables*. Raises: ConfigError.
-
-        Only for a publication that was made beforehand.
-        """
+        """Return when the log has every change of every column of *tables*. Raises: ConfigError."""
         what = f"publication {self.name}"
         tables = list(tables)
         state = connection.execute(_STATE, [self.name]).fetchone()

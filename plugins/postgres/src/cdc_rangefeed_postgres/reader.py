@@ -22,8 +22,8 @@ _LOOKUP = "lookup"
 class PostgresReader(SliceReader):
     """See `cdc_core.SliceReader`. Opens one connection for the log and one for the initial scan, and keeps both.
 
-    Large values are looked up on a further connection, with the option `unchanged_toast = "lookup"` or during the
-    initial scan.
+    Large values are looked up on a further connection: all with the option `unchanged_toast = "lookup"`, otherwise
+    those of tables that are being scanned, and of rows that take the key of another row.
     """
 
     def __init__(self, context: RangefeedContext) -> None:

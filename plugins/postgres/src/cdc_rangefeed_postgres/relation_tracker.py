@@ -87,4 +87,6 @@ class RelationTracker:
                 self._current[relid] = number
                 self._matched[relid] = relation
                 return versions[number]
-        raise RetryableRangefeedError(f"the schema of table {self.name(relid)} changed while its log was read")
+        raise RetryableRangefeedError(
+            f"the schema of table {self.name(relid)} changed while its log was read", outage=False
+        )

@@ -112,7 +112,7 @@ def _read_piece(
             raise TerminalRangefeedError(removed_too_early(piece.table, piece.leaf)) from None
         if sqlstate(error) in _GONE:
             raise RetryableRangefeedError(
-                f"table {piece.table} or a column of it was dropped during its scan"
+                f"table {piece.table} or a column of it was dropped during its scan", outage=False
             ) from None
         raise
 

@@ -22,7 +22,7 @@ from cdc_rangefeed_postgres.datetimes import sql_date, sql_time, sql_timestamp
 from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.types import TableVersion
 
-__all__ = ["select_list", "sql_texts", "to_struct"]
+__all__ = ["has_texts", "select_list", "sql_texts", "to_struct"]
 
 _DIRECT_KINDS = {
     Kind.BOOL,
@@ -61,12 +61,17 @@ def to_struct(batch: pa.RecordBatch, version: TableVersion, columns: Sequence[st
     return pa.StructArray.from_arrays(arrays, fields=fields)
 
 
+def has_texts(type_: ColumnType) -> bool:
+    """Return whether `sql_texts` takes values of the type."""
+    return type_.kind not in (Kind.ARRAY, Kind.COMPOSITE)
+
+
 def sql_texts(array: pa.Array, type_: ColumnType) -> list[str | None]:
     """Return *array* as texts for the input function of the type, for use in `$1::text[]::date[]`.
 
     Raises: TerminalRangefeedError for arrays and composites.
     """
-    if type_.kind in (Kind.ARRAY, Kind.COMPOSITE):
+    if not has_texts(type_):
         raise TerminalRangefeedError(
             f"rows cannot be looked up by a key of type {type_.source}. Run ALTER TABLE … REPLICA IDENTITY FULL on the"
             f" table. {START_OVER}"

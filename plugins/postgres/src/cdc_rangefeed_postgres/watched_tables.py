@@ -62,7 +62,7 @@ def load_watched(
             check_key(table, diff=diff)
         except ConfigError as error:
             raise TerminalRangefeedError(str(error)) from None
-    if slot.publication.given and catalog is not known:
+    if catalog is not known:
         try:
             slot.publication.require(connection, [table for table in catalog.tables.values() if not table.gone])
         except ConfigError as error:
