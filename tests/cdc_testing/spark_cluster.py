@@ -170,10 +170,12 @@ class SparkCluster:
     def without(self, worker: Worker) -> Iterator[None]:
         """Kill *worker*, with its executors, and see that it runs at the end."""
         worker.kill()
-        eventually("its death", lambda: self._alive() == len(self.workers) - 1, limit_s=90)
-        yield
-        if not worker.answers():
-            worker.start()
+        eventually("its death", lambda: not worker.answers(), limit_s=90)
+        try:
+            yield
+        finally:
+            if not worker.answers():
+                worker.start()
 
     @contextmanager
     def seeing(self, worker: Worker, path: Path, source: Path) -> Iterator[None]:
@@ -181,10 +183,9 @@ class SparkCluster:
         worker.binds[path] = source
         worker.kill()
         worker.start()
-        yield
-        del worker.binds[path]
-        worker.kill()
-        worker.start()
-
-    def _alive(self) -> int:
-        return int(self.master.state()["aliveworkers"])
+        try:
+            yield
+        finally:
+            del worker.binds[path]
+            worker.kill()
+            worker.start()

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
 from cdc_testing.spark_cluster import SparkCluster
 
 import cdc_core
 
 pytestmark = pytest.mark.slow
+
+ROWS = 200
 
 PLUGIN = "cdc-sink-cloudstorage"
 
@@ -41,7 +44,7 @@ def test_another_version_of_a_plugin_is_refused(
     with cluster.seeing(worker, metadata, other):
         error = ends(feed(db, cluster.shared / "out"), status=2)
     assert re.search(rf"executor \d+ on host {worker.host} has {PLUGIN} 9\.9, and the driver has", error)
-    assert error.endswith(f"install {PLUGIN}=={installed.version} there")
+    assert error.endswith(f"install {PLUGIN}=={installed.version} there, or run `cdc pack` again")
 
 
 def test_a_host_without_the_installation_is_refused(
@@ -82,3 +85,29 @@ def test_a_master_that_is_not_there_ends_the_run(db: SimulatedDatabase, feed: Ca
     spark = {"master": "spark://127.0.0.1:9", "spark.rpc.askTimeout": "2s"}
     error = ends(feed(db, db.directory / "out", spark=spark), status=1)
     assert "spark://127.0.0.1:9" in error
+
+
+def test_a_run_whose_executors_are_gone_says_so_and_continues_when_there_are_some_again(
+    cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
+) -> None:
+    out = cluster.shared / "gone"
+    running = feed(db, out, executor_wait="3s")
+    running.start()
+    running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS, limit_s=180)
+    first, second = cluster.workers
+    with cluster.without(first), cluster.without(second):
+        running.until("it says so", lambda: "(executor_wait): the master spark://" in running.log(), limit_s=120)
+    db.put("t", id=ROWS, n=0)
+    running.until("the next row", lambda: any(row["key"] == [ROWS] for row in delivered(out, "t")), limit_s=180)
+    running.stop()
+
+
+def test_dynamic_allocation_gets_its_first_executor(
+    cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
+) -> None:
+    names = ("spark.dynamicAllocation.enabled", "spark.dynamicAllocation.shuffleTracking.enabled")
+    out = cluster.shared / "dynamic"
+    running = feed(db, out, spark=dict.fromkeys(names, "true"))
+    running.start("--once")
+    assert running.wait(limit_s=180) == 0, running.log_tail()
+    assert sorted(row["key"][0] for row in delivered(out, "t")) == list(range(ROWS))
