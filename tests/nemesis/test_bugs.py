@@ -22,6 +22,7 @@ PLACES = (
     writer.SinkWriter,
 )
 """Modules and classes that bugs change."""
+MOST_SCRIPTS = 10
 
 
 @pytest.mark.parametrize("bug", BUGS)
@@ -45,7 +46,7 @@ def test_a_bug_is_there_until_it_is_taken_out(bug: str) -> None:
     ],
 )
 def test_a_bug_is_found(rig: NemesisRig, bug: str) -> None:
-    for script in islice(scripts_for(bug, [("simulated", "file")], first=1), 3):
+    for script in islice(scripts_for(bug, [("simulated", "file")], first=1), MOST_SCRIPTS):
         outcome = rig.play(script, bug=bug)
         assert outcome.broke == []
         if outcome.failures:
