@@ -76,7 +76,9 @@ class Script:
         self.directory = Path(directory)
 
     def order(self, name: str, text: str = "") -> None:
-        (self.directory / name).write_text(text)
+        unfinished = self.directory / f"{name}.given"
+        unfinished.write_text(text)
+        unfinished.rename(self.directory / name)  # whoever takes it finds all of it
 
     def once(self, name: str) -> str | None:
         """Return the text of order *name* and consume it, or None; only one process gets it."""
