@@ -157,7 +157,9 @@ class ChangefeedOptions:
         Duration(600.0), doc="How long after the first of these failures the changefeed tries again in any case."
     )
     executor_wait: Duration = option(
-        Duration(60.0), doc="On a cluster: longest wait for the first executor. Without one by then, the run ends."
+        Duration(60.0),
+        doc="On a cluster: longest time without an executor. A run that gets none at its start ends then. Later it"
+        " says so and waits.",
     )
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.clock import Clock
 from cdc_testing.engine import counter_feed
 
 from cdc_core.engine.patience import Patience
@@ -27,14 +28,6 @@ class Host:
     memory_settings = "spark.driver.memory (512m)"
     is_shared = False
     is_alive = True
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""At every resolved mark the changefeed's rows are the tables' rows of that moment, while DDL and writes go on."""
+"""At every resolved mark the changefeed has the rows that the tables had, however they are altered and written."""
 
 from __future__ import annotations
 

@@ -9,18 +9,11 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.long_transactions import LongTransactions, shown_query
+from cdc_testing.clock import Clock
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
 
 MB = 1 << 20
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

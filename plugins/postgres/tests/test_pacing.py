@@ -5,18 +5,11 @@ from __future__ import annotations
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.pacing import Pacing
+from cdc_testing.clock import Clock
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql
 
 MB = 1 << 20
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

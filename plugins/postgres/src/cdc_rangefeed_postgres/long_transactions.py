@@ -33,7 +33,7 @@ FROM pg_prepared_xacts
 ORDER BY 2 DESC LIMIT 1
 """
 _LITERAL = re.compile(r"'|\$(?!\d)|--|/\*|(?<=\ASET)\b", re.IGNORECASE)
-_LEADING_COMMENTS = re.compile(r"(\s+|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
+_LEADING_COMMENTS = re.compile(r"\A(\s+|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w$\"])\d[\w.]*")
 
 
@@ -111,7 +111,7 @@ def _holder(connection: Connection, restart: str) -> _Holder | None:
 
 def shown_query(query: str) -> str:
     """Return the beginning of *query* without the values in it: up to the first text or comment, numbers left out."""
-    text = query[_LEADING_COMMENTS.match(query).end() :]  # type: ignore[union-attr]
+    text = _LEADING_COMMENTS.sub("", query, count=1)
     found = _LITERAL.search(text)
     shown = " ".join(_NUMBER.sub("?", text[: found.start()] if found else text).split())
     if found is None and len(shown) <= _QUERY_CHARACTERS:

@@ -60,7 +60,7 @@ class SchemaBoundaries(RangefeedSuite):
 
     @requires("schema_changes", _NEEDED)
     def test_a_schema_change_of_an_idle_table_is_noticed(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """A table that nobody writes to gets a column with a default; nothing later is resolved before its rows follow.
+        """An idle table gets a column with a default; nothing later is resolved before its rows follow.
 
         A source that learns the shape of a table from its rows notices the change with the next row, or never.
         """

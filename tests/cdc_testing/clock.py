@@ -1,0 +1,15 @@
+"""A monotonic clock that tests set."""
+
+from __future__ import annotations
+
+__all__ = ["Clock"]
+
+
+class Clock:
+    """Returns `now`, in seconds, when called."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
