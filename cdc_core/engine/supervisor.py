@@ -124,10 +124,10 @@ class Supervisor:
 
     def _work(self) -> None:
         try:
-            self._outcome = Outcome(self._run.run())
+            outcome = Outcome(self._run.run())
         except Exception as error:
-            self._outcome = Outcome("failed", error)
+            outcome = Outcome("failed", error)
         except BaseException as error:  # a plugin's, such as SystemExit
-            self._outcome = Outcome("failed", RuntimeError(f"{type(error).__name__}: {error}"))
-        finally:
-            self._store.close()
+            outcome = Outcome("failed", RuntimeError(f"{type(error).__name__}: {error}"))
+        self._store.close()
+        self._outcome = outcome  # last: who sees it may use the store

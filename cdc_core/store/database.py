@@ -53,9 +53,9 @@ class Database:
 
     def close(self) -> None:
         """Close connections. The store can be used again."""
-        if self._engine is not None:
-            self._engine.dispose(close=self._pid == os.getpid())
-        self._engine = None
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.dispose(close=self._pid == os.getpid())
 
     def _write(self, name: str, epoch: int, **values: Any) -> None:
         with self._fenced(name, epoch, **values):
@@ -82,7 +82,8 @@ class Database:
             raise RetryableError(f"progress store {self.shown} cannot be used: {reason}") from error
 
     def _opened(self) -> sa.Engine:
-        if self._engine is None or self._pid != os.getpid():
+        engine = self._engine  # once: another thread may close the store
+        if engine is None or self._pid != os.getpid():
             self.close()  # after a fork the connections belong to the parent
             engine = open_engine(self.url)
             try:
@@ -96,7 +97,7 @@ class Database:
                 f"progress store {self.shown} was removed or replaced while it was in use; restore it, or the"
                 " changefeed begins anew from its initial scan"
             )
-        return self._engine
+        return engine
 
     def _file_now(self) -> tuple[int, int] | None:
         """Return the identity of the file that is the store now; None when there is none."""
