@@ -122,6 +122,9 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changef
         elif "SPARK_HOME" not in os.environ:
             home = log_path.parent / "spark-home"
             link_spark(home)
+    elif _is_local_cluster(spark) and "SPARK_HOME" not in os.environ:
+        home = _emptied(log_path.with_suffix(".tmp")) / "spark-home"  # its workers write there
+        link_spark(home)
     settings |= {key: value for key, value in spark.items() if key != "master"}
     keep_newest(log_path)
     open_log(log_path).close()  # messages name it, also when the JVM of an earlier session prints elsewhere
@@ -192,8 +195,13 @@ def _emptied(scratch: Path) -> Path:
 
 
 def is_local(spark: Mapping[str, str]) -> bool:
-    """Return whether with the settings *spark* every task runs on the driver's host."""
-    return spark.get("master", DEFAULT_MASTER).startswith("local")
+    """Return whether with the settings *spark* the driver's JVM is the only executor."""
+    return spark.get("master", DEFAULT_MASTER).startswith("local") and not _is_local_cluster(spark)
+
+
+def _is_local_cluster(spark: Mapping[str, str]) -> bool:
+    """Return whether executors are processes of their own on the driver's host."""
+    return spark.get("master", "").startswith("local-cluster")
 
 
 def memory_settings(spark: Mapping[str, str]) -> str:

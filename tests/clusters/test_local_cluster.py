@@ -1,0 +1,30 @@
+"""Executors as processes of their own on the driver's host, which Spark itself starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.ndjson_rows import delivered
+from cdc_testing.runs import Feed
+
+pytestmark = pytest.mark.slow
+
+ROWS = 200
+
+
+def test_a_local_cluster_delivers_every_row_and_writes_only_beside_the_state(
+    make_db: Callable[[Path], SimulatedDatabase], tmp_path: Path
+) -> None:
+    db = make_db(tmp_path / "db")
+    out = tmp_path / "out"
+    spark = {"master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
+    with Feed(tmp_path, db.uri, ["t"], options={"scan_chunk_rows": 10}, spark=spark, sink=f"file://{out}") as feed:
+        feed.start("--once")
+        assert feed.wait(limit_s=180) == 0, feed.log_tail()
+        assert "2 executors with 2 task slots" in feed.log()
+        assert "checking executors" in feed.log()
+    assert sorted(row["key"][0] for row in delivered(out, "t")) == list(range(ROWS))
+    assert list((tmp_path / "state").glob("*.spark.tmp/spark-home/work/*"))
