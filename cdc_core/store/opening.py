@@ -16,8 +16,22 @@ __all__ = ["open_engine", "prepare", "sqlite_file", "store_exists", "store_url"]
 
 _BUSY_S = 30.0
 """How long SQLite waits for others that write."""
-_POSTGRESQL_LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
-"""Seconds, and milliseconds: a server that vanished without a word must not hold up a run for longer."""
+_POSTGRESQL_LIMITS = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "30000",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+"""Parameters of libpq: a server that vanished without a word must not hold up a run for longer."""
+_LIBPQ = ("psycopg", "psycopg2")
+_POSTGRESQL_SESSION = (
+    "SET idle_in_transaction_session_timeout = '30s'",
+    "SET lock_timeout = '30s'",
+    "SET tcp_user_timeout = '30s'",
+    "SET tcp_keepalives_idle = '30s'",
+)
+"""A host that vanished in the middle of a transaction must not keep its locks, or no other could take over."""
 
 
 def store_url(directory: Path) -> str:
@@ -62,10 +76,14 @@ def open_engine(url: str) -> sa.Engine:
         parsed = sa.make_url(url)
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() == "postgresql" and parsed.get_driver_name() in _LIBPQ:
             limits = {name: value for name, value in _POSTGRESQL_LIMITS.items() if name not in parsed.query}
             parsed = parsed.update_query_dict(limits)
         if parsed.get_backend_name() != "sqlite":
-            return sa.create_engine(parsed, pool_size=1, max_overflow=1, pool_pre_ping=True)
+            engine = sa.create_engine(parsed, pool_size=1, max_overflow=1, pool_pre_ping=True)
+            if parsed.get_backend_name() == "postgresql":
+                sa.event.listen(engine, "connect", _set_up_postgresql)
+            return engine
     except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
         raise ConfigError(f"the progress store's URL cannot be used: {error}") from error
     path = Path(parsed.database or "")
@@ -113,6 +131,14 @@ def _version(connection: sa.Connection) -> int | None:
         return None
     version: int | None = connection.execute(sa.select(sa.func.max(STORE.c.version))).scalar_one()
     return version
+
+
+def _set_up_postgresql(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    for setting in _POSTGRESQL_SESSION:
+        cursor.execute(setting)
+    cursor.close()
+    connection.commit()
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

@@ -18,6 +18,7 @@ from cdc_testing.stored import DEFINITION, progress
 
 from cdc_core import Timestamp
 from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
+from cdc_core.store.opening import open_engine
 from cdc_core.store.progress import ProgressStore, sqlite_file, store_url
 
 
@@ -183,6 +184,22 @@ def test_postgresql_keeps_the_same_promises(database: str) -> None:
     store.forget("orders")
     assert store.list() == []
     store.close()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg"])
+def test_a_host_that_vanished_does_not_keep_locks_of_a_postgresql_store(database: str, scheme: str) -> None:
+    engine = open_engine(database.replace("postgresql", scheme, 1))
+    with engine.connect() as connection:
+        for name in ("idle_in_transaction_session_timeout", "lock_timeout"):
+            assert connection.execute(sa.text(f"SHOW {name}")).scalar_one() == "30s"
+        wire: Any = connection.connection.driver_connection
+        found = {option.keyword: option.val for option in wire.pgconn.info}
+    engine.dispose()
+    assert (found[b"connect_timeout"], found[b"tcp_user_timeout"], found[b"keepalives_idle"]) == (
+        b"10",
+        b"30000",
+        b"30",
+    )
 
 
 def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: str) -> None:
