@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import adbc_driver_postgresql.dbapi as adbc
 import psycopg
 import pytest
 from adbc_driver_manager import OperationalError
 from cdc_rangefeed_postgres.client_errors import text_of, translated
+from cdc_testing.postgres import Sql
+from psycopg.conninfo import make_conninfo
 
 from cdc_core import RetryableRangefeedError, TerminalRangefeedError
 
@@ -59,6 +62,28 @@ def test_an_error_of_the_client_alone_is_retryable_and_masked() -> None:
     expected = r"Failed to connect: \*\*\* refused$"
     with pytest.raises(RetryableRangefeedError, match=expected) as raised, translated("connecting", mask):
         raise error
+    assert raised.value.outage
+
+
+LOGIN = "Fix the source URI or the login settings of the server"
+
+
+def test_a_login_that_the_server_refuses_is_terminal(database: str, sql: Sql) -> None:
+    sql.execute("CREATE ROLE outsider NOLOGIN")
+    uri = make_conninfo(database, user="outsider")
+    for refused, name in ((uri, "outsider"), (make_conninfo(database, dbname="nowhere"), "nowhere")):
+        with pytest.raises(TerminalRangefeedError, match=rf'"{name}".*\. {LOGIN}$'), translated("connecting", mask):
+            psycopg.connect(refused)
+        with pytest.raises(TerminalRangefeedError, match=rf'"{name}".*\. {LOGIN}$'), translated("connecting", mask):
+            adbc.connect(refused)
+
+
+def test_a_refused_login_is_an_outage_while_another_host_is_out_of_reach(database: str, sql: Sql) -> None:
+    sql.execute("CREATE ROLE stranger NOLOGIN")
+    info = sql.info
+    uri = f"postgresql://stranger@{info.host},127.0.0.1:{info.port},1/{info.dbname}"
+    with pytest.raises(RetryableRangefeedError) as raised, translated("connecting", mask):
+        psycopg.connect(uri)
     assert raised.value.outage
 
 

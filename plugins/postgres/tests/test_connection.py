@@ -49,6 +49,21 @@ def test_sessions_have_the_settings_that_values_are_decoded_from(database: str) 
         assert shown == [("7MB",), ("UTC",), ("postgres",), ("0",), ("cdc/orders/00aa11bb22cc/check",)]
 
 
+def test_no_limit_of_the_server_ends_a_session_that_waits(database: str, sql: Sql) -> None:
+    names = ("idle_session_timeout", "idle_in_transaction_session_timeout", "statement_timeout")
+    for name in names:
+        sql.execute(f"ALTER DATABASE {sql.info.dbname} SET {name} = '9s'")
+    with Server(context_of(database)).connect("check") as connection:
+        assert [connection.execute(f"SHOW {name}").fetchone() for name in names] == [("0",)] * len(names)
+
+
+def test_a_connection_to_a_host_that_vanished_is_given_up_unless_the_uri_says_otherwise(database: str) -> None:
+    with Server(context_of(f"{database}?keepalives_idle=7")).connect("check") as connection:
+        found = {option.keyword: option.val for option in connection.pgconn.info if option.val is not None}
+        assert (found[b"keepalives_idle"], found[b"keepalives_interval"]) == (b"7", b"10")
+        assert found[b"tcp_user_timeout"] == b"30000"
+
+
 @pytest.mark.parametrize(("options", "spills"), [({}, False), ({"logical_decoding_work_mem": 64 << 10}, True)])
 def test_the_memory_for_decoding_is_that_of_the_option_and_not_of_the_server(
     database: str, sql: Sql, options: dict[str, Any], spills: bool

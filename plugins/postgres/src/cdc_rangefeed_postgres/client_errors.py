@@ -20,6 +20,11 @@ _ATTEMPT = re.compile(r"- host: .*?, hostaddr: .*?: (?:connection failed: )?(.*)
 """How psycopg reports one of several hosts."""
 _PRIVILEGE = "42501"
 _LOGIN = ("28", "3D000")
+_REFUSED_LOGIN = re.compile(
+    r"password authentication failed|no pg_hba\.conf entry|is not permitted to log in"
+    r"|FATAL:  (?:role|database) \".*\" does not exist"
+)
+"""Clients give no SQLSTATE when they cannot connect, only the server's text. In another language it is an outage."""
 _TERMINAL = ("0A000", "22P06", "25006")
 _OUTAGE = ("08", "25", "40", "53", "55", "57", "58")
 """SQLSTATE classes: connections, states of transactions, conflicts, resources, locks, interventions, the system."""
@@ -37,8 +42,12 @@ def text_of(error: BaseException) -> str:
     When several hosts failed, return what each of them said.
     """
     text = str(error).strip()
-    attempts = [found[1] for found in map(_ATTEMPT.fullmatch, text.splitlines()) if found]
-    return "; ".join(map(_first_line, dict.fromkeys(attempts))) or _first_line(text) or type(error).__name__
+    return "; ".join(map(_first_line, dict.fromkeys(_attempts(text)))) or _first_line(text) or type(error).__name__
+
+
+def _attempts(text: str) -> list[str]:
+    """Return what each of several hosts said; nothing for a single one."""
+    return [found[1] for found in map(_ATTEMPT.fullmatch, text.splitlines()) if found]
 
 
 def _first_line(text: str) -> str:
@@ -67,10 +76,15 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
     text = mask(f"PostgreSQL failed while {doing}: {text_of(error)}")
     if state == _PRIVILEGE:
         return TerminalRangefeedError(f"{text}. Run `cdc check` to see which privilege is missing, and grant it")
-    if state.startswith(_LOGIN):
+    if state.startswith(_LOGIN) or (not state and _is_refused_login(str(error))):
         return TerminalRangefeedError(f"{text}. Fix the source URI or the login settings of the server")
     if state.startswith(_TERMINAL):
         return TerminalRangefeedError(text)
     if state:
         return RetryableRangefeedError(text, outage=state.startswith(_OUTAGE))
     return RetryableRangefeedError(text, outage=getattr(error, "status_code", AdbcStatusCode.IO) in _ADBC_OUTAGE)
+
+
+def _is_refused_login(text: str) -> bool:
+    """Return whether every host refused the login: while one is out of reach, it may be the one that accepts it."""
+    return all(_REFUSED_LOGIN.search(attempt) for attempt in _attempts(text) or [text])

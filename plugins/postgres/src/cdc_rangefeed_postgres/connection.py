@@ -19,7 +19,14 @@ __all__ = ["Connection", "KeptConnection", "Server", "set_lock_timeout", "stream
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-_CONNECT_TIMEOUT_S = 10
+# A server that vanished without a word, or a router that forgot a connection, is noticed within about a minute.
+_NETWORK = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 _NEVER = 1 << 30
 """After so many executions a statement is prepared, unless it is to be prepared at once."""
 # The text forms that the decoders read, and none of the limits that an administrator may have set for interactive
@@ -32,6 +39,7 @@ _SESSION = {
     "extra_float_digits": "1",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
     "row_security": "off",
     "search_path": "pg_catalog",
     "default_transaction_isolation": "read\\ committed",
@@ -113,8 +121,7 @@ class Server:
         parameters["options"] = f"{parameters.get('options') or ''} {settings}".strip()
         parameters["application_name"] = application_name(self._context.changefeed, self._context.feed_id, role)
         parameters["client_encoding"] = "UTF8"
-        parameters.setdefault("connect_timeout", _CONNECT_TIMEOUT_S)
-        return make_conninfo(**parameters)
+        return make_conninfo(**{**_NETWORK, **parameters})
 
 
 class KeptConnection:
