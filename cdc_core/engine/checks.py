@@ -24,6 +24,7 @@ __all__ = [
     "check_sink",
     "check_source",
     "check_time_range",
+    "end_of_once",
     "prepare_sink",
     "source_clock",
     "with_saved",
@@ -95,6 +96,17 @@ def source_clock(feed: ResolvedChangefeed) -> Timestamp:
     """Return the clock of the source: everything that is committed by now has `updated` at or below it."""
     with closing(feed.open_planner()) as planner:
         return planner.now()
+
+
+def end_of_once(feed: ResolvedChangefeed, store: ProgressStore) -> Timestamp:
+    """Return what is resolved when everything that is committed by now was delivered.
+
+    That is the source's clock. Where the clock went back since the last mark, later commits are put above that mark.
+    """
+    clock, progress = source_clock(feed), store.load(feed.name)
+    if progress is None or clock >= progress.latest:
+        return clock
+    return Timestamp(progress.latest.wall + 1)
 
 
 def check_encoder(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:

@@ -148,4 +148,5 @@ class Planner:
         """
         if not self._frequency_s:
             return 0.0
-        return self._frequency_s - (self._planner.now().wall - self._latest.wall) / 1e9
+        behind_s = (self._planner.now().wall - self._latest.wall) / 1e9
+        return self._frequency_s - max(0.0, behind_s)  # the source's clock may have gone back

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
-from cdc_core.engine.checks import check_and_prepare, source_clock
+from cdc_core.engine.checks import check_and_prepare, end_of_once
 from cdc_core.engine.completion import all_delivered, drop_history, finish_earlier_run
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import one_line, owner_of
@@ -273,7 +273,7 @@ class Run:
             feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
             config = replace(config, feed=feed, start=token)
             if self._once and self._until is None:
-                self._until = source_clock(feed)
+                self._until = end_of_once(feed, self._store)
             cleanup.callback(self._quietly, self._dead_letters.look)  # the last step may have been saved since
             query = self._host.start(config)
             cleanup.callback(self._quietly, query.stop)
