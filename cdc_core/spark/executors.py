@@ -167,11 +167,14 @@ def _demand(session: SparkSession) -> Iterator[None]:
             session.range(1).count()
 
     with ThreadPoolExecutor(1, thread_name_prefix="waiting for an executor") as pool:
-        pool.submit(demand)
+        demanding = pool.submit(demand)
         try:
             yield
         finally:
-            context.cancelJobGroup(group)
+            while not demanding.done():
+                with suppress(Py4JError):
+                    context.cancelJobGroup(group)  # again and again, as it ends nothing before the job has begun
+                wait([demanding], timeout=_POLL_S)
 
 
 def _is_dynamic(session: SparkSession) -> bool:
