@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -96,11 +97,21 @@ def _required(dist: Distribution, extras: Iterable[str]) -> Iterator[Requirement
 def _files_of(dist: Distribution) -> Iterator[tuple[str, str]]:
     """Yield each file of *dist* by its name in the archive, with its path."""
     files = dist.files
-    if files is None or any(file.suffix == ".pth" and len(file.parts) == 1 for file in files):
+    if files is None or _is_editable(dist):
         raise ConfigError(
             f"{dist.name} cannot be packed: it is installed in editable mode, or without a list of its files; install"
             " it with `pip install` from a wheel or a directory"
         )
     for file in files:
-        if ".." not in file.parts and file.suffix != ".pyc":
-            yield str(file), str(file.locate())
+        if ".." in file.parts or file.suffix == ".pyc":
+            continue
+        path = str(file.locate())
+        if not Path(path).exists():
+            raise ConfigError(f"{dist.name} cannot be packed: its file {path} is missing; install it again")
+        yield str(file), path
+
+
+def _is_editable(dist: Distribution) -> bool:
+    """Return whether the code of *dist* is elsewhere, by its record as PEP 610 has it."""
+    origin = json.loads(dist.read_text("direct_url.json") or "{}")
+    return bool(origin.get("dir_info", {}).get("editable"))

@@ -77,6 +77,16 @@ def test_a_package_in_editable_mode_is_refused_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_was_removed_is_named_with_its_package(plugin: Path, tmp_path: Path) -> None:
+    (plugin.parent / "RECORD").write_text("hook.pth,,\ncdc_sink_shelf/plugin.py,,\n")
+    (plugin.parents[1] / "hook.pth").write_text("")  # no sign of editable mode
+    pack = Pack({"cdc-sink-shelf": distribution("cdc-sink-shelf")})
+    missing = plugin.parents[1] / "cdc_sink_shelf" / "plugin.py"
+    with pytest.raises(ConfigError) as raised:
+        pack.write(tmp_path / "environment.tar.gz")
+    assert str(raised.value) == (f"cdc-sink-shelf cannot be packed: its file {missing} is missing; install it again")
+
+
 def test_an_archive_that_spark_would_not_unpack_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pack", "environment.zip"]) == 2
     assert capsys.readouterr().err == "error: environment.zip must end in .tar.gz, so that Spark unpacks it\n"
