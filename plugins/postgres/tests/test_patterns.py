@@ -299,3 +299,11 @@ def test_a_listed_table_that_was_dropped_ends_the_changefeed(database: str, sql:
             feed.catch_up()
         with pytest.raises(ConfigError, match=r"table public\.b1 was dropped\. To continue without it"):
             feed.restart()
+
+
+def test_no_mark_passes_a_table_that_takes_the_name_of_a_dropped_one(feed: Feed, sql: Sql) -> None:
+    sql.execute("DROP TABLE a1")
+    sql.execute("CREATE TABLE a1 (id int PRIMARY KEY, v text)")
+    sql.execute("INSERT INTO a1 VALUES (100, 'new')")
+    assert attempts(feed) == ["dropped, and followed no longer: public.a1"]
+    assert feed.rows("public.a1")[(100,)] == {"id": 100, "v": "new"}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.token import PostgresToken
+from cdc_testing.engine import eventually
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of, writing
 
-from cdc_core import Op, RowBatch, StepLimit, TerminalRangefeedError, Timestamp
+from cdc_core import Op, RowBatch, StepLimit, TerminalRangefeedError, Timestamp, Token
 
 
 def test_changes_arrive_in_commit_order_with_their_operations(database: str, sql: Sql) -> None:
@@ -205,3 +208,22 @@ def test_only_the_last_version_of_a_transaction_is_a_row(database: str, sql: Sql
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_marks_go_on_while_the_clock_is_behind_them(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        ahead = Timestamp(feed.now().wall + 3600 * 10**9)
+        token = replace(PostgresToken.from_json(feed.token), clock=ahead).to_json()
+        found: list[Token] = []
+
+        def moved() -> bool:
+            found[:] = [feed.planner.advance(token, after=ahead, limit=feed.limit)]
+            return found[0] != token
+
+        eventually(moved, what="a mark")
+        clock = PostgresToken.from_json(found[0]).clock
+        assert clock is not None
+        assert ahead < clock < Timestamp(ahead.wall + 10**6)

@@ -296,3 +296,18 @@ def test_a_rescan_of_all_tables_leaves_out_a_dropped_one(database: str, sql: Sql
         assert again is not None
         assert {part[0] for part in again["scan"]["parts"]} == {sorted(again["tables"]).index("public.t")}
         assert len(feed.changes) == known
+
+
+def test_rows_of_other_tables_arrive_while_a_table_that_is_read_again_is_locked(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", "u", bytes_=40_000) as feed, psycopg.connect(database) as other:
+        feed.start()
+        feed.catch_up()
+        known = len(feed.changes)
+        feed.ask(Rescan(table=full(sql, "t")))
+        feed.step()
+        other.execute("LOCK TABLE t")
+        sql.execute("UPDATE u SET v = 'meanwhile' WHERE id = 1")
+        feed.steps_until(lambda: feed.rows("public.u")[(1,)]["v"] == "meanwhile")
+        other.rollback()
+        feed.catch_up()
+        assert {found for _, found in scanned(feed, known)} == set(range(1, 1001))

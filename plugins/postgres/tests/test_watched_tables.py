@@ -179,3 +179,49 @@ def test_it_can_be_chosen_whether_added_tables_are_scanned(
             wider.catch_up()
             assert {change.table for change in wider.changes if change.op is Op.SCAN} == scanned
             assert {change.table for change in wider.changes} == {"public.u", "public.w"}
+
+
+PARTED = (
+    "CREATE TABLE split (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+    "CREATE TABLE low PARTITION OF split FOR VALUES FROM (0) TO (100)",
+)
+
+
+@pytest.mark.parametrize(
+    ("statements", "what"),
+    [
+        (("CREATE UNLOGGED TABLE high PARTITION OF split FOR VALUES FROM (100) TO (200)",), "is unlogged"),
+        (
+            (
+                "CREATE UNLOGGED TABLE high (id int PRIMARY KEY)",
+                "INSERT INTO high VALUES (150)",
+                "ALTER TABLE split ATTACH PARTITION high FOR VALUES FROM (100) TO (200)",
+            ),
+            "is unlogged",
+        ),
+        (("ALTER TABLE low SET UNLOGGED", "INSERT INTO low VALUES (7)"), "is unlogged"),
+    ],
+)
+def test_a_partition_whose_rows_are_not_logged_ends_the_changefeed(
+    database: str, sql: Sql, statements: tuple[str, ...], what: str
+) -> None:
+    for statement in PARTED:
+        sql.execute(statement)
+    with feed_of(database, "split") as feed:
+        feed.start()
+        feed.catch_up()
+        for statement in statements:
+            sql.execute(statement)
+        with pytest.raises(TerminalRangefeedError, match=rf"{what}.*Changes since then are lost.*To read the table"):
+            feed.catch_up()
+
+
+def test_a_table_that_becomes_unlogged_ends_the_changefeed(database: str, sql: Sql) -> None:
+    sql.execute("CREATE PUBLICATION everything FOR ALL TABLES WITH (publish_via_partition_root = true)")
+    with feed_of(database, "t", options={"publication_name": "everything"}) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE t SET UNLOGGED")
+        sql.execute("UPDATE t SET v = v")
+        with pytest.raises(TerminalRangefeedError, match=r"table public\.t is unlogged"):
+            feed.catch_up()

@@ -11,7 +11,7 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted, quoted_table
 from cdc_rangefeed_postgres.standby import check_standby, is_standby
 
-__all__ = ["check_key", "check_server", "check_tables", "check_version", "require_tables"]
+__all__ = ["check_key", "check_logged", "check_server", "check_tables", "check_version", "require_tables"]
 
 _OLDEST = 140000
 _FAILOVER = 170000
@@ -191,6 +191,12 @@ def _check_kind(table: Table, tables: Sequence[Table]) -> None:
                 f"Remove {name}"
             )
         raise ConfigError(f"table {name} is a partition. List the root of the partitioned table instead")
+    check_logged(table)
+
+
+def check_logged(table: Table) -> None:
+    """Raise ConfigError when rows of the table, or of one of its partitions, are not in this server's log."""
+    name = table.name
     for leaf in table.leaves:
         where = f"table {leaf.qualified}" + ("" if leaf.oid == table.oid else f", a partition of {name},")
         if leaf.kind == "f":

@@ -55,6 +55,8 @@ class Newcomers:
         if not self.selection.patterns and not any(table.renamed for table in catalog.tables.values()):
             return True
         oids = []
+        again = False
+        """Whether a table was created under the name of one that was dropped, and waits until that one has left."""
         for name, oid in find_tables(connection, self.selection).items():
             if oid in catalog.by_oid:
                 continue
@@ -63,8 +65,10 @@ class Newcomers:
                 oids.append(oid)
             elif not other.gone:
                 raise TerminalRangefeedError(name_taken(other))
-        if not oids:
-            return True
+            else:
+                again = True
+        if not oids or again:
+            return not again
         publication = self._slot.publication
         found = load_again(connection, self._refused, publication=publication.name, oids=oids, nulls=publication.nulls)
         now = time.monotonic()

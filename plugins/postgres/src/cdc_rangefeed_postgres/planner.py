@@ -89,6 +89,7 @@ class PostgresPlanner(StepPlanner):
         """Where the step that is planned begins."""
         self._sure = True
         """Whether the catalog shows every change before the end of the log."""
+        self._planned_at = time.monotonic()
         self._tell_at: float | None = None
         self._compared: Compared | None = None
         self._ending: tuple[int, TerminalRangefeedError] | None = None
@@ -104,8 +105,10 @@ class PostgresPlanner(StepPlanner):
         with self._server.translated("planning a step"):
             connection = self._connection.open()
             end = self._advance(connection, token, after=_latest(token, after), limit=limit)
-            if end is not None and end.lsn > token.lsn:
-                self._pacing.planned(connection)
+            if end is not None:
+                self._planned_at = time.monotonic()
+                if end.lsn > token.lsn:
+                    self._pacing.planned(connection)
         return start if end is None else end.to_json()
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
@@ -157,6 +160,7 @@ class PostgresPlanner(StepPlanner):
     ) -> PostgresToken | None:
         """Return the end of the next step, None when there is nothing to do yet."""
         self._resolved = start.clock or after
+        altered = None
         row: Any = connection.execute(_NOW).fetchone()
         # No commit before this reading is later than the clock.
         flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
@@ -193,10 +197,11 @@ class PostgresPlanner(StepPlanner):
                 self._ending = self._ending or (flushed, error)
                 return self._before_the_end(connection, start, limit, *self._ending)
             self._compared = Compared.of(catalog, start)
-        elif start.clock is not None and clock.wall - start.clock.wall < _IDLE_NS:
-            return None
+        elif max(clock.wall - start.clock.wall, (time.monotonic() - self._planned_at) * 1e9) < _IDLE_NS:
+            return None  # this process's clock too: the server's may have gone back
         if start.scan is not None:
-            return self._through_scan(connection, start, start.scan, flushed, after=after, limit=limit)
+            locked = altered is not None
+            return self._through_scan(connection, start, start.scan, flushed, after=after, limit=limit, locked=locked)
         self._rounds.close()
         lsn = min(flushed, log_end(start, limit))
         if self._first_log_step:  # its log is searched before it is read
@@ -292,8 +297,11 @@ class PostgresPlanner(StepPlanner):
         *,
         after: Timestamp,
         limit: StepLimit,
+        locked: bool,
     ) -> PostgresToken | None:
         """Return the end of the next step of the initial scan, None when it must wait.
+
+        While a table is *locked*, reading it would wait, so steps follow the log.
 
         Without a snapshot, steps follow the log up to *flushed*, which was read before the wait for a snapshot. So a
         snapshot that comes during this wait is hardly ever older than rows that were emitted.
@@ -303,6 +311,9 @@ class PostgresPlanner(StepPlanner):
         if held is not None and start.lsn < held.lsn:
             return self._towards(connection, start, held, limit)
         assert self._catalog is not None
+        if locked:
+            rounds.drop()
+            return self._without_snapshot(connection, start, scan, flushed, limit)
         if held is None or not rounds.can_read(connection, scan, self._catalog):
             rounds.drop()
         elif not rounds.over():

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import psycopg
+
 from cdc_core import Timestamp
 from cdc_rangefeed_postgres.blocks import Density, filenodes, survey
 from cdc_rangefeed_postgres.catalog import Catalog
@@ -83,7 +85,8 @@ class ScanRounds:
         wait_s: float,
         not_before: int,
     ) -> Scan | None:
-        """Request a snapshot and wait for it up to *wait_s*. Return *scan* under it, or None while there is none.
+        """Request a snapshot and wait for it up to *wait_s*. Return *scan* under it, or None while there is none,
+        as while a table is locked.
 
         A snapshot from before the LSN *not_before* is not used: newer row versions than it shows were already emitted.
         Nor is one that was requested before a part of *scan* was known.
@@ -91,7 +94,11 @@ class ScanRounds:
         oids = [part.oid for part in scan.parts]
         if not self._maker.waiting:
             catalog = refresh()
-            self._requested, self._looked_up = (catalog.fingerprint, survey(connection, oids)), set(oids)
+            try:
+                found = survey(connection, oids)
+            except psycopg.errors.LockNotAvailable:
+                return None
+            self._requested, self._looked_up = (catalog.fingerprint, found), set(oids)
             self._maker.request()
         made = self._maker.fetch(wait_s)
         if made is None:
@@ -104,9 +111,9 @@ class ScanRounds:
             return None
         self.drop()
         self._held, self._found, self._used = made, self._requested, False
-        found = self._found[1]
+        present = self._found[1]
         snapshot = Snapshot(id=made.id, at=Timestamp(made.clock_us * 1000 + 999), lsn=made.lsn)
-        following = replace(_updated(scan, found), round=scan.round + 1, snapshot=snapshot)
+        following = replace(_updated(scan, present), round=scan.round + 1, snapshot=snapshot)
         log.info("scan: started round %d at block %d of %d", following.round, following.done, following.total)
         return following
 

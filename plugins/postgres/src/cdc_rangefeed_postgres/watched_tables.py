@@ -6,7 +6,7 @@ from typing import Any
 
 from cdc_core import ConfigError, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, load_again
-from cdc_rangefeed_postgres.checks import check_key
+from cdc_rangefeed_postgres.checks import check_key, check_logged
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.members import dropped, followed, log_renamed
 from cdc_rangefeed_postgres.remedies import READ_ANEW
@@ -56,6 +56,11 @@ def load_watched(
                 f"table {name} is no longer in publication {slot.publication.name}, so changes to it may be lost. "
                 f"{READ_ANEW}"
             )
+        try:
+            check_logged(table)
+        except ConfigError as error:
+            text = str(error).rstrip(";.")
+            raise TerminalRangefeedError(f"{text}. Changes since then are lost. {READ_ANEW}") from None
         if not table.key and {column.name for column in table.columns}.issuperset(state.key):
             continue  # rows have their last key until there is one again
         try:
