@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.planner_warnings import PlannerWarnings
 from cdc_core.engine.source_notice import NoticeLog
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
@@ -62,6 +63,7 @@ class StatusSampler:
         self._every = every if frequency_s >= _QUIET_S else ""
         self._activities = Activities(run_dir)
         self._notices = NoticeLog(feed, run_dir)
+        self._warnings = PlannerWarnings(feed, run_dir)
         self._local = local
         self._count_dead_letters = count_dead_letters
         self._refused: float | None = None
@@ -76,6 +78,7 @@ class StatusSampler:
         now = time.monotonic()
         counters = progress.counters
         self._note(now, counters)
+        self._warnings.repeat()
         tasks = self._look_at_tasks()
         refused = counters.get("dead_letters", 0)
         if refused != self._refused:

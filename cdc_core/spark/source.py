@@ -17,6 +17,7 @@ from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
 from cdc_core.engine.planner import Offset, PlannedSlice, Planner
+from cdc_core.engine.planner_warnings import keep_warnings
 from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.engine.worker_cache import WorkerCache
@@ -122,6 +123,7 @@ class RangefeedReader(DataSourceStreamReader):
 
     def _open_planner(self) -> Planner:
         if self._planner is None:
+            keep_warnings(self._config.run_dir)
             self._planner = Planner(self._config, self._config.feed.open_planner())
         return self._planner
 
