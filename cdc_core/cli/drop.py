@@ -15,15 +15,16 @@ from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option
 from cdc_core.config.component import Component
+from cdc_core.config.identity import same_sources
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
+from cdc_core.shards.shard import shard_feed_id
 from cdc_core.source_objects import SourceObjects
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.telemetry.status import size_text
-from cdc_core.uris import same_server
 
 __all__ = ["drop"]
 
@@ -95,12 +96,12 @@ def _drop(
         open_.callback(store.close)
         known = require_known(store, name)
         open_.enter_context(stopped(store, name, state_dir))
-        rangefeed, what = None, f"left at the source {known.definition['source']}: whatever it created there"
+        rangefeed, what = None, f"left at the source {', '.join(known.sources)}: whatever it created there"
         if feed is not None:
             _require_source(feed, known)
             rangefeed = open_.enter_context(closing(feed.for_attempt(feed_id=known.feed_id, epoch=0).open_rangefeed()))
             try:
-                what = f"dropped at the source {masked_uri(feed.source)}: {_owned(rangefeed.created(), known)}"
+                what = f"dropped at the source {feed.shown_source}: {_owned(rangefeed.created(), known)}"
             except CdcError as error:
                 raise _gone(error) from error
         click.echo(f"changefeed '{name}' of the progress store {store.shown}")
@@ -122,11 +123,10 @@ def _drop(
 
 def _require_source(feed: ResolvedChangefeed, known: ChangefeedRecord) -> None:
     """Return when *feed* names the source that the changefeed was started on. Raises: ConfigError."""
-    source = masked_uri(feed.source)
-    if not same_server(known.definition["source"], source):
+    if not same_sources(known.definition["source"], feed.definition()["source"]):
         raise ConfigError(
-            f"changefeed '{feed.name}' was started on the source {known.definition['source']}, not {source}; restore"
-            " the source in its definition, or use --forget-only"
+            f"changefeed '{feed.name}' was started on the source {', '.join(known.sources)}, not {feed.shown_source};"
+            " restore the source in its definition, or use --forget-only"
         )
 
 
@@ -202,7 +202,13 @@ def _known(session: CliSession, state: str) -> dict[str, str]:
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as store:
         require_store(store)
-        return {feed.feed_id: feed.name for feed in store.list()}
+        return {feed_id: feed.name for feed in store.list() for feed_id in _identities(feed)}
+
+
+def _identities(feed: ChangefeedRecord) -> list[str]:
+    """Return the identities under which a changefeed creates things at its sources."""
+    count = len(feed.sources)
+    return [feed.feed_id] if count == 1 else [shard_feed_id(feed.feed_id, index) for index in range(count)]
 
 
 def _require_orphan(name: str, created: Sequence[SourceObjects], known: dict[str, str]) -> None:

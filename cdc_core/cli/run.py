@@ -21,7 +21,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.toml_file import changefeed_names, find_name, read_changefeed
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.masking import masked_uri, secret_forms, uri_secrets
+from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
 from cdc_core.plugins.host import PluginHost
 from cdc_core.schema import TableSchema
@@ -108,7 +108,7 @@ def _check(session: CliSession, feed: ResolvedChangefeed) -> int:
     click.echo(f"changefeed '{feed.name}'")
     schemas: list[TableSchema] = []
     parts: list[tuple[str, Component[Any], str, Callable[[], str | None]]] = [
-        ("source", feed.rangefeed, masked_uri(feed.source), lambda: _check_source(feed, schemas)),
+        ("source", feed.rangefeed, feed.shown_source, lambda: _check_source(feed, schemas)),
         ("encoder", feed.encoder, "", lambda: check_encoder(feed, schemas)),
         ("sink", feed.sink, feed.shown_destination, lambda: check_sink(feed, schemas)),
     ]
@@ -211,7 +211,7 @@ def _resume_command(file: str, name: str | None, **options: str | None) -> str:
 
 def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
     """Return *changefeed* resolved; from now on *session* masks its secrets. Raises: ConfigError."""
-    uris = (changefeed.source, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
+    uris = (*changefeed.sources, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
     session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
     feed = resolve(changefeed, PluginHost.load())
     session.add_secrets(feed.secrets())

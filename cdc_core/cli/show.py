@@ -65,11 +65,12 @@ def report_lines(report: Report) -> Iterator[str]:
     shown = report.to_json()
     yield f"changefeed '{shown['name']}': {_state(report, shown)}"
     rows = [
-        ("source", f"{shown['source']}: {', '.join(shown['tables'] or ())}"),
+        ("source", f"{', '.join(report.known.sources)}: {', '.join(shown['tables'] or ())}"),
         ("sink", f"{shown['sink']} ({shown['format']})"),
         ("scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
         *(("rescan", _rescan(each)) for each in shown["rescans"]),
         ("high-water mark", _high_water(report)),
+        *(("shard", _shard(each)) for each in shown["shards"]),
         ("delivered", _delivered(shown)),
         ("last saved", report.known.saved_at and shown_moment(report.known.saved_at)),
         ("dead letters", shown["dead_letters"] and f"{shown['dead_letters']:,}"),
@@ -106,6 +107,11 @@ def _rescan(shown: dict[str, Any]) -> str:
     if shown["state"] == "waiting":
         return f"{what}: asked for at {shown_moment(datetime.fromisoformat(shown['asked_at']))}, has not begun"
     return f"{what}: {shown['state']}, all its rows are later than {shown['began']}"
+
+
+def _shard(shown: dict[str, Any]) -> str:
+    behind = "nothing is resolved" if shown["behind_s"] is None else f"{behind_text(shown['behind_s'])} behind"
+    return f"{shown['source']}: {behind}"
 
 
 def _high_water(report: Report) -> str:

@@ -10,7 +10,9 @@ from typing import Any, Literal
 from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, format_duration, option
+from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
+from cdc_core.uris import place_of, same_server
 
 __all__ = ["Changefeed", "ChangefeedOptions"]
 
@@ -21,14 +23,14 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 class Changefeed:
     """One named pipeline as its user wrote it. Picklable; `repr` shows no secret.
 
-    `options` holds the options of the changefeed itself, the encoder, the sink and the source together; who owns which
-    is known once the plugins are (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration.
-    `written` is set when the changefeed was read: the same values by name, with references such as `${PASSWORD}` in
-    place of what they refer to.
+    `source` is a URI, or several of databases that have the same tables. `options` holds the options of the changefeed
+    itself, the encoder, the sink and the source together; who owns which is known once the plugins are
+    (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration. `written` is set when the changefeed
+    was read: the same values by name, with references such as `${PASSWORD}` in place of what they refer to.
     """
 
     name: str
-    source: str
+    source: str | tuple[str, ...]
     tables: tuple[str, ...]
     sink: str
     format: str = "json"
@@ -51,9 +53,13 @@ class Changefeed:
         twice = {table for table in self.tables if self.tables.count(table) > 1}
         if twice:
             raise ConfigError(f"changefeed '{self.name}' lists table '{min(twice)}' twice")
+        if not isinstance(self.source, str):
+            sources = tuple(self.source)
+            object.__setattr__(self, "source", sources[0] if len(sources) == 1 else sources)
+        self._check_sources()
         dead_letter = self.options.get("dead_letter")
         for key, uri, example in (
-            ("source", self.source, "postgresql://user@host:5432/database"),
+            *(("source", uri, "postgresql://user@host:5432/database") for uri in self.sources),
             ("sink", self.sink, "file:///data/out"),
             ("dead_letter", dead_letter, "file:///data/dead"),
         ):
@@ -69,10 +75,30 @@ class Changefeed:
                     "# is %23, @ is %40, % is %25"
                 )
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.source,) if isinstance(self.source, str) else self.source
+
+    def _check_sources(self) -> None:
+        if not self.sources or not all(isinstance(uri, str) for uri in self.sources):
+            raise ConfigError(f"changefeed '{self.name}': source must be a URI, or a list of URIs")
+        if len(self.sources) > MOST_SHARDS:
+            raise ConfigError(
+                f"changefeed '{self.name}' has {len(self.sources):,} sources, and the most is {MOST_SHARDS:,}; divide"
+                " them among several changefeeds"
+            )
+        for index, uri in enumerate(self.sources):
+            for other in self.sources[:index]:
+                if same_server(uri, other):
+                    raise ConfigError(
+                        f"changefeed '{self.name}' lists source {place_of(uri)} twice; remove one of them"
+                    )
+
     def __repr__(self) -> str:
         options = {name: "***" if is_secret_name(name) else value for name, value in self.options.items()}
         return (
-            f"Changefeed(name={self.name!r}, source={masked_uri(self.source)!r}, tables={self.tables!r}, "
+            f"Changefeed(name={self.name!r}, source={', '.join(map(masked_uri, self.sources))!r},"
+            f" tables={self.tables!r}, "
             f"sink={masked_uri(self.sink)!r}, format={self.format!r}, options={options!r})"
         )
 

@@ -95,7 +95,8 @@ def stored_definition(changefeed: Changefeed, resolved: ResolvedChangefeed, host
     if letters is not None:
         components += [letters.encoder, letters.sink]
     found: dict[str, Any] = {}
-    found["source"] = _masked_uri(written["source"])
+    source = written["source"]
+    found["source"] = _masked_uri(source) if isinstance(source, str) else [_masked_uri(uri) for uri in source]
     found["sink"] = _masked_uri(written["sink"], sink=resolved.sink)
     literal = [f"'{key}'" for key in found if found[key] != written[key]]
     options, spark = {}, {}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc_core.errors import ConfigError
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_server
 
-__all__ = ["require_same_range", "require_same_source", "same_destination"]
+__all__ = ["require_same_range", "require_same_source", "same_destination", "same_sources"]
 
 _REMEDY = "give the new changefeed another name, and remove the old one with `cdc drop FILE NAME` unless you need it"
 
@@ -18,15 +18,33 @@ def require_same_source(
     name: str, known: Mapping[str, Any], wanted: Mapping[str, Any], *, changes_tables: bool
 ) -> None:
     """Return when *wanted* may continue where *known* stopped. Raises: ConfigError, which names the difference."""
-    if not same_server(known["source"], wanted["source"]):
-        raise ConfigError(
-            f"changefeed '{name}' was started on the source {known['source']}, not {wanted['source']}; {_REMEDY}"
-        )
+    if not same_sources(known["source"], wanted["source"]):
+        before, now = _listed(known["source"]), _listed(wanted["source"])
+        if len(before) == len(now) > 1 and all(any(same_server(uri, other) for other in now) for uri in before):
+            raise ConfigError(
+                f"changefeed '{name}' lists its sources in another order than before, by which its progress is kept;"
+                f" restore the order: {', '.join(before)}"
+            )
+        raise ConfigError(f"changefeed '{name}' was started on the {_sources(before)}, not {', '.join(now)}; {_REMEDY}")
     if not changes_tables and set(known["tables"]) != set(wanted["tables"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "
             f"not {', '.join(sorted(wanted['tables']))}, and its source cannot change them; {_REMEDY}"
         )
+
+
+def same_sources(known: str | Sequence[str], wanted: str | Sequence[str]) -> bool:
+    """Return whether two definitions have the same sources in the same order."""
+    before, now = _listed(known), _listed(wanted)
+    return len(before) == len(now) and all(map(same_server, before, now))
+
+
+def _listed(source: str | Sequence[str]) -> Sequence[str]:
+    return [source] if isinstance(source, str) else source
+
+
+def _sources(uris: Sequence[str]) -> str:
+    return f"{'source' if len(uris) == 1 else 'sources'} {', '.join(uris)}"
 
 
 def require_same_range(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any], *, latest: Timestamp) -> None:

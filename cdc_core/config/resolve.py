@@ -17,7 +17,7 @@ from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import did_you_mean, option_names, parse_options, secret_values
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
-from cdc_core.uris import split_parameters
+from cdc_core.uris import place_of, split_parameters
 
 __all__ = ["canonical_names", "resolve"]
 
@@ -42,7 +42,7 @@ def _resolved(
     destination, parameters = split_parameters(changefeed.sink, owner=owner)
     encoder = Component(registration=host.encoder(changefeed.format))
     sink = Component(registration=host.sink_for(changefeed.sink))
-    rangefeed = source or Component(registration=host.rangefeed_for(changefeed.source))
+    rangefeed = source or _source(changefeed, host)
     bare: list[Component[Any]] = [encoder, sink] if source else [encoder, sink, rangefeed]
     declared = {component.owner: option_names(component.load_options()) for component in bare}
     core_names = option_names(ChangefeedOptions)
@@ -72,6 +72,10 @@ def _resolved(
     options = parse_options(ChangefeedOptions, core, owner=owner)
     if options.cursor is not None and not rangefeed.registration.cursors:
         raise OptionError(f"{owner}: source '{rangefeed.name}' cannot start at a cursor; remove option 'cursor'")
+    if options.cursor is not None and options.after is None and len(changefeed.sources) > 1:
+        raise OptionError(
+            f"{owner}: cursor '{options.cursor}' is a position of one source, and there are several; set a time"
+        )
     _refuse_impossible(owner, options, encoder.registration, sink.registration, host)
     _refuse_pointless(owner, options, given)
     letters = None if options.dead_letter is None else _dead_letters(changefeed, options.dead_letter, host, rangefeed)
@@ -80,7 +84,7 @@ def _resolved(
     resolved = ResolvedChangefeed(
         name=changefeed.name,
         tables=changefeed.tables,
-        source=changefeed.source,
+        sources=changefeed.sources,
         destination=destination,
         rangefeed=rangefeed,
         encoder=encoder,
@@ -108,6 +112,18 @@ def canonical_names(values: Mapping[str, Any], known: Collection[str], *, owner:
             raise OptionError(f"{owner} sets '{name}' twice, in two spellings; keep one of them")
         found[name] = value
     return found
+
+
+def _source(changefeed: Changefeed, host: PluginHost) -> Component[RangefeedRegistration]:
+    """Return what reads the sources. Raises: ConfigError when they are not of one kind."""
+    first, *others = [host.rangefeed_for(uri) for uri in changefeed.sources]
+    for uri, other in zip(changefeed.sources[1:], others, strict=True):
+        if other.name != first.name:
+            raise ConfigError(
+                f"changefeed '{changefeed.name}': source {place_of(changefeed.sources[0])} is of kind '{first.name}',"
+                f" and {place_of(uri)} of kind '{other.name}'; use sources of one kind, or two changefeeds"
+            )
+    return Component(registration=first)
 
 
 def _dead_letters(
@@ -164,7 +180,7 @@ def _refuse_pointless(owner: str, options: ChangefeedOptions, given: Mapping[str
 
 def _secrets(changefeed: Changefeed, parsed: list[Any]) -> frozenset[str]:
     """Return every secret that the changefeed holds, as written."""
-    found = set(uri_secrets(changefeed.source) | uri_secrets(changefeed.sink))
+    found = set(uri_secrets(changefeed.sink)).union(*map(uri_secrets, changefeed.sources))
     for options in parsed:
         found.update(secret_values(options))
     found.update(secret_texts(changefeed.options))

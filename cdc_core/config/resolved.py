@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from cdc_core.config.changefeed import ChangefeedOptions
@@ -19,6 +20,10 @@ from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, S
 from cdc_core.resolved_sink import ResolvedSink
 from cdc_core.schema import TableName
 from cdc_core.schema_change import SchemaChangeRules
+from cdc_core.shards.history import ShardedHistory
+from cdc_core.shards.planner import ShardedPlanner
+from cdc_core.shards.rangefeed import ShardedRangefeed
+from cdc_core.shards.reader import ShardedReader
 from cdc_core.sink import Sink
 from cdc_core.sink_context import SinkContext
 from cdc_core.slice_reader import SliceReader
@@ -40,8 +45,8 @@ class ResolvedChangefeed:
 
     name: str
     tables: tuple[str, ...]
-    source: str
-    """URI of the source as written, parameters included."""
+    sources: tuple[str, ...]
+    """URIs of the sources as written, parameters included: mostly one, otherwise shards with the same tables."""
     destination: str
     """URI of the sink without its parameters."""
     rangefeed: Component[RangefeedRegistration]
@@ -106,7 +111,7 @@ class ResolvedChangefeed:
         return RangefeedContext(
             changefeed=self.name,
             feed_id=self.feed_id,
-            uri=self.source,
+            uri=self.sources[0],
             tables=self.tables,
             options=self.rangefeed.parsed(),
             diff=envelope.diff,
@@ -120,21 +125,27 @@ class ResolvedChangefeed:
             saved=None if self.saved is None else dict(self.saved),
         )
 
-    def open_rangefeed(self) -> Rangefeed:
-        opened: Rangefeed = self.rangefeed.load("rangefeed", Rangefeed)(self.rangefeed_context())
-        return opened
+    def open_rangefeed(self, *, initial_scans: Mapping[str, bool] = MappingProxyType({})) -> Rangefeed:
+        part: type[Rangefeed] = self.rangefeed.load("rangefeed", Rangefeed)
+        context = dataclasses.replace(self.rangefeed_context(), initial_scans=dict(initial_scans))
+        return ShardedRangefeed(context, part, self.sources) if self.is_sharded else part(context)
 
     def open_planner(self) -> StepPlanner:
-        opened: StepPlanner = self.rangefeed.load("planner", StepPlanner)(self.rangefeed_context())
-        return opened
+        part: type[StepPlanner] = self.rangefeed.load("planner", StepPlanner)
+        if not self.is_sharded:
+            return part(self.rangefeed_context())
+        scans_only = self.options.initial_scan == "only"
+        return ShardedPlanner(self.rangefeed_context(), part, self.sources, scans_only=scans_only)
 
     def open_reader(self) -> SliceReader:
-        opened: SliceReader = self.rangefeed.load("reader", SliceReader)(self.rangefeed_context())
-        return opened
+        part: type[SliceReader] = self.rangefeed.load("reader", SliceReader)
+        context = self.rangefeed_context()
+        return ShardedReader(context, part, self.sources) if self.is_sharded else part(context)
 
     def open_history(self) -> SourceHistory:
-        opened: SourceHistory = self.rangefeed.load("history", SourceHistory)(self.rangefeed_context())
-        return opened
+        part: type[SourceHistory] = self.rangefeed.load("history", SourceHistory)
+        context = self.rangefeed_context()
+        return ShardedHistory(context, part, self.sources) if self.is_sharded else part(context)
 
     def encoder_context(self) -> EncoderContext:
         """Return what the encoder is built from, and its decoder."""
@@ -182,6 +193,15 @@ class ResolvedChangefeed:
         return secret_forms(self.plain_secrets)
 
     @property
+    def is_sharded(self) -> bool:
+        return len(self.sources) > 1
+
+    @property
+    def shown_source(self) -> str:
+        """The URIs of the sources without secrets, for people."""
+        return ", ".join(map(masked_uri, self.sources))
+
+    @property
     def shown_destination(self) -> str:
         """The sink's URI without secrets, for people and for the progress store."""
         return masked_uri(self.destination, secret_path=self.sink.registration.secret_path)
@@ -192,7 +212,7 @@ class ResolvedChangefeed:
         First what it is recognized by (see `cdc_core.config.identity`), then all that running it needs.
         """
         return {
-            "source": masked_uri(self.source),
+            "source": [masked_uri(uri) for uri in self.sources] if self.is_sharded else masked_uri(self.sources[0]),
             "tables": list(self.tables),
             "sink": self.shown_destination,
             "format": self.encoder.name,
@@ -209,8 +229,9 @@ class ResolvedChangefeed:
     def to_json(self) -> dict[str, Any]:
         """Return the changefeed as JSON values, for `from_json`. Holds secrets."""
         return {
-            **{name: getattr(self, name) for name in ("name", "source", "destination", "feed_id", "epoch", "state")},
+            **{name: getattr(self, name) for name in ("name", "destination", "feed_id", "epoch", "state")},
             **{name: getattr(self, name).to_json() for name in ("rangefeed", "encoder", "sink")},
+            "sources": list(self.sources),
             "tables": list(self.tables),
             "options": dataclasses.asdict(self.options),
             "min_checkpoint_frequency_s": self.min_checkpoint_frequency_s,
@@ -229,6 +250,7 @@ class ResolvedChangefeed:
             fields[name] = Component.from_json(fields[name])
         fields["plain_secrets"] = frozenset(fields["plain_secrets"])
         fields["options"] = ChangefeedOptions(**fields["options"])
+        fields["sources"] = tuple(fields["sources"])
         fields["tables"] = tuple(fields["tables"])
         fields["dead_letter"] = None if fields["dead_letter"] is None else cls.from_json(fields["dead_letter"])
         fields["table_names"] = tuple(TableName(*name) for name in fields["table_names"])
@@ -236,7 +258,7 @@ class ResolvedChangefeed:
 
     def __repr__(self) -> str:
         return (
-            f"ResolvedChangefeed(name={self.name!r}, source={masked_uri(self.source)!r}, tables={self.tables!r}, "
+            f"ResolvedChangefeed(name={self.name!r}, source={self.shown_source!r}, tables={self.tables!r}, "
             f"destination={self.shown_destination!r}, rangefeed={self.rangefeed.name!r}, "
             f"encoder={self.encoder.name!r}, sink={self.sink.name!r}, feed_id={self.feed_id!r}, epoch={self.epoch})"
         )

@@ -90,7 +90,12 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
     for key in _REQUIRED:
         if key not in table:
             raise ConfigError(f"{place} has no '{key}'")
-    for key, kind in (("source", str), ("sink", str), ("format", str), ("options", dict), ("spark", dict)):
+    sources = table["source"]
+    if not isinstance(sources, str) and not (
+        isinstance(sources, list) and sources and all(isinstance(uri, str) for uri in sources)
+    ):
+        raise ConfigError(f"{place}: 'source' must be a string, or a list of strings")
+    for key, kind in (("sink", str), ("format", str), ("options", dict), ("spark", dict)):
         if not isinstance(table.get(key, kind()), kind):
             raise ConfigError(f"{place}: '{key}' must be {'a string' if kind is str else 'a table'}")
     if not isinstance(table["tables"], list) or not all(isinstance(entry, str) for entry in table["tables"]):

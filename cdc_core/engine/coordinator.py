@@ -18,6 +18,7 @@ from cdc_core.engine.reports import SliceReport, complete_step
 from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.options import counted
+from cdc_core.shards.marks import token_with_marks
 from cdc_core.source_history import SourceHistory
 from cdc_core.store.values import DeadLetter, Progress
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage
@@ -150,7 +151,8 @@ class Coordinator:
         for name, seconds in self._seconds.items():
             counters[f"seconds.{name}"] = round(counters.get(f"seconds.{name}", 0.0) + seconds, 6)
             self._seconds[name] = 0.0
-        self._progress = Progress(token=step[0].end, frontier=frontier, latest=latest, counters=counters)
+        token = token_with_marks(step[0].end, marks, frontier=frontier, before=progress.latest)
+        self._progress = Progress(token=token, frontier=frontier, latest=latest, counters=counters)
 
     def _add_seconds(self, seconds: Mapping[str, float]) -> None:
         """Add *seconds* by stage to what the next saved step counts: its own, and those of the call before it."""

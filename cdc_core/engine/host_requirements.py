@@ -103,9 +103,10 @@ def host_requirements(feed: ResolvedChangefeed, *, create: bool) -> Iterator[Hos
 
 def _local_directories(feed: ResolvedChangefeed) -> Iterator[tuple[str, Path]]:
     """Yield the directories that must be the same on every host, and whose they are."""
-    with closing(feed.open_reader()) as reader:
-        if (directory := reader.local_directory()) is not None:
-            yield feed.rangefeed.owner, directory
+    for source in feed.sources:
+        with closing(dataclasses.replace(feed, sources=(source,)).open_reader()) as reader:
+            if (directory := reader.local_directory()) is not None:
+                yield feed.rangefeed.owner, directory
     for part in (feed, feed.dead_letter):
         if part is not None:
             with closing(part.open_destination()) as destination:

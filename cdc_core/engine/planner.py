@@ -56,6 +56,7 @@ class Planner:
         self._latest = Timestamp()
         self._resolved = Timestamp()
         self._latest_of: int | None = None
+        self._token: Token = {}
         self._not_before = 0.0
 
     def next_step(self, start: Offset) -> Offset:
@@ -71,12 +72,12 @@ class Planner:
             if too_early:
                 return start
             self._begun = True
-            found = self._plans.repeat(start["token"], after=after, blocked=self._blocked())
+            found = self._plans.repeat(self._token, after=after, blocked=self._blocked())
             if found is not None:
                 plan, self._repeated = found
                 return {"step": plan.step, "token": plan.end, "planned_by": plan.epoch}
-        begin = self._rescans.added_to(start["token"], step=start["step"], after=after)
-        if too_early and begin is start["token"]:
+        begin = self._rescans.added_to(self._token, step=start["step"], after=after)
+        if too_early and begin is self._token:
             return start
         end = self._planner.advance(begin, after=after, limit=self._limit)
         if end == begin:
@@ -93,7 +94,7 @@ class Planner:
     def slices(self, start: Offset, end: Offset) -> list[PlannedSlice]:
         """Return the slices of the step from *start* to *end*. Raises: ContractError."""
         after, planned_by, blocked = self._after(start), end.get("planned_by"), self._blocked()
-        begin = self._rescans.start_of(end["step"], start["token"])
+        begin = self._rescans.start_of(end["step"], self._token)
         if planned_by is None:
             slices = self._planner.slices(begin, end["token"], after=after)
         else:
@@ -130,12 +131,12 @@ class Planner:
     def _after(self, start: Offset) -> Timestamp:
         """Return the latest timestamp of the step that ended at *start*, and set when the next one may begin.
 
-        The coordinator has saved it: a step is planned only after the one before was committed.
+        The coordinator has saved it, with its token: a step is planned only after the one before was committed.
         """
         if self._latest_of != start["step"]:
             progress = self._store.load(self._name)
             assert progress is not None
-            self._latest, self._latest_of = progress.latest, start["step"]
+            self._latest, self._latest_of, self._token = progress.latest, start["step"], progress.token
             before, self._resolved = self._resolved, progress.frontier.high_water
             self._not_before = time.monotonic() + (self._wait_s() if self._resolved > before else 0.0)
         return self._latest

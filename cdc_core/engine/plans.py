@@ -161,7 +161,7 @@ def _setting(feed: ResolvedChangefeed) -> str:
     options = {name: value for name, value in asdict(feed.options).items() if name not in _DECIDES_NOTHING}
     setting = {
         "tables": [name.full for name in feed.table_names],
-        "source": masked_uri(feed.source),
+        "source": feed.shown_source,
         "destination": feed.shown_destination,
         "dead_letter": masked_uri(options.pop("dead_letter") or ""),
         "options": options,

@@ -38,8 +38,7 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     saved = None if progress is None else progress.token
     chosen = store.initial_scans(name)
     if chosen:
-        context = replace(feed.rangefeed_context(), initial_scans=chosen)
-        with closing(feed.rangefeed.load("rangefeed", Rangefeed)(context)) as joining:
+        with closing(feed.open_rangefeed(initial_scans=chosen)) as joining:
             saved = joining.start(saved, lambda intent: store.save_intent(name, feed.epoch, intent))
     token = rangefeed.start(saved, lambda intent: store.save_intent(name, feed.epoch, intent))
     schemas = rangefeed.schemas()

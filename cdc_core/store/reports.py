@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
+from cdc_core.timestamp import Timestamp
 
 __all__ = ["Report", "is_alive", "report"]
 
@@ -75,6 +76,7 @@ class Report:
             "totals": {name: int(self._counters.get(name, 0)) for name in _TOTALS},
             "dead_letters": self.dead_letters,
             "gauges": self.gauges,
+            "shards": [self._shard(source, mark) for source, mark in self._shards],
             "releases_failed": int(self._counters.get("releases_failed", 0)),
             "paused": known.paused and {"reason": known.paused.reason, "since": _text(known.paused.since)},
             "phase": status.get("phase"),
@@ -87,6 +89,19 @@ class Report:
             "heard_at": self.status and _text(self.status.written_at),
             "feed_id": known.feed_id,
             "epoch": known.epoch,
+        }
+
+    @property
+    def _shards(self) -> Sequence[tuple[str, Timestamp]]:
+        """The sources and what is resolved of each; empty when there is only one."""
+        pairs = list(zip(self.known.sources, self.known.resolved, strict=True))
+        return pairs if len(pairs) > 1 else []
+
+    def _shard(self, source: str, mark: Timestamp) -> dict[str, Any]:
+        return {
+            "source": source,
+            "resolved": str(mark) if mark else None,
+            "behind_s": max(0.0, self.now.timestamp() - mark.wall / 1e9) if mark else None,
         }
 
     def _rescan(self, found: RescanRecord) -> dict[str, Any]:

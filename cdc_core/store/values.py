@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Token
+from cdc_core.shards.marks import resolved_by_shard
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
@@ -85,6 +86,12 @@ class ChangefeedRecord:
     high_water: Timestamp = Timestamp()
     saved_at: datetime | None = None
     paused: Pause | None = None
+    resolved: Sequence[Timestamp] = ()
+    """What is resolved by source, in their order."""
+
+    @property
+    def sources(self) -> Sequence[str]:
+        return _sources(self.definition)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,15 +138,22 @@ class RescanRecord:
 
 def changefeed_record(row: Any) -> ChangefeedRecord:
     """Return a row of the changefeeds' table as a value."""
+    definition, frontier = json.loads(row.definition), frontier_of(row.frontier)
     return ChangefeedRecord(
         name=row.name,
         feed_id=row.feed_id,
         epoch=row.epoch,
-        definition=json.loads(row.definition),
-        high_water=frontier_of(row.frontier).high_water,
+        definition=definition,
+        high_water=frontier.high_water,
+        resolved=resolved_by_shard(frontier, len(_sources(definition))),
         saved_at=moment_of(row.saved_at),
         paused=None if row.paused is None else _pause(**json.loads(row.paused)),
     )
+
+
+def _sources(definition: Mapping[str, Any]) -> Sequence[str]:
+    source = definition.get("source", "")
+    return [source] if isinstance(source, str) else source
 
 
 def _pause(*, reason: str, since: str) -> Pause:

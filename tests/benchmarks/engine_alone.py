@@ -155,7 +155,7 @@ def _feed(steps: int, slices: int, batches: int) -> ResolvedChangefeed:
     return ResolvedChangefeed(
         name=NAME,
         tables=("public.orders",),
-        source="ready://",
+        sources=("ready://",),
         destination="nowhere://",
         rangefeed=Component(registration=source, values={"steps": steps, "slices": slices, "batches": batches}),
         encoder=Component(registration=encoder),

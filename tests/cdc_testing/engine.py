@@ -47,7 +47,7 @@ def counter_feed(control: Path, *, options: Mapping[str, Any] | None = None, **c
     fields: dict[str, Any] = {
         "name": "t",
         "tables": ("counter",),
-        "source": "counter://",
+        "sources": ("counter://",),
         "destination": "journal://",
         "rangefeed": Component(registration=COUNTER, values={"control": str(control), **counter}),
         "encoder": Component(registration=PLAIN),

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("step_planner", "source_history", "encoder", "hookspecs"),
     ("slice_reader", "sink_context", "decoder", "stored_history"),
     ("sink", "destination", "resolved_sink", "sink_reader"),
-    ("telemetry", "plugins"),
+    ("telemetry", "plugins", "shards"),
     ("config",),
     ("store",),
     ("delivery", "readback"),

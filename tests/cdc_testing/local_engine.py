@@ -7,7 +7,7 @@ as in any run; only what Spark does between them is left out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,7 @@ from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
-from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink, with_saved
 from cdc_core.engine.planner import Offset
 from cdc_core.engine.starting import register, start_token
 from cdc_core.errors import from_wire
@@ -57,7 +57,7 @@ def _host() -> PluginHost:
 
 
 def resolved_feed(
-    source: str,
+    source: str | Sequence[str],
     sink: str,
     *tables: str,
     options: Mapping[str, Any] | None = None,
@@ -67,7 +67,12 @@ def resolved_feed(
     """Return a feed of installed plugins with nothing to wait for between steps. Raises: ConfigError."""
     defaults = {"updated": True, "resolved": True, "min_checkpoint_frequency": 0}
     changefeed = Changefeed(
-        name=name, source=source, sink=sink, tables=tables, format=format_, options={**defaults, **(options or {})}
+        name=name,
+        source=source if isinstance(source, str) else tuple(source),
+        sink=sink,
+        tables=tables,
+        format=format_,
+        options={**defaults, **(options or {})},
     )
     return resolve(changefeed, _host())
 
@@ -107,13 +112,18 @@ class LocalEngine:
 
     def run(self) -> None:
         """Begin a run from the saved progress, whatever became of the last one."""
-        self.close()
-        feed = self._feed
+        feed = with_saved(self._feed, self.store)
         schemas = check_source(feed)
         check_sink(feed, schemas)
         check_encoder(feed, schemas)
         check_dead_letters(feed, schemas)
         prepare_sink(feed, schemas)
+        self.attempt()
+
+    def attempt(self) -> None:
+        """Begin an attempt, the first one of a run or another one."""
+        self.close()
+        feed = self._feed
         known = register(feed, self.store)
         epoch = self.store.begin_attempt(feed.name)
         run_dir = self._directory / "run" / str(epoch)

@@ -45,7 +45,7 @@ class Feed:
     def __init__(
         self,
         directory: Path,
-        source: str,
+        source: str | Sequence[str],
         tables: Sequence[str],
         *,
         options: Mapping[str, object] | None = None,
@@ -63,7 +63,7 @@ class Feed:
         chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **(options or {})}
         lines = [
             "[changefeed.test]",
-            f"source = {_toml(source)}",
+            f"source = {json.dumps(source)}",
             *([] if format_ is None else [f"format = {_toml(format_)}"]),
             f"tables = [{', '.join(_toml(table) for table in tables)}]",
             f"sink = {_toml(sink or f'file://{self.files}')}",

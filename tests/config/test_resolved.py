@@ -134,7 +134,7 @@ def test_options_and_parameters_may_be_written_in_upper_case() -> None:
 
 
 def test_the_sources_uri_keeps_its_parameters() -> None:
-    assert feed().source == "paper://user:hunter2@desk/db?application_name=x"
+    assert feed().sources == ("paper://user:hunter2@desk/db?application_name=x",)
 
 
 def test_an_encoder_that_cannot_write_what_the_sink_wants_is_refused_with_one_that_can() -> None:

@@ -114,5 +114,5 @@ def test_an_executor_reaches_source_sink_and_store(feed: ResolvedChangefeed, tmp
     (tmp_path / "out").touch()
     assert ", unlike the driver: sink directory" in ask(feed, tmp_path)
     (tmp_path / "out").unlink()
-    nowhere = dataclasses.replace(feed, source=f"simulated://{tmp_path}/nowhere")
+    nowhere = dataclasses.replace(feed, sources=(f"simulated://{tmp_path}/nowhere",))
     assert ", unlike the driver: the simulated database" in ask(nowhere, tmp_path)

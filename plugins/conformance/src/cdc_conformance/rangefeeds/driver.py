@@ -32,6 +32,7 @@ from cdc_core import (
     Timestamp,
     Token,
 )
+from cdc_core.shards.marks import token_with_marks
 from cdc_core.store.values import Progress
 
 __all__ = ["Feed", "Part", "Parts", "Plan", "Reading", "Step"]
@@ -230,9 +231,10 @@ class Feed:
             if mark.resolved:
                 frontier.forward(mark.span, mark.timestamp)
         latest = max([progress.latest, *(mark.timestamp for mark in step.marks)])
-        self.save(Progress(token=step.plan.end, frontier=frontier, latest=latest))
+        token = token_with_marks(step.plan.end, step.marks, frontier=frontier, before=progress.latest)
+        self.save(Progress(token=token, frontier=frontier, latest=latest))
         if release:
-            self.history.release(step.plan.end)
+            self.history.release(token)
             self.history.metrics()
 
     def step(self, *, release: bool = True) -> Step | None:

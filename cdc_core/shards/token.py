@@ -1,0 +1,100 @@
+"""The token of a changefeed with several sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cdc_core.rangefeed import Token
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["ShardState", "ShardedToken"]
+
+_SHARDS = "cdc_shards"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardState:
+    """How far one source is. `token` is its rangefeed's own, None before it has one.
+
+    `latest` is the greatest timestamp of its span marks, None before the first step is saved. Timestamps of other
+    sources are of other clocks, and must not hold up those of this one. `resolved` is what is resolved of all its
+    tables. `databases` has the names that its databases have in the changefeed, where those differ.
+    """
+
+    token: Token | None = None
+    latest: Timestamp | None = None
+    resolved: Timestamp = Timestamp()
+    databases: Mapping[str, str] = field(default_factory=dict)
+
+    def after(self, after: Timestamp) -> Timestamp:
+        """Return what the next step of the source must exceed; *after* is that of all sources together."""
+        return after if self.latest is None else self.latest
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "token": self.token,
+            "latest": None if self.latest is None else str(self.latest),
+            "resolved": str(self.resolved),
+            "databases": dict(self.databases),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ShardState:
+        latest = value["latest"]
+        return cls(
+            token=value["token"],
+            latest=None if latest is None else Timestamp.parse(latest),
+            resolved=Timestamp.parse(value["resolved"]),
+            databases=value["databases"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardedToken:
+    """`started` is false for an intent. `away` are the sources that could not be reached when the attempt started."""
+
+    shards: tuple[ShardState, ...]
+    started: bool = True
+    away: tuple[int, ...] = ()
+
+    def with_tokens(self, tokens: Iterable[Token | None]) -> ShardedToken:
+        """Return this token with those of the sources."""
+        pairs = zip(self.shards, tokens, strict=True)
+        return replace(self, shards=tuple(replace(state, token=token) for state, token in pairs))
+
+    def with_marks(
+        self, latest: Sequence[Timestamp], resolved: Sequence[Timestamp], *, before: Timestamp
+    ) -> ShardedToken:
+        """Return this token after a step whose marks reached *latest*, by source; *resolved* is what is resolved now.
+
+        *before* is the greatest timestamp of all marks before the step.
+        """
+        return replace(
+            self,
+            shards=tuple(
+                replace(state, latest=max(state.after(before), reached), resolved=done)
+                for state, reached, done in zip(self.shards, latest, resolved, strict=True)
+            ),
+        )
+
+    def to_json(self) -> Token:
+        return {
+            _SHARDS: [state.to_json() for state in self.shards],
+            "started": self.started,
+            "away": list(self.away),
+        }
+
+    @classmethod
+    def from_json(cls, value: Token) -> ShardedToken:
+        return cls(
+            shards=tuple(ShardState.from_json(state) for state in value[_SHARDS]),
+            started=value["started"],
+            away=tuple(value["away"]),
+        )
+
+    @classmethod
+    def found_in(cls, value: Token) -> ShardedToken | None:
+        """Return the token in *value*; None when that is the token of a single source."""
+        return cls.from_json(value) if _SHARDS in value else None

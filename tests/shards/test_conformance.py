@@ -1,0 +1,52 @@
+"""Two databases as one source keep every promise of a rangefeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.sharded_postgres import other_shard, two_shards
+
+
+class TestShards(RangefeedConformance):
+    rangefeed = two_shards()
+    # A position is of one database. `disturbance` and `inspection` ask about one, and test_shards.py about both.
+    capabilities = frozenset(CAPABILITIES) - {"cursors", "disturbance", "inspection"}
+
+    @pytest.fixture
+    def rangefeed_uri(self, database: str, postgres_server: EmbeddedPostgres) -> Iterator[str]:
+        other = other_shard(database)
+        name = other.rpartition("/")[2]
+        with psycopg.connect(postgres_server.uri(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+            yield database
+            slots = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s"
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
+            connection.execute(slots, [name])
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    @pytest.fixture
+    def rangefeed_options(self) -> Mapping[str, Any]:
+        return {"scan_round": 0.05, "fetch_size": "256KB", "snapshot_wait": 5}
+
+    @pytest.fixture
+    def secret(self, postgres_server: EmbeddedPostgres) -> str:
+        return postgres_server.password
+
+    @pytest.fixture
+    def unreachable_uri(self) -> str:
+        return "postgresql://somebody:hush@127.0.0.1:1/nowhere"
+
+    @pytest.fixture
+    def large_slice_bytes(self) -> int:
+        return 6_000_000
+
+    @pytest.fixture
+    def many_rows(self) -> int:
+        return 600
