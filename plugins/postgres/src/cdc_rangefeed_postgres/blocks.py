@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from cdc_core import RetryableRangefeedError
 from cdc_rangefeed_postgres.catalog import Table
@@ -14,6 +15,8 @@ __all__ = ["Density", "Piece", "filenodes", "first_parts", "pieces_between", "sp
 
 BLOCK_BYTES = 8192
 _ASSUMED_ROWS_PER_BLOCK = 60.0
+_PIECE_BYTES = 128 * 1024
+"""Bytes that are read and delivered in the time that the queries for one more piece take, 1 to 2 ms."""
 
 _SURVEY = """
 SELECT c.oid::bigint, pg_relation_filenode(c.oid)::bigint, pg_relation_size(c.oid) / current_setting('block_size')::int,
@@ -129,20 +132,28 @@ def pieces_between(start: Scan, end: Scan | None, tables: Mapping[str, Table]) -
 
 
 def split(pieces: Sequence[Piece], densities: Mapping[int, Density], *, count: int, bytes_: int) -> list[list[Piece]]:
-    """Divide *pieces* into *count* shares of about equal size, or into more where a share would exceed *bytes_*."""
+    """Divide *pieces* into *count* shares that take about equally long, or into more where one would exceed *bytes_*.
+
+    A piece takes as long as its bytes and `_PIECE_BYTES` more: hundreds of small tables are not one share.
+    """
     weights = [densities.get(piece.oid, Density(1, BLOCK_BYTES)).bytes for piece in pieces]
     total = sum((piece.end - piece.first) * weight for piece, weight in zip(pieces, weights, strict=True))
-    share = min(max(total / count, BLOCK_BYTES), bytes_)
+    blocks = sum(piece.end - piece.first for piece in pieces)
+    wanted = min(max(count, ceil(total / bytes_)), max(blocks, 1))
+    total += _PIECE_BYTES * len(pieces)
     shares: list[list[Piece]] = [[]]
-    room = share
+    begun = 0.0
+    """The cost of all that is in a share."""
     for piece, weight in zip(pieces, weights, strict=True):
         first = piece.first
+        begun += _PIECE_BYTES
         while first < piece.end:
-            blocks = min(piece.end - first, max(1, round(room / weight)))
-            shares[-1].append(replace(piece, first=first, end=first + blocks))
-            first += blocks
-            room -= blocks * weight
-            if room < weight / 2:
+            room = total * len(shares) / wanted - begun
+            last = len(shares) == wanted
+            taken = piece.end - first if last else min(piece.end - first, max(1, round(room / weight)))
+            shares[-1].append(replace(piece, first=first, end=first + taken))
+            first += taken
+            begun += taken * weight
+            if not last and total * len(shares) / wanted - begun < max(weight, _PIECE_BYTES) / 2:
                 shares.append([])
-                room = share
     return [found for found in shares if found]
