@@ -12,7 +12,7 @@ from typing import TypeVar
 from cdc_core.errors import CdcError, RestartError, RetryableError, RetryableRangefeedError
 from cdc_core.shards.shard import Shard
 
-__all__ = ["Outages", "is_outage_of", "on_each"]
+__all__ = ["Outages", "is_outage_of", "on_all", "on_each"]
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,16 @@ def on_each(shards: Sequence[Shard], call: Callable[[Shard], T]) -> list[T | Cdc
         return [tried(shard) for shard in shards]
     with ThreadPoolExecutor(min(len(shards), _MOST_THREADS), thread_name_prefix="cdc-shards") as pool:
         return list(pool.map(tried, shards))
+
+
+def on_all(shards: Sequence[Shard], call: Callable[[Shard], T]) -> list[T]:
+    """Return what *call* returns for each of *shards*. Raises: the first error, when all have been called."""
+    found: list[T] = []
+    for result in on_each(shards, call):
+        if isinstance(result, CdcError):
+            raise result
+        found.append(result)
+    return found
 
 
 def is_outage_of(error: object) -> bool:

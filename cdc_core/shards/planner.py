@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cdc_core.errors import CdcError
 from cdc_core.rangefeed import RangefeedContext, Token
-from cdc_core.shards.calls import Outages, on_each
+from cdc_core.shards.calls import Outages, on_all
 from cdc_core.shards.names import Names
 from cdc_core.shards.reader import ShardSlice
 from cdc_core.shards.shard import Shard, shards_of
@@ -47,7 +47,7 @@ class ShardedPlanner(StepPlanner):
 
         if self._planned:
             return max(self._outages.answers(one).values())
-        return max(_all(on_each(self._shards, one)))
+        return max(on_all(self._shards, one))
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         token, count = ShardedToken.from_json(start), len(self._shards)
@@ -95,7 +95,7 @@ class ShardedPlanner(StepPlanner):
             state = ShardState() if self._token is None else self._token.shards[shard.index]
             self._planners[shard.index].check_rescan(_names(shard, state).rescan(rescan))
 
-        _all(on_each(self._shards, one))
+        on_all(self._shards, one)
 
     def scan_again(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:
         token = ShardedToken.from_json(start)
@@ -136,10 +136,3 @@ def _names(shard: Shard, state: ShardState) -> Names:
 def _of_shard(shard: Shard, state: ShardState, slices: Sequence[Slice]) -> list[Slice]:
     names = _names(shard, state)
     return [replace(slice_, payload=ShardSlice(names=names, payload=slice_.payload)) for slice_ in slices]
-
-
-def _all(results: Sequence[Timestamp | CdcError | None]) -> list[Timestamp]:
-    for result in results:
-        if isinstance(result, CdcError):
-            raise result
-    return [result for result in results if isinstance(result, Timestamp)]

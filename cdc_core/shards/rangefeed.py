@@ -10,7 +10,7 @@ from dataclasses import replace
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.rangefeed import Rangefeed, RangefeedContext, ScanProgress, Token
 from cdc_core.schema import TableSchema
-from cdc_core.shards.calls import is_outage_of, on_each
+from cdc_core.shards.calls import is_outage_of, on_all, on_each
 from cdc_core.shards.names import Names, common_databases, differences
 from cdc_core.shards.shard import Shard, shards_of
 from cdc_core.shards.token import ShardedToken, ShardState
@@ -35,7 +35,7 @@ class ShardedRangefeed(Rangefeed):
             self._parts[shard.index].check()
             return self._parts[shard.index].schemas()
 
-        found = differences(self._shards, _all(on_each(self._shards, one)))
+        found = differences(self._shards, on_all(self._shards, one))
         if found and self.context.saved is None:
             raise ConfigError(f"{found[0]}; give the sources the same tables")
         for difference in found:
@@ -45,7 +45,7 @@ class ShardedRangefeed(Rangefeed):
         """Return the tables of all sources. Those that were out of reach at the start have the tables of the others."""
         away = self._token.away if self._token is not None else ()
         present = [shard for shard in self._shards if shard.index not in away]
-        found = _all(on_each(present, lambda shard: self._parts[shard.index].schemas()))
+        found = on_all(present, lambda shard: self._parts[shard.index].schemas())
         known = self._token.shards if self._token is not None else (ShardState(),) * len(self._shards)
         schemas: dict[str, TableSchema] = {}
         first = found[0] if 0 not in away else []
@@ -79,6 +79,9 @@ class ShardedRangefeed(Rangefeed):
                 raise error
             log.warning("left out until it can be reached again, and nothing is resolved: %s", error)
         found = [None if isinstance(result, CdcError) else result for result in results]
+        present = [(shard, result[1]) for shard, result in zip(self._shards, found, strict=True) if result is not None]
+        for difference in differences([shard for shard, _ in present], [schemas for _, schemas in present]):
+            log.warning("%s", difference)
         self._token = replace(
             before,
             shards=_with_databases(before.shards, found),
@@ -107,14 +110,13 @@ class ShardedRangefeed(Rangefeed):
         def one(shard: Shard) -> None:
             self._parts[shard.index].drop(None if states is None else states[shard.index].token)
 
-        _all(on_each(self._shards, one))
+        on_all(self._shards, one)
 
     def created(self) -> Sequence[SourceObjects] | None:
         """Return what is on all sources. What belongs to this changefeed has its identity, not those of the shards."""
         found: list[SourceObjects] = []
-        for shard, entries in zip(
-            self._shards, _all(on_each(self._shards, lambda shard: self._parts[shard.index].created())), strict=True
-        ):
+        everywhere = on_all(self._shards, lambda shard: self._parts[shard.index].created())
+        for shard, entries in zip(self._shards, everywhere, strict=True):
             if entries is None:
                 return None
             for entry in entries:
@@ -141,10 +143,3 @@ def _with_databases(
         token, schemas = started
         result.append(replace(state, token=token, databases=common_databases(first, schemas, state.databases)))
     return tuple(result)
-
-
-def _all(results: Sequence[object]) -> list:  # type: ignore[type-arg]
-    for result in results:
-        if isinstance(result, CdcError):
-            raise result
-    return list(results)

@@ -11,7 +11,7 @@ from cdc_core.errors import CdcError
 from cdc_core.rangefeed import RangefeedContext
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
-from cdc_core.shards.calls import on_each
+from cdc_core.shards.calls import on_all
 from cdc_core.shards.names import Names
 from cdc_core.shards.shard import Shard, shards_of
 from cdc_core.slice_reader import SliceReader, SpanMark
@@ -19,8 +19,8 @@ from cdc_core.step_planner import Slice
 
 __all__ = ["ShardSlice", "ShardedReader"]
 
-_MOST_OPEN = 8
-"""A worker reads slices of any source, and many workers keep connections to each."""
+_MOST_OPEN = 64
+"""A worker reads slices of any source. It keeps the connections to those that it read last: a new one takes 40 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,7 @@ class ShardedReader(SliceReader):
             finally:
                 reader.close()
 
-        for outcome in on_each(self._shards, one):
-            if isinstance(outcome, CdcError):
-                raise outcome
+        on_all(self._shards, one)
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         names: Names = slice_.payload.names

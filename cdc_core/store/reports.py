@@ -75,8 +75,8 @@ class Report:
             "saved_at": _text(known.saved_at),
             "totals": {name: int(self._counters.get(name, 0)) for name in _TOTALS},
             "dead_letters": self.dead_letters,
-            "gauges": self.gauges,
             "shards": [self._shard(source, mark) for source, mark in self._shards],
+            "gauges": self.gauges,
             "releases_failed": int(self._counters.get("releases_failed", 0)),
             "paused": known.paused and {"reason": known.paused.reason, "since": _text(known.paused.since)},
             "phase": status.get("phase"),
@@ -94,8 +94,9 @@ class Report:
     @property
     def _shards(self) -> Sequence[tuple[str, Timestamp]]:
         """The sources and what is resolved of each; empty when there is only one."""
-        pairs = list(zip(self.known.sources, self.known.resolved, strict=True))
-        return pairs if len(pairs) > 1 else []
+        if len(self.known.sources) == 1:
+            return []
+        return list(zip(self.known.sources, self.known.resolved, strict=True))
 
     def _shard(self, source: str, mark: Timestamp) -> dict[str, Any]:
         return {

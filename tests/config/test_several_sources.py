@@ -9,6 +9,7 @@ import pytest
 from cdc_testing.local_engine import resolved_feed
 
 from cdc_core import Changefeed
+from cdc_core.config.definition import changefeed_from
 from cdc_core.config.identity import require_same_source
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -45,6 +46,8 @@ def test_references_and_passwords_of_every_source_stay_out_of_what_is_shown(tmp_
     assert definition["source"] == ["postgresql://u:***@a/shop", "postgresql://u:***@b/shop"]
     assert definition["written"]["source"] == ["postgresql://u:${FIRST}@a/shop", "postgresql://u:***@b/shop"]
     assert definition["literal_secrets"] == ["'source'"]
+    again = changefeed_from({**definition, "literal_secrets": []}, "t", origin="a store", environ={"FIRST": "hush"})
+    assert again.sources == ("postgresql://u:hush@a/shop", "postgresql://u:***@b/shop")
     assert {"hush", "second"} <= resolved.secrets()
     shown = f"{changefeed!r} {resolved!r} {definition}"
     assert "hush" not in shown

@@ -17,6 +17,7 @@ from cdc_testing.postgres import Sql, clock
 from psycopg.conninfo import conninfo_to_dict
 
 from cdc_core import Timestamp
+from cdc_core.cli.main import main
 from cdc_core.errors import ConfigError, RestartError, RetryableError
 
 TABLE = "CREATE TABLE items (id int PRIMARY KEY, note text)"
@@ -53,8 +54,8 @@ def closed(uri: str) -> Iterator[None]:
             sql.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
 
 
-def engine(sources: Sequence[str], directory: Path, **options: Any) -> LocalEngine:
-    feed = resolved_feed(sources, f"file://{directory}/files", "items", options=options)
+def engine(sources: Sequence[str], directory: Path, *, tables: str = "items", **options: Any) -> LocalEngine:
+    feed = resolved_feed(sources, f"file://{directory}/files", tables, options=options)
     return LocalEngine(feed, directory / "state")
 
 
@@ -112,7 +113,7 @@ def test_rows_of_all_shards_arrive_and_an_idle_shard_holds_nothing_back(
 
 
 def test_each_shard_has_its_own_slot_and_drop_removes_all(
-    databases: tuple[str, str], shards: Sequence[Sql], tmp_path: Path
+    databases: tuple[str, str], shards: Sequence[Sql], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
     feed = resolved_feed(databases, f"file://{tmp_path}/files", "items")
@@ -123,6 +124,10 @@ def test_each_shard_has_its_own_slot_and_drop_removes_all(
         names = [sql.execute(slots).fetchall() for sql in shards]
         assert [len(found) for found in names] == [1, 1]
         assert names[0] != names[1]
+        for uri in databases:
+            capsys.readouterr()
+            assert main(["drop", uri, "--orphans", "--state", str(tmp_path / "state"), "--yes"]) == 0
+            assert "there are no orphans" in capsys.readouterr().out
     feed = feed.for_attempt(feed_id=known.feed_id, epoch=9)
     with closing(feed.open_rangefeed()) as rangefeed:
         created = rangefeed.created()
@@ -210,6 +215,30 @@ def test_a_shard_may_change_its_tables_first(databases: tuple[str, str], shards:
             tuple(json.loads(line)["after"]) for line in path.read_text().splitlines()
         )
     assert all(len(found) == 1 for found in shapes.values()), shapes
+
+
+def test_a_table_joins_when_all_shards_have_it(
+    databases: tuple[str, str], shards: Sequence[Sql], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def found() -> list[tuple[int, str]]:
+        return sorted((row["after"]["id"], row["after"]["note"]) for row in rows(tmp_path))
+
+    with closing(engine(databases, tmp_path, tables="public.*")) as feed:
+        feed.run()
+        resolved(feed, databases)
+        shards[1].execute("CREATE TABLE later (id int PRIMARY KEY, note text)")
+        shards[1].execute("INSERT INTO later VALUES (1, 'first')")
+        going_on(feed, lambda: found() == [(1, "first")])
+        held_at = feed.high_water
+        shards[0].execute("INSERT INTO items VALUES (2, 'meanwhile')")
+        going_on(feed, lambda: found() == [(1, "first"), (2, "meanwhile")])
+        assert feed.high_water == held_at
+        name = databases[0].rpartition("/")[2]
+        assert f"/{name} has no table public.later, and " in caplog.text
+        shards[0].execute("CREATE TABLE later (id int PRIMARY KEY, note text)")
+        resolved(feed, databases)
+        tables = {span.table for span, _ in feed.progress.frontier}
+        assert tables == {f"{name}.public.items", f"{name}.public.later"}
 
 
 @pytest.mark.parametrize(
