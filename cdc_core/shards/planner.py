@@ -68,14 +68,12 @@ class ShardedPlanner(StepPlanner):
         return start if end == token else end.to_json()
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        def one(shard: Shard, state: ShardState, last: Token) -> Sequence[Slice] | None:
-            assert state.token is not None
-            return self._planners[shard.index].slices(state.token, last, after=state.after(after))
-
         found: list[Slice] = []
         for shard, state, last in self._moved(start, end):
+            assert state.token is not None
             with shard.naming():
-                found += _of_shard(shard, state, one(shard, state, last) or ())
+                mine = self._planners[shard.index].slices(state.token, last, after=state.after(after))
+            found += _of_shard(shard, state, mine)
         return found
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
