@@ -57,6 +57,8 @@ class Planner:
         self._resolved = Timestamp()
         self._latest_of: int | None = None
         self._token: Token = {}
+        """The token of the step that was saved last. That of several sources says more than the step's offset."""
+        self._sharded = feed.is_sharded
         self._not_before = 0.0
 
     def next_step(self, start: Offset) -> Offset:
@@ -131,12 +133,13 @@ class Planner:
     def _after(self, start: Offset) -> Timestamp:
         """Return the latest timestamp of the step that ended at *start*, and set when the next one may begin.
 
-        The coordinator has saved it, with its token: a step is planned only after the one before was committed.
+        The coordinator has saved it: a step is planned only after the one before was committed.
         """
         if self._latest_of != start["step"]:
             progress = self._store.load(self._name)
             assert progress is not None
-            self._latest, self._latest_of, self._token = progress.latest, start["step"], progress.token
+            self._latest, self._latest_of = progress.latest, start["step"]
+            self._token = progress.token if self._sharded else start["token"]
             before, self._resolved = self._resolved, progress.frontier.high_water
             self._not_before = time.monotonic() + (self._wait_s() if self._resolved > before else 0.0)
         return self._latest

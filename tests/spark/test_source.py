@@ -290,7 +290,7 @@ def test_a_plan_that_is_never_finished_is_given_up(
 
 def test_the_saved_plan_holds_no_secret_in_any_form(script: Script, store: ProgressStore) -> None:
     passwords = ["hunter2/of=the:source", "changed+since then"]
-    jobs = [{"source": f"counter://user:{one}@host", "plain_secrets": frozenset({one})} for one in passwords]
+    jobs = [{"sources": (f"counter://user:{one}@host",), "plain_secrets": frozenset({one})} for one in passwords]
     planned(again(script, store, **jobs[0]))
     assert planned(again(script, store, **jobs[1]))["planned_by"] == 2
     with closing(sqlite3.connect(next(script.directory.glob("*.sqlite")))) as database:
