@@ -70,12 +70,12 @@ def at_work(path: Path, *, run_dir: Path) -> Iterator[None]:
     directory is refused; one that came before holds the lock, and the newer attempt waits for it. Raises:
     RetryableError when refused.
 
-    On a host that does not have the driver's state directory there is nothing to hold: there only Spark's own
-    bookkeeping of running tasks applies.
+    A process on another host, or of another user, may not have the driver's state directory. Then there is nothing to
+    hold: only the epoch in the store and Spark's own bookkeeping of running tasks apply.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         yield
         return
     try:
@@ -122,6 +122,6 @@ def await_idle(path: Path, *, owner: str, pause: Callable[[float], object] = tim
 def _newer_than(run_dir: Path) -> bool:
     try:
         names = os.listdir(run_dir.parent)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return False
     return any(name.isdecimal() and int(name) > int(run_dir.name) for name in names)

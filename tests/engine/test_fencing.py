@@ -118,3 +118,18 @@ def test_a_host_without_the_state_directory_has_nothing_to_hold(tmp_path: Path) 
     with at_work(tmp_path / "elsewhere" / "t.tasks.lock", run_dir=tmp_path / "elsewhere" / "1"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_may_not_see_the_drivers_directory_works_without_its_lock(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / "t.run" / "1").mkdir(parents=True)
+    code = (
+        "import os, sys; from pathlib import Path; from cdc_core.engine.fencing import at_work\n"
+        "state = Path(sys.argv[1]); os.setuid(65534)\n"
+        "with at_work(state / 't.tasks.lock', run_dir=state / 't.run' / '1'): print('at work')"
+    )
+    state.chmod(0o700)
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    done = subprocess.run([sys.executable, "-c", code, str(state)], capture_output=True, text=True, check=True)
+    assert done.stdout == "at work\n"
