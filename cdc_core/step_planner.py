@@ -80,7 +80,8 @@ class StepPlanner(ABC):
         """Return the slices of a step that an earlier attempt planned and perhaps did not finish; None to plan it anew.
 
         In place of the first `advance` and `slices` of an attempt, if the registration says `repeats_steps`. *start* is
-        what `Rangefeed.start` returned; *end* and *after* are those of the earlier attempt. The slices must be what
+        what `Rangefeed.start` returned; *end* and *after* are those of the earlier attempt, and so is the context's
+        `parallelism`, for which another planner may be opened that does nothing else. The slices must be what
         `slices` returned then, in their `repr` too, by which the engine compares them, and yield the same rows in the
         same batches. Where that cannot be, as for slices of an initial scan, return None. By default no step is
         repeated.

@@ -4,8 +4,10 @@ A step that broke off has left files, or requests with an idempotency key, under
 attempt that plans the same changes anew would cut them in other places and give them other names: every row comes
 again. An attempt that repeats the plan first makes the same names with the same content.
 
-A plan is repeated only when its slices are the same in every detail. With other slices (more parallelism, another
-limit, a table whose shape changed) a name would get other rows than before, and a consumer that skips names it has
+It is cut as it was then, for as many slices at a time as could be read then, whatever the cluster is like now.
+
+A plan is repeated only when its slices are the same in every detail. With other slices (another limit, a table whose
+shape changed) a name would get other rows than before, and a consumer that skips names it has
 read would miss rows. Then the changes are planned anew under names of the new attempt: rows are repeated, none is lost.
 """
 
@@ -15,7 +17,8 @@ import hashlib
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import distributions
@@ -54,7 +57,10 @@ _DECIDES_NOTHING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one step holds. `epoch` is that of the attempt that planned it; `slices` and `setting` are digests."""
+    """What one step holds. `epoch` is that of the attempt that planned it; `slices` and `setting` are digests.
+
+    `parallelism` is how many slices could be read at the same time when it was cut.
+    """
 
     epoch: int
     step: int
@@ -63,6 +69,7 @@ class Plan:
     after: Timestamp
     slices: str
     setting: str
+    parallelism: int
     repeats: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -103,7 +110,8 @@ class Plans:
         if plan.setting != self._own_setting():
             log.info("step %d of attempt %d is planned anew: an option or a version changed", plan.step, plan.epoch)
             return None
-        slices = self._planner.repeat(start, plan.end, after=after)
+        with self._cutting_as(plan) as planner:
+            slices = planner.repeat(start, plan.end, after=after)
         if slices is None or _digest(slices, blocked) != plan.slices:
             log.info("step %d of attempt %d is planned anew: its slices would differ", plan.step, plan.epoch)
             return None
@@ -133,8 +141,18 @@ class Plans:
                 after=after,
                 slices=_digest(slices, blocked),
                 setting=self._own_setting(),
+                parallelism=self._feed.parallelism,
             )
         )
+
+    @contextmanager
+    def _cutting_as(self, plan: Plan) -> Iterator[StepPlanner]:
+        """Yield a planner whose context has the parallelism of *plan*: the attempt's own where that is the same."""
+        if plan.parallelism == self._feed.parallelism:
+            yield self._planner
+            return
+        with closing(replace(self._feed, parallelism=plan.parallelism).open_planner()) as planner:
+            yield planner
 
     def _save(self, plan: Plan) -> None:
         self._store.save_plan(self._feed.name, self._feed.epoch, plan.to_json())

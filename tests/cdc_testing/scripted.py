@@ -130,7 +130,7 @@ class CounterOptions:
     rows_per_step: int = option(1000, doc="Numbers a step.")
     total: int = option(10_000, doc="Numbers there are.")
     keys: int = option(50, doc="Distinct keys.")
-    slices: int = option(2, doc="Slices a step.")
+    slices: int = option(2, doc="Slices a step; -1 for as many as can be read at the same time.")
     batch_rows: int = option(100, doc="Rows a batch.")
 
 
@@ -175,7 +175,7 @@ class CounterPlanner(StepPlanner):
         return {"n": min(start["n"] + min(self.options.rows_per_step, limit.rows), self.options.total + 1)}
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        count = self.options.slices
+        count = self.context.parallelism if self.options.slices < 0 else self.options.slices
         return [Slice(lower=after.next(), payload=(start["n"], end["n"], index, count)) for index in range(count)]
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
