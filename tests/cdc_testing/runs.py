@@ -21,6 +21,7 @@ from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.processes import command, kill, name
 
 from cdc_core.cli.main import main
+from cdc_core.cli.run import STATE_DIRECTORY
 
 __all__ = ["Feed", "eventually"]
 
@@ -40,6 +41,7 @@ class Feed:
     """A changefeed in a directory of its own: its TOML file, its state, its files, its log.
 
     Runs are started and ended one after another; the log holds all of them. Leaving the context kills what runs.
+    Progress is kept in its state directory, or in the *store* with this URL.
     """
 
     def __init__(
@@ -52,10 +54,12 @@ class Feed:
         spark: Mapping[str, str] | None = None,
         sink: str | None = None,
         format_: str | None = None,
+        store: str | None = None,
     ) -> None:
         self.directory = directory
         self.files = directory / "files"
-        self.state = directory / "state"
+        self.state = directory / ("state" if store is None else STATE_DIRECTORY)
+        self._progress = str(self.state) if store is None else store
         self.toml = directory / "feed.toml"
         self.log_path = directory / "run.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -89,7 +93,7 @@ class Feed:
         """Start `cdc run` and return at once."""
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cdc_core", "run", str(self.toml), "--state", str(self.state), *arguments],
+                [sys.executable, "-m", "cdc_core", "run", str(self.toml), "--state", self._progress, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -171,7 +175,7 @@ class Feed:
         handlers, level = root.handlers[:], root.level
         with spark.lent(), self.log_path.open("a") as log, redirect_stderr(log):
             try:
-                return main(["run", str(self.toml), "--state", str(self.state), *arguments])
+                return main(["run", str(self.toml), "--state", self._progress, *arguments])
             finally:
                 root.handlers[:] = handlers
                 root.setLevel(level)

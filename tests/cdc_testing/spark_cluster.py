@@ -19,9 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
 import pyspark
 from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.native_server import NativeServer
+from cdc_testing.processes import kill
 from cdc_testing.runs import eventually
 
 __all__ = ["Master", "SparkCluster", "Worker", "require_namespaces"]
@@ -106,6 +108,20 @@ class Worker(_Daemon):
         mounts = [["mount", "-t", "tmpfs", "tmpfs", str(path)] for path in self._private]
         mounts += [["mount", "--bind", str(source), str(path)] for path, source in self.binds.items()]
         return _unshared(" && ".join(map(shlex.join, [*mounts, worker])))
+
+    def kill(self) -> None:
+        """Kill all processes of the host: Spark's Python workers are in a process group of their own."""
+        processes = self.processes()
+        super().kill()
+        for process in processes:
+            kill(process)
+
+    def processes(self) -> list[psutil.Process]:
+        """Return what runs on the host besides the worker: executors, and the Python processes of their tasks."""
+        try:
+            return psutil.Process(self.pid).children(recursive=True) if self._process is not None else []
+        except psutil.NoSuchProcess:
+            return []
 
     def answers(self) -> bool:
         with suppress(OSError, ValueError):
