@@ -121,12 +121,9 @@ class AttemptConfig:
         return ProgressStore(self.feed.state)
 
     def open_epoch_check(self) -> EpochCheck:
-        """Return the check of this attempt. On a host without the driver's SQLite file it can check nothing."""
-        from cdc_core.store.progress import sqlite_file
-
-        file = sqlite_file(self.feed.state)
-        store = None if file is not None and not file.exists() else self.open_store()
-        return EpochCheck(store, name=self.feed.name, epoch=self.feed.epoch)
+        """Return the check of this attempt, on a host that can ask the store. Raises: ConfigError for another one."""
+        self.requirements.require()
+        return EpochCheck(self.open_store(), name=self.feed.name, epoch=self.feed.epoch)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

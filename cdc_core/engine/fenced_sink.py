@@ -25,11 +25,10 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class EpochCheck:
     """Whether attempt *epoch* of changefeed *name* may emit. It lives in one process of the attempt.
 
-    It reads *store* at most every 200 ms, so a newer attempt is noticed within this time of its begin. Without a store
-    there is no check.
+    It reads *store* at most every 200 ms, so a newer attempt is noticed within this time of its begin.
     """
 
-    def __init__(self, store: ProgressStore | None, *, name: str, epoch: int) -> None:
+    def __init__(self, store: ProgressStore, *, name: str, epoch: int) -> None:
         self._store = store
         self._name = name
         self._epoch = epoch
@@ -38,13 +37,12 @@ class EpochCheck:
     def require_newest(self) -> None:
         """Return when the attempt may emit. Raises: FencedError; RetryableError when the store cannot be read."""
         now = time.clock_gettime(_CLOCK)
-        if self._store is not None and now >= self._valid_until:
+        if now >= self._valid_until:
             self._store.require_newest(self._name, self._epoch)
             self._valid_until = now + _VALID_S  # not later: the process may have been stopped since
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
+        self._store.close()
 
 
 class FencedSink(Sink):

@@ -1,9 +1,10 @@
-"""What must be the same on every host that runs tasks of an attempt: installed versions, and shared directories."""
+"""What every host that runs tasks of an attempt must have: versions, shared directories, the progress store."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
@@ -17,9 +18,11 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.executor_identity import this_executor
 from cdc_core.errors import ConfigError, RetryableError
 
-__all__ = ["HostRequirements", "Probe", "here", "host_requirements"]
+__all__ = ["HostRequirements", "Probe", "StoreFile", "here", "host_requirements"]
 
 _PREFIX = ".cdc-probe-"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Containers of one machine have the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,22 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFile:
+    """The SQLite file of the progress store. SQLite shares it between processes of one machine, and no others."""
+
+    path: str
+    identity: str
+
+    @classmethod
+    def of(cls, url: str) -> StoreFile | None:
+        """Return the file of the store at *url*, None for a server."""
+        from cdc_core.store.progress import sqlite_file  # loads SQLAlchemy, which most processes never need
+
+        file = sqlite_file(url)
+        return None if file is None else cls(path=str(file), identity=_identity(file))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostRequirements:
     """Requires nothing by default: then every task runs on the driver's host."""
 
@@ -39,6 +58,7 @@ class HostRequirements:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions by distribution."""
     probes: tuple[Probe, ...] = ()
+    store: StoreFile | None = None
 
     def require(self) -> None:
         """Return when this host is as the driver's. Raises: ConfigError, which names the host and the remedy.
@@ -65,13 +85,25 @@ class HostRequirements:
                     " driver's host there; mount a file system that all hosts share at this path, or use a server or an"
                     " object store instead"
                 )
+        if self.store is not None and _identity(Path(self.store.path)) != self.store.identity:
+            raise ConfigError(
+                f"the progress store is the SQLite file {self.store.path} of the driver's machine, and {here()} cannot"
+                " use that; keep the progress in a database server, whose URL --state names"
+            )
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> HostRequirements:
-        return cls(**{**value, "probes": tuple(Probe(**probe) for probe in value["probes"])})
+        store = value["store"]
+        return cls(
+            **{
+                **value,
+                "probes": tuple(Probe(**probe) for probe in value["probes"]),
+                "store": None if store is None else StoreFile(**store),
+            }
+        )
 
 
 @contextmanager
@@ -94,6 +126,7 @@ def host_requirements(feed: ResolvedChangefeed, *, create: bool) -> Iterator[Hos
             python=_python(),
             versions={name: known for name, known in found.items() if known},
             probes=tuple(probes),
+            store=StoreFile.of(feed.state),
         )
     finally:
         for probe in probes:
@@ -148,6 +181,19 @@ def _is_seen(file: str) -> bool:
         return Path(file).exists()
     except OSError:  # no permission to look, or the mount is stale
         return False
+
+
+def _identity(file: Path) -> str:
+    """Return what *file* is the only one to have, on all machines; empty where it cannot be seen."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ""
+    try:
+        machine = _BOOT.read_text().strip()
+    except OSError:  # not Linux
+        machine = socket.gethostname()
+    return f"{machine}/{found.st_dev}/{found.st_ino}"
 
 
 def here() -> str:

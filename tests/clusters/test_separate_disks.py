@@ -57,6 +57,18 @@ def test_a_source_in_files_that_executors_do_not_share_is_refused(
     assert re.search(HOST, error)
 
 
+def test_a_progress_store_in_a_file_that_executors_do_not_share_is_refused(
+    cluster: SparkCluster, db: SimulatedDatabase
+) -> None:
+    with Feed(
+        cluster.private / "feed", db.uri, ["t"], spark=cluster.settings, sink=f"file://{cluster.shared}/out"
+    ) as feed:
+        error = refused(feed)
+    assert f"the progress store is the SQLite file {feed.state}/progress.sqlite of the driver's machine" in error
+    assert re.search(r"executor \d+ on host 127\.0\.0\.[23] cannot use that; keep the progress in a database", error)
+    assert not db.protected()
+
+
 def test_a_shared_directory_gets_every_row_from_all_executors(
     cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
 ) -> None:

@@ -84,6 +84,26 @@ def test_other_versions_are_refused_with_the_remedy(feed: ResolvedChangefeed) ->
             dataclasses.replace(requirements, python="3.99").require()
 
 
+def test_a_progress_store_in_a_file_is_only_for_the_machine_of_the_driver(
+    feed: ResolvedChangefeed, tmp_path: Path
+) -> None:
+    store = ProgressStore(store_url(tmp_path))
+    store.open()
+    store.close()
+    feed = feed.for_attempt(feed_id="f1", epoch=1, state=store.url)
+    with host_requirements(feed, create=False) as requirements:
+        requirements.require()
+        assert HostRequirements.from_json(requirements.to_json()) == requirements
+        own = requirements.store
+        assert own is not None
+        elsewhere = dataclasses.replace(own, identity=f"another machine/{own.identity.partition('/')[2]}")
+        with pytest.raises(ConfigError, match=rf"the SQLite file {tmp_path}/progress.sqlite of the driver's machine"):
+            dataclasses.replace(requirements, store=elsewhere).require()
+        (tmp_path / "progress.sqlite").unlink()
+        with pytest.raises(ConfigError, match=r"cannot use that; keep the progress in a database server, whose URL"):
+            requirements.require()
+
+
 def test_an_attempt_that_cannot_write_a_probe_is_repeated(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     failure = pytest.raises(RetryableError, match=r"no file can be written to the directory .*/out/.*: Not a directory")

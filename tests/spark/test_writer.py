@@ -16,9 +16,10 @@ from cdc_core.engine.aggregator import ReaderDiedError, read_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fenced_sink import FencedSink
 from cdc_core.engine.fencing import is_idle
+from cdc_core.engine.host_requirements import StoreFile
 from cdc_core.engine.packing import BEGIN, END, IDLE, note
 from cdc_core.engine.worker_cache import WorkerCache
-from cdc_core.errors import ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
+from cdc_core.errors import ConfigError, ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.spark import writer
 from cdc_core.spark.writer import ReportMessage, SinkWriter
@@ -106,9 +107,14 @@ def test_an_attempt_that_was_overtaken_does_not_reach_the_sink(
     assert Journal(script.directory).of("rows") == []
 
 
-def test_a_host_without_the_file_of_the_store_emits_unchecked(config: AttemptConfig, tmp_path: Path) -> None:
-    elsewhere = dataclasses.replace(config.feed, state=store_url(tmp_path / "elsewhere"))
-    assert write(dataclasses.replace(config, feed=elsewhere)).report is not None
+def test_a_host_without_the_file_of_the_store_emits_nothing(
+    config: AttemptConfig, script: Script, tmp_path: Path
+) -> None:
+    elsewhere = StoreFile(path=str(tmp_path / "elsewhere" / "progress.sqlite"), identity="another machine/1/2")
+    requirements = dataclasses.replace(config.requirements, store=elsewhere)
+    message = write(dataclasses.replace(config, requirements=requirements))
+    assert isinstance(from_wire(message.failure or ""), ConfigError)
+    assert Journal(script.directory).of("rows") == []
     assert not (tmp_path / "elsewhere").exists()
 
 
