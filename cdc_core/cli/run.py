@@ -131,6 +131,9 @@ def _check(session: CliSession, feed: ResolvedChangefeed) -> int:
         click.echo(f"  {part:{width}} {what} … {session.masked(outcome)}")
         for note in notes:
             click.echo(f"  {'':{width}} note: {session.masked(note)}")
+    master = feed.spark.get("master", "")
+    if master and not master.startswith("local"):
+        click.echo(f"  {'cluster':{width}} {master} … not asked; cdc run asks each executor before it creates anything")
     return status
 
 

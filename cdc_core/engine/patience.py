@@ -70,6 +70,13 @@ class Patience:
         self._wait_s = self._feed.options.retry_backoff
         self._advanced = True
 
+    def is_its_own(self, error: QueryHostError) -> bool:
+        """Return whether *error* of the preflight ends the run: no other changefeed of the session can have caused it.
+
+        An outage is the cluster's.
+        """
+        return is_outage(error) or not self._host.is_shared
+
     def refuse_to_begin(self, error: Exception, *, opened: bool) -> None:
         """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends.
 

@@ -23,14 +23,14 @@ from cdc_core.engine.fencing import RunLock, await_idle
 from cdc_core.engine.orders import Orders
 from cdc_core.engine.patience import FINAL, Patience
 from cdc_core.engine.pausing import Pausing
-from cdc_core.engine.query_host import Query, QueryHost
+from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
-from cdc_core.engine.saved_progress import SavedProgress
+from cdc_core.engine.saved_progress import SavedProgress, has_advanced
 from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_record import StatusRecord
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
-from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
+from cdc_core.errors import CdcError, ConfigError, FencedError, TerminalError
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.schema import TableSchema
@@ -169,7 +169,7 @@ class Run:
             except Exception as error:
                 if not self._steady:
                     self._patience.refuse_to_begin(error, opened=self._opened)
-                if self._advanced():
+                if has_advanced(self._feed.name, self._store, since=self._from):
                     self._patience.reset()
                 reason, final = error, self._judge(error)
             if final is not None:
@@ -209,13 +209,6 @@ class Run:
         with self._orders.pausing:
             if self._record is not None and self._orders.pause is not None:
                 self._pausing.pause(self._epoch, self._orders.pause, patient=False)
-
-    def _advanced(self) -> bool:
-        """Return whether the last attempt saved a step."""
-        with suppress(RetryableError):
-            progress = self._store.load(self._feed.name)
-            return self._from is not None and progress is not None and progress.token != self._from
-        return False
 
     def _judge(self, error: Exception) -> TerminalError | None:
         """Return why no other attempt follows the one that failed; None if one does, or the run is to end anyway."""
@@ -294,12 +287,21 @@ class Run:
         return slots
 
     def _check_executors(self, schemas: Sequence[TableSchema]) -> None:
-        """Return when every executor can run tasks of the changefeed. Raises: ConfigError."""
-        if not self._host.is_local:
-            self._hold()
-            self._say(phase="checking executors")
-            check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._orders.stop.is_set)
-            self._check_stop()
+        """Return when every executor can run tasks of the changefeed. Raises: ConfigError, QueryHostError."""
+        while not self._host.is_local:
+            try:
+                self._hold()
+                self._say(phase="checking executors")
+                check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._orders.stop.is_set)
+                self._check_stop()
+                return
+            except QueryHostError as error:
+                if self._patience.is_its_own(error):
+                    raise
+                if (final := self._judge(error)) is not None:
+                    raise final from None
+                if self._wait(error, self._patience.next_wait_s(error)):
+                    raise _Stopped from None
 
     def _forget_tasks(self) -> None:
         self.status = replace(self.status, shares={}, waiting_on=None, waiting_on_s=None)

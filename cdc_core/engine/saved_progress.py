@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc_core.errors import RetryableError
+from cdc_core.rangefeed import Token
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["SavedFlag", "SavedProgress"]
+__all__ = ["SavedFlag", "SavedProgress", "has_advanced"]
 
 _LOAD_S = 1.0
 """Progress is loaded this often at most, however often it is saved."""
@@ -65,3 +68,11 @@ class SavedProgress:
             self._seen, self._loaded_at = told, now
         assert self._progress is not None, "the attempt has saved its start"
         return self._progress
+
+
+def has_advanced(name: str, store: ProgressStore, *, since: Token | None) -> bool:
+    """Return whether the attempt that began at *since* has saved a step; False when *store* is out of reach."""
+    with suppress(RetryableError):
+        progress = store.load(name)
+        return since is not None and progress is not None and progress.token != since
+    return False

@@ -65,7 +65,8 @@ def _worker(worker: Any) -> str:
 def _master_state(session: SparkSession) -> Iterator[Any]:
     """Yield the answer of the master to the question of its own web page. It does not say what is in use.
 
-    Its web page may be at any port, or off. Raises: Py4JError when it does not answer.
+    Of several masters, that of the first that leads; of one that stands by when none does. Its web page may be at any
+    port, or off. Raises: Py4JError when none answers.
     """
     context = session.sparkContext
     jvm: Any = context._jvm
@@ -76,11 +77,20 @@ def _master_state(session: SparkSession) -> Iterator[Any]:
     host = conf.get("spark.driver.host")
     rpc = spark.rpc.RpcEnv.create("cdc", host, 0, conf, security, True)
     try:
-        first = str(context.master).partition(",")[0]
-        master = rpc.setupEndpointRef(spark.rpc.RpcAddress.fromSparkURL(first), "Master")
         question = spark.util.Utils.classForName(
             "org.apache.spark.deploy.DeployMessages$RequestMasterState$", True, False
         )
-        yield master.askSync(question.getField("MODULE$").get(None), jvm.scala.reflect.ClassTag.Any())
+        states, problem = [], None
+        for place in str(context.master).removeprefix("spark://").split(","):
+            try:
+                address = spark.rpc.RpcAddress.fromSparkURL(f"spark://{place}")
+                master = rpc.setupEndpointRef(address, "Master")
+                states.append(master.askSync(question.getField("MODULE$").get(None), jvm.scala.reflect.ClassTag.Any()))
+            except Py4JError as error:
+                problem = error
+        if not states:
+            assert problem is not None
+            raise problem
+        yield next((each for each in states if each.status().toString() == "ALIVE"), states[0])
     finally:
         rpc.shutdown()

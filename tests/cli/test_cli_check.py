@@ -22,6 +22,14 @@ def test_check_prints_a_line_for_each_part_and_changes_nothing(file: Path, capsy
     assert sorted(path.name for path in file.parent.iterdir()) == ["shop.toml"]
 
 
+def test_check_says_that_it_asks_no_executor_of_a_cluster(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with file.open("a") as toml:
+        toml.write('\n[changefeed.orders.spark]\nmaster = "spark://a:7077"\n')
+    assert main(["check", str(file)]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "  cluster  spark://a:7077 … not asked; cdc run asks each executor before it creates anything"
+
+
 def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Script(file.parent).order("check", "ConfigError wal_level is not logical for hunter2")
     Script(file.parent).order("sink-check", "ConfigError the directory is not writable")

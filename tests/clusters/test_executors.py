@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
 from cdc_testing.spark_cluster import SparkCluster
@@ -70,7 +71,9 @@ def test_a_host_without_the_python_is_refused(
 def test_a_run_that_gets_no_executor_says_what_it_asked_for_and_what_there_is(
     cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
 ) -> None:
+    first = f"spark://127.0.0.1:{free_port()}"  # of two masters, the one that is down
     spark = {
+        "master": f"{first},{cluster.master.url.removeprefix('spark://')}",
         "spark.executor.memory": "900g",
         "spark.executor.resource.gpu.amount": "1",
         "spark.task.resource.gpu.amount": "1",
@@ -78,7 +81,7 @@ def test_a_run_that_gets_no_executor_says_what_it_asked_for_and_what_there_is(
     error = ends(feed(db, cluster.shared / "out", spark=spark, executor_wait="2s"), status=1)
     assert "no executor began within 2s (executor_wait)" in error
     assert "each needs every core of a worker, 900g of memory, 1 of resource gpu" in error
-    assert f"the master {cluster.master.url} has 2 workers (127.0.0.2: 1 core, 1024 MB; 127.0.0.3: 1 core, " in error
+    assert f"the master {spark['master']} has 2 workers (127.0.0.2: 1 core, 1024 MB; 127.0.0.3: 1 core, " in error
 
 
 def test_a_master_that_is_not_there_ends_the_run(db: SimulatedDatabase, feed: Callable[..., Feed]) -> None:
