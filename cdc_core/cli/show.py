@@ -126,7 +126,8 @@ def _delivered(shown: dict[str, Any]) -> str:
         return ""
     rate = "" if shown["rows_per_s"] is None else f" ({shown['rows_per_s']:,.0f} rows/s)"
     status = Status(changefeed=shown["name"], phase="", bytes=totals["bytes"], files=totals["files"])
-    return f"{totals['rows']:,} rows{rate}, {totals['messages']:,} messages, {delivered_text(status)}"
+    again = f", {totals['rows_repeated']:,} of them in repeated steps" if totals["rows_repeated"] else ""
+    return f"{totals['rows']:,} rows{rate}{again}, {totals['messages']:,} messages, {delivered_text(status)}"
 
 
 def _history(report: Report, shown: dict[str, Any]) -> str:

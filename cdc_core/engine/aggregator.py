@@ -44,11 +44,12 @@ def read_slice(
     end: Token,
     blocked: Sequence[tuple[str, str]] = (),
     within: TimeRange = EVERYTHING,
+    again: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a slice in the packed layout. Only a slice that was read to its end gets its `end` row.
 
     *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; they reach the writer this way.
-    Only rows *within* this range are yielded, and no mark passes it.
+    Only rows *within* this range are yielded, and no mark passes it. *again*: an earlier attempt began the step.
 
     Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
     be older than what is resolved. Likewise for a row above its table's marks. TerminalError: see `TimeRange.of_rows`.
@@ -57,7 +58,14 @@ def read_slice(
     extra = {"blocked": list(blocked)} if blocked else {}
     yield note(
         BEGIN,
-        {"step": info.step, "index": info.index, "lower": str(info.lower), "planned_by": info.planned_by, **extra},
+        {
+            "step": info.step,
+            "index": info.index,
+            "lower": str(info.lower),
+            "planned_by": info.planned_by,
+            "again": again,
+            **extra,
+        },
     )
     within = within.beginning_at(info.lower)
     marks: list[SpanMark] = []
@@ -107,7 +115,7 @@ def write_slice(
     started = time.monotonic()
     info: SliceInfo | None = None
     end: dict[str, object] | None = None
-    rows = 0
+    rows, again = 0, task_attempt > 0
     for kind, value in waited_for(unpack(batches)):
         if isinstance(value, RowBatch):
             if info is None or end is not None:
@@ -122,6 +130,7 @@ def write_slice(
                 planned_by=value.get("planned_by"),
                 task_attempt=task_attempt,
             )
+            again = again or value.get("again", False)
             bad_rows.begin(info, value.get("blocked", ()))
             delivery.begin(info)
         elif kind == END:
@@ -140,6 +149,7 @@ def write_slice(
         end=end["end"],  # type: ignore[arg-type]
         marks=tuple(SpanMark.from_json(mark) for mark in end["marks"]),  # type: ignore[attr-defined]
         rows=rows,
+        repeated=rows if again else 0,
         flushed=flushed,
         dead_letters=bad_rows.flush(),
         seconds=time.monotonic() - started,

@@ -140,6 +140,7 @@ class Coordinator:
         for name, amount in (
             ("steps", 1),
             ("rows", sum(report.rows for report in step)),
+            ("rows_repeated", sum(report.repeated for report in step)),
             ("messages", sum(report.flushed.messages for report in step)),
             ("bytes", sum(report.flushed.bytes for report in step)),
             ("files", sum(report.flushed.files for report in step)),

@@ -33,6 +33,8 @@ class PlannedSlice:
     """How many slices the step has."""
     end: Token
     blocked: Sequence[Any] = ()
+    again: bool = False
+    """Whether an earlier attempt began the step, and may have delivered some of its rows."""
 
 
 class Planner:
@@ -119,6 +121,7 @@ class Planner:
                 slices=len(slices),
                 end=end["token"],
                 blocked=blocked,
+                again=self._plans.first_began_before and start["step"] < 0,
             )
             for index, slice_ in enumerate(slices)
         ]

@@ -93,6 +93,8 @@ class Plans:
         self._repeats = feed.rangefeed.registration.repeats_steps
         self._store = store
         self._setting = ""
+        self.first_began_before = False
+        """Whether an earlier attempt began the step after the token that this one starts from, and did not save it."""
 
     def repeat(self, start: Token, *, after: Timestamp, blocked: Sequence[Any]) -> tuple[Plan, Sequence[Slice]] | None:
         """Return the plan that an earlier attempt saved for the step after *start*, with its slices; None to plan anew.
@@ -104,6 +106,7 @@ class Plans:
         plan = self._saved()
         if plan is None or (plan.start, plan.after) != (start, after) or plan.epoch == self._feed.epoch:
             return None
+        self.first_began_before = True
         if plan.repeats >= _MOST_REPEATS:
             log.info("step %d of attempt %d is planned anew: it failed too often", plan.step, plan.epoch)
             return None

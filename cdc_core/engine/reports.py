@@ -25,6 +25,8 @@ class SliceReport:
     marks: tuple[SpanMark, ...]
     rows: int
     flushed: Flushed
+    repeated: int = 0
+    """How many of `rows` may have been delivered before: all when the slice was begun before, otherwise none."""
     dead_letters: tuple[DeadLetter, ...] = ()
     """Rows that became dead letters, durable as well. They count among `rows`."""
     seconds: float

@@ -111,6 +111,7 @@ class RangefeedReader(DataSourceStreamReader):
                     end=planned.end,
                     blocked=planned.blocked,
                     within=TimeRange.of(config.feed.options),
+                    again=planned.again,
                 )
         except MaskedError as error:
             # Raising here would cost a task attempt, repeated at once. The writer passes it to the coordinator.

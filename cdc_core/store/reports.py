@@ -22,7 +22,7 @@ _ENDINGS = {
     "complete": "complete",
 }
 """The state of a changefeed by the last phase of its run."""
-_TOTALS = ("steps", "rows", "messages", "bytes", "files")
+_TOTALS = ("steps", "rows", "rows_repeated", "messages", "bytes", "files")
 _GAUGE = "source."
 _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at")
 """What a status says of the moment; it means nothing when the run has ended."""

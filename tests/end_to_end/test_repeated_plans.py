@@ -116,7 +116,9 @@ def test_a_step_that_broke_off_is_repeated_into_the_same_files(
     assert len(longer) > len(torso)
     assert longer.items() > torso.items()
     engine.run()
+    assert not engine.progress.counters.get("rows_repeated")
     assert engine.step()
+    assert engine.progress.counters["rows_repeated"] == 1000
     whole = data_files(root)
     assert whole.items() > longer.items()
     assert len(lines(whole)) == len(set(lines(whole))) == 1000
@@ -124,6 +126,7 @@ def test_a_step_that_broke_off_is_repeated_into_the_same_files(
     assert {name.epoch for name in names if isinstance(name, DataFile)} == {1}
     assert engine.step()
     assert len(lines(data_files(root))) == len(set(lines(data_files(root)))) == 1100
+    assert engine.progress.counters["rows_repeated"] == 1000
 
 
 def test_a_step_that_would_be_cut_otherwise_gets_names_of_its_own(
@@ -137,6 +140,7 @@ def test_a_step_that_would_be_cut_otherwise_gets_names_of_its_own(
     other = engine_of(database, tmp_path, file_size="3KB")
     other.run()
     assert other.step()
+    assert other.progress.counters["rows_repeated"] == 1000
     whole = data_files(tmp_path / "files")
     other.close()
     assert whole.items() > torso.items()

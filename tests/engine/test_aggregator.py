@@ -41,6 +41,17 @@ def test_a_slice_is_flushed_whole_and_reported_with_its_marks(reader: SliceReade
     assert [n for _, n in event[4]] == list(range(1, 101, 2))
 
 
+@pytest.mark.parametrize(("task_attempt", "again", "repeated"), [(0, False, 0), (1, False, 50), (0, True, 50)])
+def test_the_rows_of_a_slice_that_was_begun_before_are_counted(
+    reader: SliceReader, sink: Sink, task_attempt: int, again: bool, repeated: int
+) -> None:
+    slice_ = Slice(lower=Timestamp(1), payload=(0, 100, 1, 2))
+    batches = read_slice(reader, slice_, INFO, slices=2, end={"n": 100}, again=again)
+    report = write_slice(sink, batches, task_attempt=task_attempt)
+    assert report is not None
+    assert (report.rows, report.repeated) == (50, repeated)
+
+
 def test_a_slice_without_rows_still_carries_its_marks(reader: SliceReader, sink: Sink) -> None:
     report = write_slice(sink, packed(reader, last=0))
     assert report.rows == 0
