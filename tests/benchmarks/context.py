@@ -23,6 +23,7 @@ _BROKER_JAVA = ("-XX:TieredStopAtLevel=4", "-Xms384m")
 """A broker that runs fast: Java's compiler as it is by default."""
 _LEAST_ROWS = 100_000
 _LEAST_LATENCY_S = 8.0
+_LEAST_KILLS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class Sizes:
     backlog_changes: int = 5_000_000
     transaction_rows: int = 2_000_000
     backfill_rows: int = 5_000_000
+    kills: int = 20
 
     @classmethod
     def scaled(cls, share: float) -> Sizes:
@@ -43,6 +45,7 @@ class Sizes:
         full = cls()
         return cls(
             latency_s=max(_LEAST_LATENCY_S, full.latency_s * share),
+            kills=max(_LEAST_KILLS, round(full.kills * share)),
             **{
                 name: max(_LEAST_ROWS, round(getattr(full, name) * share / TRANSACTION_ROWS) * TRANSACTION_ROWS)
                 for name in (

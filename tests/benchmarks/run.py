@@ -39,6 +39,7 @@ _BENCHMARKS = {
     "start": "from the start of cdc run to the first row in a file",
     "latency": "from commit to durable file",
     "kafka_latency": "from commit to a consumer of Kafka",
+    "repeats": "rows that a consumer of Kafka gets twice when the driver is killed",
     "feeds": "what 1, 5 and 20 changefeeds of one process take, idle and busy",
     "memory": "peak memory of every process over a long backlog and a huge transaction",
 }
