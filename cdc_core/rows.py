@@ -155,10 +155,12 @@ class RowBatch:
         """Return the batch with its schema as one self-contained Arrow IPC stream."""
         metadata = {b"cdc.schema": json.dumps(self.schema.to_json(), separators=(",", ":")).encode()}
         schema = self.batch.schema.with_metadata(metadata)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_batch(self.batch.replace_schema_metadata(metadata))
-        return sink.getvalue()
+        batch = self.batch.replace_schema_metadata(metadata)
+        size = pa.MockOutputStream()
+        _write_stream(size, schema, batch)
+        data = pa.allocate_buffer(size.size())  # a buffer that grows takes up to three times as much
+        _write_stream(pa.FixedSizeBufferWriter(data), schema, batch)
+        return data
 
     @classmethod
     def from_ipc(cls, data: pa.Buffer | bytes) -> RowBatch:
@@ -176,6 +178,11 @@ class RowBatch:
     def struct(type_: pa.StructType, arrays: Sequence[pa.Array], mask: pa.Array | None = None) -> pa.StructArray:
         """Return a `key`, `after` or `before` column from the arrays of its fields; *mask* is true where it is null."""
         return pa.StructArray.from_arrays(arrays, fields=list(type_), mask=mask)
+
+
+def _write_stream(sink: pa.NativeFile, schema: pa.Schema, batch: pa.RecordBatch) -> None:
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(batch)
 
 
 def shown_key(key: pa.StructScalar) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
 from cdc_core.delivery.delivery import Delivery
 from cdc_core.engine.attempt_config import MaskedError
-from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, note, pack, unpack
+from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, notes, pack, unpack
 from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
@@ -56,7 +56,7 @@ def read_slice(
     """
     owner = f"rangefeed {type(reader).__name__}"
     extra = {"blocked": list(blocked)} if blocked else {}
-    yield note(
+    yield from notes(
         BEGIN,
         {
             "step": info.step,
@@ -88,7 +88,7 @@ def read_slice(
                 f"{owner} broke its contract: a row of table {table} is from {timestamp}, above {reached}, the greatest"
                 " span mark of its slice"
             )
-    yield note(END, {"slices": slices, "end": end, "marks": [within.of_mark(mark).to_json() for mark in marks]})
+    yield from notes(END, {"slices": slices, "end": end, "marks": [within.of_mark(mark).to_json() for mark in marks]})
 
 
 def write_slice(
@@ -122,6 +122,7 @@ def write_slice(
                 raise ContractError("engine: rows outside of a slice")
             rows += len(value)
             delivery.emit(value)
+            del value  # a large one would stay while the next one arrives
         elif kind == BEGIN:
             info = SliceInfo(
                 step=value["step"],

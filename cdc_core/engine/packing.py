@@ -4,6 +4,9 @@ A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end
 Where there is no slice at all, one row says `idle`: without it, a reader that died would look the same. Each is an
 Arrow record batch of a single row, because the JVM merges and splits record batches by their number of rows; with
 `maxRecordsPerBatch=1` it passes each on unchanged.
+
+A payload of more than `PIECE_BYTES` travels as a `pieces` row, which says how long it is and of what kind, and the
+`piece` rows that follow it. So the memory of the JVM does not depend on the size of a row.
 """
 
 from __future__ import annotations
@@ -12,16 +15,34 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from cdc_core.errors import ContractError
 from cdc_core.rows import RowBatch
 
-__all__ = ["BEGIN", "END", "FAILED", "IDLE", "ROWS", "SPARK_SCHEMA", "TARGET_BYTES", "note", "pack", "unpack"]
+__all__ = [
+    "BEGIN",
+    "END",
+    "FAILED",
+    "IDLE",
+    "PIECE_BYTES",
+    "ROWS",
+    "SPARK_SCHEMA",
+    "TARGET_BYTES",
+    "note",
+    "notes",
+    "pack",
+    "unpack",
+]
 
 BEGIN, ROWS, END, FAILED, IDLE = "begin", "rows", "end", "failed", "idle"
+_PIECES, _PIECE = "pieces", "piece"
 SPARK_SCHEMA = "kind STRING, table STRING, version INT, payload BINARY"
-TARGET_BYTES = 4 * 1024 * 1024
-"""Row batches of more than twice this are cut, so that no Spark row is larger than what the JVM's heap is sized for."""
+TARGET_BYTES = 2 * 1024 * 1024
+"""Row batches of more than twice this are divided, so that few have to be cut into pieces."""
+PIECE_BYTES = 4 * 1024 * 1024
+"""No Spark row has a larger payload."""
 
 _ARROW_SCHEMA = pa.schema(
     [("kind", pa.string()), ("table", pa.string()), ("version", pa.int32()), ("payload", pa.binary())]
@@ -29,39 +50,103 @@ _ARROW_SCHEMA = pa.schema(
 
 
 def note(kind: str, value: dict[str, Any]) -> pa.RecordBatch:
-    """Return a `begin` or `end` row that carries the JSON *value*."""
-    return _row(kind, None, None, json.dumps(value, separators=(",", ":")).encode())
+    """Return a row that carries the JSON *value*, for a value that is small."""
+    return _row(kind, None, None, _json(value))
+
+
+def notes(kind: str, value: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the JSON *value*, of any size, as one row or in pieces."""
+    yield from _in_pieces(kind, None, None, _json(value))
 
 
 def pack(rows: RowBatch) -> Iterator[pa.RecordBatch]:
-    """Yield *rows* as one or more `rows` rows, none when there are none."""
+    """Yield *rows* as one or more `rows` rows, or in pieces; nothing when there are none."""
     if len(rows) > 1 and rows.nbytes > 2 * TARGET_BYTES:
         middle = len(rows) // 2  # by halves, as values may be of very different sizes
         yield from pack(rows.slice(0, middle))
         yield from pack(rows.slice(middle))
     elif len(rows):
-        yield _row(ROWS, str(rows.schema.name), rows.schema.version, rows.to_ipc())
+        yield from _in_pieces(ROWS, str(rows.schema.name), rows.schema.version, rows.to_ipc())
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, RowBatch | dict[str, Any]]]:
-    """Yield (kind, value) of every row: a RowBatch for `rows`, the JSON value for all others."""
+    """Yield (kind, value) of every value: a RowBatch for `rows`, the JSON value for all others.
+
+    A value whose pieces end too early is not yielded: its reader died. Raises: ContractError when pieces are missing or
+    out of order.
+    """
+    joined: _Joined | None = None
     for batch in batches:
-        payloads = batch.column("payload")
+        payloads, numbers = batch.column("payload"), batch.column("version")
         for index, kind in enumerate(batch.column("kind").to_pylist()):
             payload = payloads[index].as_buffer()
-            yield kind, RowBatch.from_ipc(payload) if kind == ROWS else json.loads(payload.to_pybytes())
+            if kind != FAILED and (kind == _PIECE) != (joined is not None):
+                raise ContractError(f"engine: a row of kind '{kind}' arrived where {_due(joined)} was due")
+            if kind == _PIECES:
+                joined = _Joined(**json.loads(payload.to_pybytes()))
+                continue
+            if joined is not None and kind == _PIECE:
+                joined.add(numbers[index].as_py(), payload)
+                if not joined.complete:
+                    continue
+                kind, payload, joined = joined.kind, joined.buffer, None
+            value = RowBatch.from_ipc(payload) if kind == ROWS else json.loads(payload.to_pybytes())
+            del payload
+            yield kind, value
+            del value  # a large one would stay while the pieces of the next are joined
+
+
+class _Joined:
+    """A payload whose pieces are being put together. Each is copied once, and need not be kept."""
+
+    def __init__(self, *, kind: str, size_bytes: int) -> None:
+        self.kind = kind
+        self.buffer = pa.allocate_buffer(size_bytes)
+        self._view = np.frombuffer(self.buffer, np.uint8)
+        self._filled = 0
+        self._pieces = 0
+
+    @property
+    def complete(self) -> bool:
+        return self._filled == len(self._view)
+
+    def add(self, number: int, piece: pa.Buffer) -> None:
+        end = self._filled + piece.size
+        if number != self._pieces or end > len(self._view):
+            raise ContractError(f"engine: piece {number} arrived where piece {self._pieces} was due")
+        self._view[self._filled : end] = np.frombuffer(piece, np.uint8)
+        self._filled, self._pieces = end, number + 1
+
+
+def _due(joined: _Joined | None) -> str:
+    return "no piece" if joined is None else "the next piece"
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _in_pieces(
+    kind: str, table: str | None, version: int | None, payload: bytes | pa.Buffer
+) -> Iterator[pa.RecordBatch]:
+    size = len(payload)
+    if size <= PIECE_BYTES:
+        yield _row(kind, table, version, payload)
+        return
+    whole = pa.py_buffer(payload)
+    yield note(_PIECES, {"kind": kind, "size_bytes": size})
+    for number, offset in enumerate(range(0, size, PIECE_BYTES)):
+        yield _row(_PIECE, table, number, whole.slice(offset, min(PIECE_BYTES, size - offset)))
 
 
 def _row(kind: str, table: str | None, version: int | None, payload: bytes | pa.Buffer) -> pa.RecordBatch:
-    size = len(payload) if isinstance(payload, bytes) else payload.size
-    offsets = pa.array([0, size], pa.int32()).buffers()[1]
-    data = pa.py_buffer(payload) if isinstance(payload, bytes) else payload
+    offsets = pa.array([0, len(payload)], pa.int32()).buffers()[1]
     return pa.record_batch(
         [
             pa.array([kind], pa.string()),
             pa.array([table], pa.string()),
             pa.array([version], pa.int32()),
-            pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data]),
+            pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(payload)]),
         ],
         schema=_ARROW_SCHEMA,
     )
