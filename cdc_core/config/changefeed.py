@@ -9,13 +9,15 @@ from typing import Any, Literal
 
 from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
-from cdc_core.options import MB, ByteSize, Duration, Moment, Position, format_duration, option
+from cdc_core.options import MB, ByteSize, Duration, Moment, Position, format_bytes, format_duration, option
 from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_server
 
 __all__ = ["Changefeed", "ChangefeedOptions"]
 
+_MOST_ROW_BYTES = 1024 * MB
+"""Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -153,10 +155,16 @@ class ChangefeedOptions:
     )
     max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
     max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="About how many bytes of the source one step may hold.")
+    max_row_bytes: ByteSize = option(
+        ByteSize(256 * MB),
+        doc="Maximum size of one row in memory, with its before image. on_error decides about a larger one: its dead"
+        " letter has the key and the reason, without the large values.",
+    )
     on_error: Literal["fail", "pause", "dead_letter"] = option(
         "fail",
         doc="What to do about an error that no retry can cure: end the changefeed, or pause it until `cdc resume`. With"
-        " 'dead_letter', a row that the encoder or the sink refuses becomes a dead letter and all others are"
+        " 'dead_letter', a row that is too large, or that the encoder or the sink refuses, becomes a dead letter and"
+        " all others are"
         " delivered; any other such error ends the changefeed.",
     )
     dead_letter: str | None = option(
@@ -200,7 +208,9 @@ class ChangefeedOptions:
             raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
-        for name in ("max_step_rows", "max_step_bytes", "dead_letter_max", "max_attempts"):
+        if self.max_row_bytes > _MOST_ROW_BYTES:
+            raise ValueError(f"'max_row_bytes' must be at most {format_bytes(_MOST_ROW_BYTES)}")
+        for name in ("max_step_rows", "max_step_bytes", "max_row_bytes", "dead_letter_max", "max_attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
         if self.max_retry_backoff < self.retry_backoff:

@@ -17,7 +17,7 @@ from cdc_core.options import counted
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.store.values import DeadLetter
-from cdc_core.telemetry.stages import ENCODE, SINK
+from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
 
 __all__ = ["DeadLetterRows", "SliceBadRows", "StopAtBadRow", "bad_rows_of", "too_many"]
 
@@ -156,4 +156,4 @@ def too_many(changefeed: str, what: str, last: DeadLetter) -> TerminalError:
 
 
 def _owners(feed: ResolvedChangefeed) -> Mapping[str, str]:
-    return {ENCODE: feed.encoder.owner, SINK: feed.sink.owner}
+    return {SOURCE: feed.rangefeed.owner, ENCODE: feed.encoder.owner, SINK: feed.sink.owner}

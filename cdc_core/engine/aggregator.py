@@ -10,8 +10,9 @@ import pyarrow as pa
 from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
 from cdc_core.delivery.delivery import Delivery
 from cdc_core.engine.attempt_config import MaskedError
-from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, notes, pack, unpack
+from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, REFUSED, divided, note, notes, pack, unpack
 from cdc_core.engine.reports import SliceReport
+from cdc_core.engine.row_limit import refusal_of, refused_row
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
 from cdc_core.rangefeed import Token
@@ -19,7 +20,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.step_planner import Slice
-from cdc_core.telemetry.stages import ENCODE, SINK, Stages, waited_for
+from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, waited_for
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["ReaderDiedError", "read_slice", "write_slice"]
@@ -45,11 +46,13 @@ def read_slice(
     blocked: Sequence[tuple[str, str]] = (),
     within: TimeRange = EVERYTHING,
     again: bool = False,
+    max_row_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a slice in the packed layout. Only a slice that was read to its end gets its `end` row.
 
     *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; they reach the writer this way.
-    Only rows *within* this range are yielded, and no mark passes it. *again*: an earlier attempt began the step.
+    Only rows *within* this range are yielded, and no mark passes it. *again*: an earlier attempt began the step. Of a
+    row of more than *max_row_bytes*, the writer gets the key and the reason.
 
     Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
     be older than what is resolved. Likewise for a row above its table's marks. TerminalError: see `TimeRange.of_rows`.
@@ -78,7 +81,15 @@ def read_slice(
         table = item.schema.name.full
         newest = item.latest()
         latest[table] = max(latest.get(table, Timestamp()), newest)
-        yield from pack(within.of_rows(item, latest=newest))
+        rows = within.of_rows(item, latest=newest)
+        if max_row_bytes is None or rows.nbytes <= max_row_bytes:
+            yield from pack(rows)
+            continue
+        for part in divided(rows, most_bytes=max_row_bytes):
+            if part.nbytes > max_row_bytes:
+                yield note(REFUSED, refusal_of(part, max_row_bytes))
+            else:
+                yield from pack(part)
     if not marks:
         raise ContractError(f"{owner} broke its contract: read() must yield a mark for each span")
     for table, timestamp in latest.items():
@@ -110,7 +121,7 @@ def write_slice(
     that it failed; BadRowError; whatever the sink raises about anything but rows.
     """
     if bad_rows is None:
-        bad_rows = StopAtBadRow({ENCODE: "the encoder", SINK: f"sink {type(sink).__name__}"})
+        bad_rows = StopAtBadRow({SOURCE: "the rangefeed", ENCODE: "the encoder", SINK: f"sink {type(sink).__name__}"})
     delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK], refuses_rows=refuses_rows)
     started = time.monotonic()
     info: SliceInfo | None = None
@@ -118,8 +129,7 @@ def write_slice(
     rows, again = 0, task_attempt > 0
     for kind, value in waited_for(unpack(batches)):
         if isinstance(value, RowBatch):
-            if info is None or end is not None:
-                raise ContractError("engine: rows outside of a slice")
+            _require_inside(info, end)
             rows += len(value)
             delivery.emit(value)
             del value  # a large one would stay while the next one arrives
@@ -136,6 +146,10 @@ def write_slice(
             delivery.begin(info)
         elif kind == END:
             end = value
+        elif kind == REFUSED:
+            _require_inside(info, end)
+            rows += 1
+            bad_rows.add(refused_row(value))
         elif kind == IDLE:
             return None
         elif kind == FAILED:
@@ -156,6 +170,11 @@ def write_slice(
         seconds=time.monotonic() - started,
         stages={} if stages is None else stages.seconds,
     )
+
+
+def _require_inside(info: SliceInfo | None, end: object) -> None:
+    if info is None or end is not None:
+        raise ContractError("engine: rows outside of a slice")
 
 
 def _refuse_late_rows(owner: str, rows: RowBatch, lower: Timestamp) -> None:

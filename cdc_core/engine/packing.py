@@ -1,6 +1,7 @@
 """The packed layout: how slices travel through Spark as rows that the JVM never opens.
 
 A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end` (or `failed`, when reading failed).
+A `refused` row is a row of the source that is too large.
 Where there is no slice at all, one row says `idle`: without it, a reader that died would look the same. Each is an
 Arrow record batch of a single row, because the JVM merges and splits record batches by their number of rows; with
 `maxRecordsPerBatch=1` it passes each on unchanged.
@@ -27,16 +28,18 @@ __all__ = [
     "FAILED",
     "IDLE",
     "PIECE_BYTES",
+    "REFUSED",
     "ROWS",
     "SPARK_SCHEMA",
     "TARGET_BYTES",
+    "divided",
     "note",
     "notes",
     "pack",
     "unpack",
 ]
 
-BEGIN, ROWS, END, FAILED, IDLE = "begin", "rows", "end", "failed", "idle"
+BEGIN, ROWS, END, FAILED, IDLE, REFUSED = "begin", "rows", "end", "failed", "idle", "refused"
 _PIECES, _PIECE = "pieces", "piece"
 SPARK_SCHEMA = "kind STRING, table STRING, version INT, payload BINARY"
 TARGET_BYTES = 2 * 1024 * 1024
@@ -59,14 +62,21 @@ def notes(kind: str, value: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     yield from _in_pieces(kind, None, None, _json(value))
 
 
+def divided(rows: RowBatch, *, most_bytes: int | None = None) -> Iterator[RowBatch]:
+    """Yield *rows* in batches of at most *most_bytes*, by default twice the target, or of one row that is larger."""
+    most = 2 * TARGET_BYTES if most_bytes is None else most_bytes
+    if len(rows) > 1 and rows.nbytes > most:
+        middle = len(rows) // 2  # by halves, as values may be of very different sizes
+        yield from divided(rows.slice(0, middle), most_bytes=most)
+        yield from divided(rows.slice(middle), most_bytes=most)
+    elif len(rows):
+        yield rows
+
+
 def pack(rows: RowBatch) -> Iterator[pa.RecordBatch]:
     """Yield *rows* as one or more `rows` rows, or in pieces; nothing when there are none."""
-    if len(rows) > 1 and rows.nbytes > 2 * TARGET_BYTES:
-        middle = len(rows) // 2  # by halves, as values may be of very different sizes
-        yield from pack(rows.slice(0, middle))
-        yield from pack(rows.slice(middle))
-    elif len(rows):
-        yield from _in_pieces(ROWS, str(rows.schema.name), rows.schema.version, rows.to_ipc())
+    for part in divided(rows):
+        yield from _in_pieces(ROWS, str(part.schema.name), part.schema.version, part.to_ipc())
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, RowBatch | dict[str, Any]]]:

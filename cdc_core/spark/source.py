@@ -112,6 +112,7 @@ class RangefeedReader(DataSourceStreamReader):
                     blocked=planned.blocked,
                     within=TimeRange.of(config.feed.options),
                     again=planned.again,
+                    max_row_bytes=config.feed.options.max_row_bytes,
                 )
         except MaskedError as error:
             # Raising here would cost a task attempt, repeated at once. The writer passes it to the coordinator.

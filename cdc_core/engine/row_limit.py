@@ -1,0 +1,46 @@
+"""Rows above `max_row_bytes`: they are refused as an encoder or a sink refuses a row, without their large values."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.options import format_bytes
+from cdc_core.rows import RowBatch
+from cdc_core.telemetry.stages import SOURCE
+from cdc_core.unavailable import unavailable_by_column, unavailable_column
+
+__all__ = ["refusal_of", "refused_row"]
+
+_KEPT_BYTES = 8192
+"""Values of at most this size stay in a row that is too large."""
+
+
+def refusal_of(row: RowBatch, limit: int) -> dict[str, Any]:
+    """Return what the writer is told about *row*, a batch of one row with more than *limit* bytes: JSON values."""
+    reason = f"it has {row.nbytes:,} bytes, more than max_row_bytes ({format_bytes(limit)})"
+    return {"row": base64.b64encode(_without_large_values(row).to_ipc()).decode(), "reason": reason}
+
+
+def refused_row(value: dict[str, Any]) -> BadRow:
+    """Return the row that `refusal_of` told of. Its large values are unavailable, and the row before is null."""
+    return BadRow(row=RowBatch.from_ipc(base64.b64decode(value["row"])), stage=SOURCE, reason=value["reason"])
+
+
+def _without_large_values(row: RowBatch) -> RowBatch:
+    schema, after = row.schema, row.column("after")
+    columns = {name: row.column(name) for name in row.batch.schema.names}
+    if row.has_before:
+        columns["before"] = pa.nulls(1, schema.after_type)
+    if after.null_count == 0:
+        arrays, lacking = after.flatten(), unavailable_by_column(row)
+        for index, field in enumerate(schema.after_type):
+            if field.name not in schema.primary_key and arrays[index].nbytes > _KEPT_BYTES:
+                arrays[index], lacking[field.name] = pa.nulls(1, field.type), np.ones(1, np.bool_)
+        in_order = {field.name: lacking[field.name] for field in schema.after_type if field.name in lacking}
+        columns |= {"after": RowBatch.struct(schema.after_type, arrays), "unavailable": unavailable_column(in_order)}
+    return RowBatch.of(schema, **columns)
