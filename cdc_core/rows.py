@@ -153,14 +153,21 @@ class RowBatch:
 
     def to_ipc(self) -> pa.Buffer:
         """Return the batch with its schema as one self-contained Arrow IPC stream."""
+        sink = pa.BufferOutputStream()
+        self._write_ipc(sink)
+        return sink.getvalue()
+
+    def to_ipc_parts(self) -> list[pa.Buffer]:
+        """Return the bytes of `to_ipc` in consecutive parts, which share the memory of the values."""
+        parts = _Parts()
+        self._write_ipc(pa.PythonFile(parts, mode="w"))
+        return parts.buffers
+
+    def _write_ipc(self, sink: pa.NativeFile) -> None:
         metadata = {b"cdc.schema": json.dumps(self.schema.to_json(), separators=(",", ":")).encode()}
         schema = self.batch.schema.with_metadata(metadata)
-        batch = self.batch.replace_schema_metadata(metadata)
-        size = pa.MockOutputStream()
-        _write_stream(size, schema, batch)
-        data = pa.allocate_buffer(size.size())  # a buffer that grows takes up to three times as much
-        _write_stream(pa.FixedSizeBufferWriter(data), schema, batch)
-        return data
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(self.batch.replace_schema_metadata(metadata))
 
     @classmethod
     def from_ipc(cls, data: pa.Buffer | bytes) -> RowBatch:
@@ -180,9 +187,20 @@ class RowBatch:
         return pa.StructArray.from_arrays(arrays, fields=list(type_), mask=mask)
 
 
-def _write_stream(sink: pa.NativeFile, schema: pa.Schema, batch: pa.RecordBatch) -> None:
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(batch)
+class _Parts:
+    """A write-only file object that keeps the buffers it is given, without copying them."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.buffers: list[pa.Buffer] = []
+
+    def write(self, data: pa.Buffer | bytes) -> int:
+        self.buffers.append(pa.py_buffer(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: there is no buffer."""
 
 
 def shown_key(key: pa.StructScalar) -> dict[str, Any]:

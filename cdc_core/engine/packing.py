@@ -13,7 +13,7 @@ A payload of more than `PIECE_BYTES` travels as a `pieces` row, which says how l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def note(kind: str, value: dict[str, Any]) -> pa.RecordBatch:
 
 def notes(kind: str, value: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     """Yield the JSON *value*, of any size, as one row or in pieces."""
-    yield from _in_pieces(kind, None, None, _json(value))
+    yield from _in_pieces(kind, None, None, [pa.py_buffer(_json(value))])
 
 
 def divided(rows: RowBatch, *, most_bytes: int | None = None) -> Iterator[RowBatch]:
@@ -76,7 +76,11 @@ def divided(rows: RowBatch, *, most_bytes: int | None = None) -> Iterator[RowBat
 def pack(rows: RowBatch) -> Iterator[pa.RecordBatch]:
     """Yield *rows* as one or more `rows` rows, or in pieces; nothing when there are none."""
     for part in divided(rows):
-        yield from _in_pieces(ROWS, str(part.schema.name), part.schema.version, part.to_ipc())
+        name, version = str(part.schema.name), part.schema.version
+        if part.nbytes < PIECE_BYTES // 2 and len(data := part.to_ipc()) <= PIECE_BYTES:
+            yield _row(ROWS, name, version, data)
+        else:
+            yield from _in_pieces(ROWS, name, version, part.to_ipc_parts())
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, RowBatch | dict[str, Any]]]:
@@ -137,16 +141,38 @@ def _json(value: dict[str, Any]) -> bytes:
 
 
 def _in_pieces(
-    kind: str, table: str | None, version: int | None, payload: bytes | pa.Buffer
+    kind: str, table: str | None, version: int | None, parts: Sequence[pa.Buffer]
 ) -> Iterator[pa.RecordBatch]:
-    size = len(payload)
+    """Yield the payload that has consecutive *parts* as one row, or as pieces if it is large."""
+    size = sum(part.size for part in parts)
     if size <= PIECE_BYTES:
-        yield _row(kind, table, version, payload)
+        yield _row(kind, table, version, b"".join(parts))
         return
-    whole = pa.py_buffer(payload)
     yield note(_PIECES, {"kind": kind, "size_bytes": size})
-    for number, offset in enumerate(range(0, size, PIECE_BYTES)):
-        yield _row(_PIECE, table, number, whole.slice(offset, min(PIECE_BYTES, size - offset)))
+    for number, piece in enumerate(_cut(parts)):
+        yield _row(_PIECE, table, number, piece)
+
+
+def _cut(parts: Sequence[pa.Buffer]) -> Iterator[pa.Buffer]:
+    """Yield the bytes of *parts* in buffers of `PIECE_BYTES`. No more than that is copied at a time."""
+    waiting: list[pa.Buffer] = []
+    room = PIECE_BYTES
+    for part in parts:
+        offset = 0
+        while part.size - offset >= room:
+            waiting.append(part.slice(offset, room))
+            yield _joined_parts(waiting)
+            offset += room
+            waiting, room = [], PIECE_BYTES
+        if offset < part.size:
+            waiting.append(part.slice(offset))
+            room -= part.size - offset
+    if waiting:
+        yield _joined_parts(waiting)
+
+
+def _joined_parts(parts: Sequence[pa.Buffer]) -> pa.Buffer:
+    return parts[0] if len(parts) == 1 else pa.py_buffer(b"".join(parts))
 
 
 def _row(kind: str, table: str | None, version: int | None, payload: bytes | pa.Buffer) -> pa.RecordBatch:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import polars as pl
 import pyarrow as pa
-from cdc_column_texts import joined
+from cdc_column_texts import joined, joined_bytes
 
 from cdc_core import (
     METADATA_MEMBER,
@@ -68,8 +67,8 @@ class JsonEncoder(Encoder):
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = joined(self._texts.key(rows), len(rows))
-        values = joined(self._texts.value(rows, topic, [keys]), len(rows))
-        key, value = _binary(keys), _binary(values)
+        value = joined_bytes(self._texts.value(rows, topic, [keys]), len(rows))
+        key = joined_bytes([keys], len(rows))
         if self._schemas is not None:
             key, value = self._schemas.framed(rows.schema, topic, key=key, value=value)
         return MessageBatch(topic=topic, key=key, value=value, updated=rows.column("updated"))
@@ -85,10 +84,10 @@ class JsonEncoder(Encoder):
         """Return the values that `encode` returns, each followed by a newline."""
         envelope = self.context.envelope
         keys = self._texts.key(rows) if envelope.key_in_value else []
-        lines = joined([*self._texts.value(rows, topic, keys), "\n"], len(rows))
-        if lines.null_count():
+        lines = joined_bytes([*self._texts.value(rows, topic, keys), "\n"], len(rows))
+        if lines.null_count:
             raise ContractError(f"envelope '{envelope.name}' has tombstones, which a file of lines cannot hold")
-        return joined_values(_binary(lines))
+        return joined_values(lines)
 
 
 class _LinesBody(FileBody):
@@ -119,8 +118,3 @@ def _schemas_in(registry: str, context: EncoderContext) -> RegisteredSchemas:
             "pip install 'cdc-encoder-json[registry]'"
         ) from error
     return RegisteredSchemas(Registry.of(registry, owner=_OWNER), context.envelope)
-
-
-def _binary(texts: pl.Series) -> pa.Array:
-    array = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
-    return cast(pa.Array, array.cast(pa.large_binary()))

@@ -16,6 +16,8 @@ __all__ = ["ParquetBody"]
 
 _LEVELS = {"gzip": 4, "zstd": 3}
 """The levels of the cloud-storage sink. Arrow's default for gzip is 9."""
+_LARGE_ROW_BYTES = 4 * 1024 * 1024
+"""A file whose first row group has larger rows on average has no dictionaries and no statistics."""
 _ROW_BYTES = 32
 """Size of a row's event type and timestamps, which is added to that of its values."""
 
@@ -37,7 +39,7 @@ class ParquetBody(FileBody):
         self._waiting: list[pa.RecordBatch] = []
         self.held_bytes = 0
 
-    def write(self, rows: RowBatch) -> bytes:
+    def write(self, rows: RowBatch) -> pa.Buffer | bytes:
         """Add *rows* and return the row groups that are full.
 
         Raises: ContractError when the schema of the rows differs from that of earlier rows.
@@ -59,7 +61,7 @@ class ParquetBody(FileBody):
                 self._write_group()
         return self._out.taken()
 
-    def finish(self) -> bytes:
+    def finish(self) -> pa.Buffer:
         """Return the last row group and the footer. A body without rows has no schema and therefore no bytes."""
         if self._waiting:
             self._write_group()
@@ -80,10 +82,10 @@ class ParquetBody(FileBody):
         self._waiting, self.held_bytes = [], 0
         writer = self._writer
         if writer is None:
-            writer = self._writer = self._opened()
+            writer = self._writer = self._opened(large=table.nbytes > len(table) * _LARGE_ROW_BYTES)
         writer.write_table(table, row_group_size=len(table))
 
-    def _opened(self) -> pq.ParquetWriter:
+    def _opened(self, *, large: bool) -> pq.ParquetWriter:
         assert self._table is not None
         writer = pq.ParquetWriter(
             self._out,
@@ -91,6 +93,9 @@ class ParquetBody(FileBody):
             compression=self._compression,
             compression_level=_LEVELS.get(self._compression),
             store_schema=False,  # Parquet's types are sufficient.
+            # Both copy values several times, and neither serves readers of large ones.
+            use_dictionary=not large,
+            write_statistics=not large,
         )
         writer.add_key_value_metadata(file_metadata(self._table))
         return writer
@@ -100,12 +105,12 @@ class _Out:
     """A write-only file object. `taken` returns the bytes written since the last call."""
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = []
+        self._data = bytearray()
         self._written = 0
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        self._chunks.append(bytes(data))
+        self._data += data
         self._written += len(data)
         return len(data)
 
@@ -118,9 +123,9 @@ class _Out:
     def close(self) -> None:
         self.closed = True
 
-    def taken(self) -> bytes:
-        chunks, self._chunks = self._chunks, []
-        return b"".join(chunks)
+    def taken(self) -> pa.Buffer:
+        data, self._data = self._data, bytearray()
+        return pa.py_buffer(data)
 
 
 def _sizes(rows: RowBatch) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ from cdc_column_texts.json_strings import quoted
 from cdc_column_texts.json_values import JSON_NULL_OBJECT, json_pieces
 from cdc_column_texts.lists import list_bounds, list_texts
 from cdc_column_texts.numpy_columns import Bools, Ints, integers, valid_rows
-from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
+from cdc_column_texts.pieces import NULL, Piece, joined, joined_bytes, or_null, series
 from cdc_column_texts.text_columns import hlc_texts, plain_texts, text_column, with_nulls_of
 from cdc_column_texts.text_reading import column_of_texts, timestamps_of_texts
 
@@ -33,6 +33,7 @@ __all__ = [
     "integers",
     "items_of",
     "joined",
+    "joined_bytes",
     "json_pieces",
     "list_bounds",
     "list_texts",

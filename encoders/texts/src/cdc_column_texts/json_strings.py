@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cdc_column_texts.large_texts import LargeText
 from cdc_column_texts.pieces import Piece, joined, or_null, series
 
 __all__ = ["quoted", "quoted_column", "text_bytes"]
@@ -24,6 +25,10 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in range(_SPACE)} | {
 }
 
 
+_IN_ORDER = {chr(code): _ESCAPES[code] for code in sorted(_ESCAPES, reverse=True)}
+"""The backslash comes first because escapes contain it."""
+
+
 def quoted(text: str) -> str:
     """Return the JSON string of *text*."""
     return f'"{text.translate(_ESCAPES)}"'
@@ -31,6 +36,9 @@ def quoted(text: str) -> str:
 
 def quoted_column(array: pa.Array) -> list[Piece]:
     """Return the JSON strings of a string *array*, and `null` where it is null."""
+    large = LargeText.replaced(array, _IN_ORDER)
+    if large is not None:
+        return ['"', large, '"']
     texts = series(array)
     for code in _to_escape(text_bytes(array)):
         texts = texts.str.replace_all(chr(code), _ESCAPES[code], literal=True)

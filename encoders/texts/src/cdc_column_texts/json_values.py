@@ -11,6 +11,7 @@ from cdc_column_texts.datetimes import date_pieces, time_pieces, timestamp_piece
 from cdc_column_texts.errors import NoRepresentationError
 from cdc_column_texts.floats import float_pieces
 from cdc_column_texts.json_strings import quoted_column, text_bytes
+from cdc_column_texts.large_texts import LargeText
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
 from cdc_core import ColumnType, Kind
 
@@ -19,6 +20,7 @@ __all__ = ["JSON_NULL_OBJECT", "json_pieces"]
 JSON_NULL_OBJECT = '{"__crdb_json_null__": true}'
 _SPECIAL_DECIMALS = ["NaN", "Infinity", "-Infinity"]
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_LINE_ENDS = "\n\r"
 _BLANKS = " \t\n\r"
 
 
@@ -29,7 +31,7 @@ def json_pieces(array: pa.Array, type_: ColumnType, *, null_as_object: bool = Fa
     decimal that is not a number.
     """
     if type_.kind is Kind.JSON:
-        return [or_null(_json(array, null_as_object=null_as_object))]
+        return _json(array, null_as_object=null_as_object)
     return _PIECES[type_.kind](array)
 
 
@@ -50,27 +52,29 @@ def _decimal(array: pa.Array) -> list[Piece]:
 
 
 def _bytes(array: pa.Array) -> list[Piece]:
+    large = LargeText.hexadecimal(array)
+    if large is not None:
+        return ['"\\\\x', large, '"']
     texts = series(array).bin.encode("hex")
     if texts.null_count() == 0:
         return ['"\\\\x', texts, '"']
     return [or_null(joined(['"\\\\x', texts, '"'], len(texts)))]
 
 
-def _json(array: pa.Array, *, null_as_object: bool = False) -> pl.Series:
+def _json(array: pa.Array, *, null_as_object: bool = False) -> list[Piece]:
     """Return JSON texts on one line each. A line end can only be between tokens, and becomes a blank."""
+    large = LargeText.replaced(array, dict.fromkeys(_LINE_ENDS, " "))
+    if large is not None and not null_as_object:
+        return [large]
     texts = series(array)
     data = text_bytes(array)
-    for end in "\n\r":
+    for end in _LINE_ENDS:
         if (data == ord(end)).any():
             texts = texts.str.replace_all(end, " ", literal=True)
     if null_as_object:
         is_null = (texts.str.strip_chars(_BLANKS) == NULL).fill_null(value=False)
         texts = texts.set(is_null, JSON_NULL_OBJECT)
-    return texts
-
-
-def _nested(array: pa.Array) -> list[Piece]:
-    return [or_null(_json(array))]
+    return [or_null(texts)]
 
 
 _PIECES: dict[Kind, Callable[[pa.Array], list[Piece]]] = {
@@ -88,6 +92,6 @@ _PIECES: dict[Kind, Callable[[pa.Array], list[Piece]]] = {
     Kind.TIMESTAMPTZ: lambda array: timestamp_pieces(array, zone="Z"),
     Kind.INTERVAL: quoted_column,
     Kind.ENUM: quoted_column,
-    Kind.ARRAY: _nested,
-    Kind.COMPOSITE: _nested,
+    Kind.ARRAY: _json,
+    Kind.COMPOSITE: _json,
 }

@@ -1,7 +1,8 @@
 """Texts of whole columns, joined from pieces.
 
-A piece is either one text that all rows share, or a column with one text for each row. The text of a row is the
-concatenation of its pieces. Pieces are only joined at the end, so each byte of a message is copied once.
+A piece is one text that all rows share, a column with one text for each row, or the large text of an only row. The
+text of a row is the concatenation of its pieces. Pieces are only joined at the end, so each byte of a message is copied
+once.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import cast
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["NULL", "Piece", "joined", "or_null", "series"]
+from cdc_column_texts.large_texts import LargeText, join_large
 
-Piece = str | pl.Series
+__all__ = ["NULL", "Piece", "joined", "joined_bytes", "or_null", "series"]
+
+Piece = str | pl.Series | LargeText
 NULL = "null"
 
 
@@ -25,6 +28,8 @@ def series(array: pa.Array) -> pl.Series:
 
 def joined(pieces: Sequence[Piece], rows: int) -> pl.Series:
     """Return the texts of all *rows*. A null in a piece makes the row null."""
+    if any(isinstance(piece, LargeText) for piece in pieces):
+        return series(join_large(pieces))
     merged: list[Piece] = []
     for piece in pieces:
         if isinstance(piece, str) and merged and isinstance(merged[-1], str):
@@ -36,6 +41,13 @@ def joined(pieces: Sequence[Piece], rows: int) -> pl.Series:
     if len(merged) == 1:
         return cast(pl.Series, merged[0])
     return pl.select(pl.concat_str([pl.lit(piece) for piece in merged])).to_series()
+
+
+def joined_bytes(pieces: Sequence[Piece], rows: int) -> pa.Array:
+    """Return what `joined` returns as an Arrow column, large_binary."""
+    if any(isinstance(piece, LargeText) for piece in pieces):
+        return join_large(pieces).cast(pa.large_binary())
+    return joined(pieces, rows).to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())
 
 
 def or_null(texts: pl.Series) -> pl.Series:

@@ -102,6 +102,8 @@ class Fields:
         bounds = np.empty(2 * count, np.int32)
         bounds[0::2] = self.starts if skip == 0 else self.starts + (skip if self.null is None else skip * ~self.null)
         bounds[1::2] = self.starts + self.lengths
+        if count == 1 and self.null is None:  # perhaps a very large value: it is not copied
+            return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bounds), self.messages.buffer])
         every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), self.messages.buffer])
         return every.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=self.null))
 
