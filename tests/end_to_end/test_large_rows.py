@@ -81,3 +81,18 @@ def test_a_row_above_the_limit_is_named_and_its_dead_letter_has_no_large_value(
     assert {letter["stage"] for letter in found} == {"source"}
     rows = [row["id"] for row in lines(feed.files)]
     assert sorted(rows) == sorted([*(n for n in range(1, 101) if n != 7), *(n for n in range(1, 10) if n != 7)])
+
+
+def test_unchanged_values_are_looked_up_within_bounded_memory(database: str, tmp_path: Path) -> None:
+    size, count = 20 * MB, 20
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, body bytea)")
+        with Feed(tmp_path, database, ["items"], format_="avro", options={"unchanged_toast": "lookup"}) as feed:
+            for number in range(count):
+                connection.execute("INSERT INTO items VALUES (%s, 1, %b)", [number, bytes_of(size)])
+            scan = peaks(feed)
+            connection.execute("UPDATE items SET n = 2")
+            log = peaks(feed)
+    sizes = sorted(path.stat().st_size for path in feed.files.rglob("*.avro"))
+    assert sum(sizes) > 2 * count * size
+    assert max(*scan.values(), *log.values()) < 700 * MB

@@ -174,7 +174,9 @@ class PostgresToken:
         return {
             "lsn": lsn_text(self.lsn),
             "clock": None if self.clock is None else str(self.clock),
-            "scan": None if self.scan is None else _scan_to_json(self.scan, sorted(self.tables)),
+            "scan": None
+            if self.scan is None
+            else _scan_to_json(self.scan, {name: index for index, name in enumerate(sorted(self.tables))}),
             "tables": {name: state.to_json() for name, state in self.tables.items()},
             "catalog": self.catalog,
             "settled": lsn_text(self.settled),
@@ -194,7 +196,7 @@ class PostgresToken:
         )
 
 
-def _scan_to_json(scan: Scan, names: list[str]) -> dict[str, Any]:
+def _scan_to_json(scan: Scan, places: Mapping[str, int]) -> dict[str, Any]:
     at = scan.snapshot
     return {
         "round": scan.round,
@@ -203,15 +205,15 @@ def _scan_to_json(scan: Scan, names: list[str]) -> dict[str, Any]:
         "done": scan.done,
         "total": scan.total,
         "block": scan.block,
-        "parts": [_part_to_json(part, names) for part in scan.parts],
+        "parts": [_part_to_json(part, places) for part in scan.parts],
     }
 
 
-def _part_to_json(part: Part, names: list[str]) -> list[Any]:
+def _part_to_json(part: Part, places: Mapping[str, int]) -> list[Any]:
     more = [part.detached, part.where]
     while more and more[-1] is None:
         more.pop()
-    return [names.index(part.table), part.oid, part.filenode, part.blocks, *more]
+    return [places[part.table], part.oid, part.filenode, part.blocks, *more]
 
 
 def _scan_from_json(value: Mapping[str, Any], names: list[str]) -> Scan:

@@ -1,0 +1,81 @@
+"""Many tables and many columns: every row arrives, and no process grows with them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import psycopg
+import pytest
+from benchmarks.processes import watched
+from cdc_testing.runs import Feed
+
+pytestmark = pytest.mark.slow
+
+MB = 1_000_000
+TABLES = 2000
+COLUMNS = 1600
+
+
+def peaks(feed: Feed) -> dict[str, int]:
+    """Run to the end and return the largest process of each role, in bytes."""
+    started = time.monotonic()
+    feed.start("--once")
+    assert feed.process is not None
+    with watched(feed.process.pid, every_s=0.1) as usage:
+        assert feed.wait() == 0, feed.log_tail()
+    found = usage.peak_by_role()
+    sys.stderr.write(f"{time.monotonic() - started:.1f} s { {role: peak // MB for role, peak in found.items()} }\n")
+    return found
+
+
+def delivered(feed: Feed) -> Counter[str]:
+    """Return how many rows each table has in the files."""
+    paths = feed.files.rglob("*.ndjson")
+    return Counter({path.name: len(path.read_text().splitlines()) for path in paths})
+
+
+def test_a_transaction_over_two_thousand_tables(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        for first in range(0, TABLES, 500):  # a transaction holds a lock for each table
+            connection.execute(
+                f"DO $$ BEGIN FOR n IN {first}..{first + 499} LOOP"
+                " EXECUTE format('CREATE TABLE items_%s (id bigint PRIMARY KEY, n bigint)', n);"
+                " EXECUTE format('INSERT INTO items_%s VALUES (1, %s), (2, %s)', n, n, n); END LOOP; END $$"
+            )
+        with Feed(tmp_path, database, ["public.*"]) as feed:
+            scan = peaks(feed)
+            assert delivered(feed).total() == 2 * TABLES
+            connection.execute(
+                f"DO $$ BEGIN FOR n IN 0..{TABLES - 1} LOOP"
+                " EXECUTE format('UPDATE items_%s SET n = -n WHERE id = 1', n); END LOOP; END $$"
+            )
+            log = peaks(feed)
+    assert delivered(feed).total() == 3 * TABLES
+    assert max(*scan.values(), *log.values()) < 700 * MB
+
+
+def test_a_table_with_as_many_columns_as_there_can_be(database: str, tmp_path: Path) -> None:
+    names = [f"column_{number}" for number in range(1, COLUMNS)]
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE items (id bigint PRIMARY KEY, {', '.join(f'{name} int' for name in names)})")
+        connection.execute(
+            f"INSERT INTO items SELECT n, {', '.join(f'n + {number}' for number in range(1, COLUMNS))}"
+            " FROM generate_series(1, 1000) n"
+        )
+        with Feed(tmp_path, database, ["items"]) as feed:
+            scan = peaks(feed)
+            connection.execute("UPDATE items SET column_7 = -column_7")
+            log = peaks(feed)
+    rows = [
+        json.loads(line)["after"]
+        for path in sorted(feed.files.rglob("*.ndjson"), key=lambda path: path.name)
+        for line in path.read_text().splitlines()
+    ]
+    assert len(rows) == 2000
+    assert {len(row) for row in rows} == {COLUMNS}
+    assert [row["column_7"] for row in rows] == [*range(8, 1008), *(-n for n in range(8, 1008))]
+    assert max(*scan.values(), *log.values()) < 700 * MB
