@@ -35,6 +35,8 @@ BLOCKED = "blocked"
 """Stage of a row that waits for an earlier row of its key. Other rows have ENCODE or SINK, whichever refused them."""
 
 _MOST_ERROR_CHARACTERS = 4000
+_MOST_SHOWN_BYTES = 1024 * 1024
+"""A value above this size is not in `row`."""
 _UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PAYLOAD = "payload"
 
@@ -75,7 +77,8 @@ class BadRow:
 def dead_letter_schema(changefeed: str) -> TableSchema:
     """Return the columns of `dead_letter_table`.
 
-    `row` is the row for people; `payload` is the row exactly, as base64 of a zlib-compressed Arrow IPC stream.
+    `row` is the row for people, without very large values; `payload` is the row exactly, as base64 of a zlib-compressed
+    Arrow IPC stream.
     """
     text, json, number = (
         ColumnType(kind=Kind.STRING, source="text"),
@@ -138,7 +141,14 @@ def _letter(changefeed: str, bad: BadRow) -> dict[str, Any]:
         "op": Op(row.column("op")[0].as_py()).name.lower(),
         "stage": bad.stage,
         "error": bad.shown_reason,
-        "row": row_json(row.schema, image, without=unavailable_by_column(row)),
+        "row": row_json(row.schema, image, without={*unavailable_by_column(row), *_large(row)}),
         "schema_version": row.schema.version,
         _PAYLOAD: base64.b64encode(zlib.compress(row.to_ipc())).decode(),
     }
+
+
+def _large(row: RowBatch) -> set[str]:
+    """Return the columns of which the image of *row* after or before the change has a very large value."""
+    images = [row.column(name) for name in ("after", "before") if name in row.batch.schema.names]
+    values = [(field.name, array) for image in images for field, array in zip(image.type, image.flatten(), strict=True)]
+    return {name for name, array in values if array.nbytes > _MOST_SHOWN_BYTES and name not in row.schema.primary_key}

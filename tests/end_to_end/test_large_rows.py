@@ -11,8 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 from benchmarks.processes import Usage, watched
+from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+
+from cdc_core.delivery.dead_letters import row_of
 
 pytestmark = pytest.mark.slow
 
@@ -96,3 +99,26 @@ def test_unchanged_values_are_looked_up_within_bounded_memory(database: str, tmp
     sizes = sorted(path.stat().st_size for path in feed.files.rglob("*.avro"))
     assert sum(sizes) > 2 * count * size
     assert max(*scan.values(), *log.values()) < 700 * MB
+
+
+def test_kafka_refuses_a_large_row_by_name_and_its_dead_letter_has_it_whole(
+    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str
+) -> None:
+    size = 150 * MB
+    sink = f"kafka://{kafka_broker.bootstrap_servers}?topic_prefix={topic_prefix}"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, body bytea)")
+        connection.execute("INSERT INTO items VALUES (1, 1, '\\x01'), (2, 2, %b), (3, 3, '\\x03')", [bytes_of(size)])
+        with Feed(tmp_path, database, ["items"], sink=sink) as feed:
+            feed.start("--once")
+            assert feed.wait() == 1
+        said = feed.log().splitlines()[-1]
+        assert "the row of table public.items with key {'id': 2}, updated " in said
+        assert "was refused by sink 'kafka' (stage sink): " in said
+        letters = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
+        with Feed(tmp_path, database, ["items"], sink=sink, options=letters) as feed:
+            found = peaks(feed)
+    [letter] = lines(tmp_path / "dead")
+    assert (letter["key"], letter["row"], letter["stage"]) == ([2], {"id": 2, "n": 2}, "sink")
+    assert row_of(letter).column("after")[0].as_py() == {"id": 2, "n": 2, "body": bytes_of(size)}
+    assert max(found.values()) < 8 * size

@@ -39,7 +39,7 @@ class ParquetBody(FileBody):
         self._waiting: list[pa.RecordBatch] = []
         self.held_bytes = 0
 
-    def write(self, rows: RowBatch) -> pa.Buffer | bytes:
+    def write(self, rows: RowBatch) -> bytes:
         """Add *rows* and return the row groups that are full.
 
         Raises: ContractError when the schema of the rows differs from that of earlier rows.
@@ -61,7 +61,7 @@ class ParquetBody(FileBody):
                 self._write_group()
         return self._out.taken()
 
-    def finish(self) -> pa.Buffer:
+    def finish(self) -> bytes:
         """Return the last row group and the footer. A body without rows has no schema and therefore no bytes."""
         if self._waiting:
             self._write_group()
@@ -81,9 +81,12 @@ class ParquetBody(FileBody):
         table = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
         self._waiting, self.held_bytes = [], 0
         writer = self._writer
+        large = table.nbytes > len(table) * _LARGE_ROW_BYTES
         if writer is None:
-            writer = self._writer = self._opened(large=table.nbytes > len(table) * _LARGE_ROW_BYTES)
+            writer = self._writer = self._opened(large=large)
         writer.write_table(table, row_group_size=len(table))
+        if large:
+            pa.default_memory_pool().release_unused()  # twice the rows
 
     def _opened(self, *, large: bool) -> pq.ParquetWriter:
         assert self._table is not None
@@ -105,12 +108,12 @@ class _Out:
     """A write-only file object. `taken` returns the bytes written since the last call."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self._chunks: list[bytes] = []
         self._written = 0
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        self._data += data
+        self._chunks.append(bytes(data))
         self._written += len(data)
         return len(data)
 
@@ -123,9 +126,9 @@ class _Out:
     def close(self) -> None:
         self.closed = True
 
-    def taken(self) -> pa.Buffer:
-        data, self._data = self._data, bytearray()
-        return pa.py_buffer(data)
+    def taken(self) -> bytes:
+        chunks, self._chunks = self._chunks, []
+        return b"".join(chunks)
 
 
 def _sizes(rows: RowBatch) -> npt.NDArray[np.int64]:
