@@ -57,6 +57,14 @@ def test_a_privilege_or_login_error_is_terminal_with_a_remedy(state: str, remedy
         raise server_error(state, "denied")
 
 
+@pytest.mark.parametrize("text", ["out of memory", "string buffer exceeds maximum allowed length (1073741823 bytes)"])
+def test_a_row_that_the_server_cannot_send_is_terminal(text: str) -> None:
+    detail = "Cannot enlarge string buffer containing 600000037 bytes by 600000000 more bytes."
+    expected = "A row takes more than the 1 GB that PostgreSQL can send. Make the row smaller"
+    with pytest.raises(TerminalRangefeedError, match=expected), translated("scanning tables", mask):
+        raise psycopg.errors.ProgramLimitExceeded(f"ERROR:  {text}\nDETAIL:  {detail}")
+
+
 def test_an_error_of_the_client_alone_is_retryable_and_masked() -> None:
     error = OperationalError("IO: [libpq] Failed to connect: secret refused\nmore", status_code=10)
     expected = r"Failed to connect: \*\*\* refused$"

@@ -10,7 +10,7 @@ import psycopg
 from adbc_driver_manager import AdbcStatusCode
 from adbc_driver_manager import Error as AdbcError
 
-from cdc_core import CdcError, RetryableRangefeedError, TerminalRangefeedError
+from cdc_core import START_OVER, CdcError, RetryableRangefeedError, TerminalRangefeedError
 
 __all__ = ["ClientError", "sqlstate", "text_of", "translated"]
 
@@ -19,6 +19,7 @@ ClientError = (psycopg.Error, AdbcError)
 _ATTEMPT = re.compile(r"- host: .*?, hostaddr: .*?: (?:connection failed: )?(.*)")
 """How psycopg reports one of several hosts."""
 _PRIVILEGE = "42501"
+_LIMIT = "54000"
 _LOGIN = ("28", "3D000")
 _REFUSED_LOGIN = re.compile(
     r"password authentication failed|no pg_hba\.conf entry|is not permitted to log in"
@@ -76,6 +77,10 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
     text = mask(f"PostgreSQL failed while {doing}: {text_of(error)}")
     if state == _PRIVILEGE:
         return TerminalRangefeedError(f"{text}. Run `cdc check` to see which privilege is missing, and grant it")
+    if state == _LIMIT and "enlarge string buffer" in str(error):
+        return TerminalRangefeedError(
+            f"{text}. A row takes more than the 1 GB that PostgreSQL can send. Make the row smaller. {START_OVER}"
+        )
     if state.startswith(_LOGIN) or (not state and _is_refused_login(str(error))):
         return TerminalRangefeedError(f"{text}. Fix the source URI or the login settings of the server")
     if state.startswith(_TERMINAL):
