@@ -110,6 +110,8 @@ def test_a_cursor_is_a_timestamp_or_what_the_source_understands() -> None:
         ({"end_time": "tomorrow"}, "option 'end_time' is 'tomorrow': must be a time with a time zone such as 2026-"),
         ({"end_time": 1769860800500000000.5}, "must be in quotes, as a number with a point loses digits"),
         ({"max_step_rows": 0}, "'max_step_rows' must be at least 1"),
+        ({"max_row_bytes": "0B"}, "'max_row_bytes' must be at least 1"),
+        ({"max_row_bytes": "2GB"}, "'max_row_bytes' must be at most 1GB"),
         ({"max_step_bytes": "0B"}, "'max_step_bytes' must be at least 1"),
         ({"max_retry_backoff": "500ms"}, r"'max_retry_backoff' \(500ms\) must not be less than 'retry_backoff' \(1s\)"),
         ({"envelope": "wraped"}, "option 'envelope' is 'wraped': must be one of wrapped, bare"),

@@ -158,8 +158,12 @@ def test_a_row_that_takes_the_key_of_another_one_never_keeps_the_value_of_that_o
         ]
 
 
-def test_large_values_are_looked_up_in_bounded_memory(database: str, sql: Sql) -> None:
-    sql.execute("INSERT INTO t SELECT g, repeat('x', 8000000), 0 FROM generate_series(11, 30) g")
+@pytest.mark.parametrize("type_", ["text", "jsonb"])
+def test_large_values_are_looked_up_in_bounded_memory(database: str, sql: Sql, type_: str) -> None:
+    cast = "to_jsonb({})" if type_ == "jsonb" else "{}"
+    sql.execute(f"ALTER TABLE t ALTER big TYPE {type_} USING {cast.format('big')}")
+    value = cast.format("repeat('x', 8000000)")
+    sql.execute(f"INSERT INTO t SELECT g, {value}, 0 FROM generate_series(11, 30) g")
     with feed_of(database, "t", initial_scan=False, options=LOOKUP) as feed:
         feed.start()
         feed.catch_up()

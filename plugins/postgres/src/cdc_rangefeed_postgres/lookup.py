@@ -24,7 +24,9 @@ _ALTERED = ("42703", "42P01", "42883")
 _LOOKUP_KEYS = 1000
 _ORDINAL = '"cdc ord"'
 _TEXTS_AND_BYTES = (17, 25, 1043)
-"""bytea, text, varchar: their length is known without reading the value."""
+"""bytea, text, varchar"""
+_JSON = (114, 3802)
+"""json, jsonb"""
 
 
 class TableLookup:
@@ -35,13 +37,9 @@ class TableLookup:
         self._connect = connect
 
     def sizes(self, version: TableVersion, keys: pa.StructArray, columns: Sequence[str]) -> Ints:
-        """Return the bytes of the values; for types other than text and bytea, those of their compressed form."""
-        types = {column.name: column.oid for column in version.columns}
-        size = " + ".join(
-            f"coalesce({'octet_length' if types[name] in _TEXTS_AND_BYTES else 'pg_column_size'}(t.{quoted(name)}), 0)"
-            f"::bigint"
-            for name in columns
-        )
+        """Return the bytes of the values; for types other than text, bytea and JSON, those of their compressed form."""
+        types = {column.name: version.types.base(column.oid)[0].oid for column in version.columns}
+        size = " + ".join(f"coalesce({_size(f't.{quoted(name)}', types[name])}, 0)::bigint" for name in columns)
         sizes = np.zeros(len(keys), np.int64)
         for offset, batch in self._select(version, keys, columns, size):
             sizes[offset + batch.column(1).to_numpy() - 1] = batch.column(0).to_numpy()
@@ -83,6 +81,13 @@ class TableLookup:
                         return []
                 found += [(offset, batch) for batch in table.combine_chunks().to_batches() if batch.num_rows]
         return found
+
+
+def _size(value: str, base_oid: int) -> str:
+    """Return an expression in SQL for the bytes of *value*, whose type is *base_oid* under all domains."""
+    if base_oid in _JSON:
+        return f"octet_length({value}::text)"
+    return f"{'octet_length' if base_oid in _TEXTS_AND_BYTES else 'pg_column_size'}({value})"
 
 
 def _query(version: TableVersion, keys: pa.StructArray, columns: Sequence[str], what: str) -> str:
