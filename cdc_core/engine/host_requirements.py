@@ -61,7 +61,8 @@ class HostRequirements:
     store: StoreFile | None = None
 
     def require(self) -> None:
-        """Return when this host is as the driver's. Raises: ConfigError, which names the host and the remedy.
+        """Return when this host is as the driver's. Raises: ConfigError, which names the host and the remedy;
+        RetryableError when a shared file system does not answer.
 
         Before a process opens what it needs for slices. Cheap. An executor may join at any time.
         """
@@ -177,10 +178,13 @@ def _create(directory: Path) -> None:
 
 
 def _is_seen(file: str) -> bool:
+    """Return whether *file* is there. Raises: RetryableError when its file system does not say so."""
     try:
         return Path(file).exists()
-    except OSError:  # no permission to look, or the mount is stale
+    except PermissionError:
         return False
+    except OSError as error:
+        raise RetryableError(f"{here()} cannot see whether there is a file {file}: {error.strerror}") from error
 
 
 def _identity(file: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -16,24 +18,31 @@ _FILE = "planner-warnings"
 _NOT_REPEATED = ("py4j", "pyspark", __name__)
 
 
-class _Keeper(logging.FileHandler):
+class _Keeper(logging.Handler):
     """Writes each warning as one line."""
 
     def __init__(self, run_dir: Path) -> None:
-        super().__init__(run_dir / _FILE, encoding="utf-8")
-        self.setLevel(logging.WARNING)
+        super().__init__(logging.WARNING)
+        self._path = run_dir / _FILE
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not record.name.startswith(_NOT_REPEATED):
-            super().emit(record)
+        if record.name.startswith(_NOT_REPEATED):
+            return
+        # Without the directory the attempt is over.
+        with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+            file.write(" ".join(record.getMessage().split()) + "\n")
 
-    def format(self, record: logging.LogRecord) -> str:
-        return " ".join(record.getMessage().split())
 
-
-def keep_warnings(run_dir: Path) -> None:
-    """Write what this process warns of from now on where `PlannerWarnings` reads it. Planner, once in an attempt."""
-    logging.getLogger().addHandler(_Keeper(run_dir))
+@contextmanager
+def keep_warnings(run_dir: Path) -> Iterator[None]:
+    """Write what this process warns of in the block to where `PlannerWarnings` reads it. Planner."""
+    keeper = _Keeper(run_dir)
+    root = logging.getLogger()
+    root.addHandler(keeper)
+    try:
+        yield
+    finally:
+        root.removeHandler(keeper)
 
 
 class PlannerWarnings:

@@ -10,7 +10,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import OPTION, AttemptConfig, MaskedError
 from cdc_core.engine.executor_identity import this_executor
 from cdc_core.engine.host_requirements import HostRequirements, here
-from cdc_core.errors import CdcError, ConfigError, FencedError, to_wire
+from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, to_wire
 
 __all__ = ["Answer", "answer"]
 
@@ -33,7 +33,7 @@ def answer(option: str) -> Answer:
         config = AttemptConfig.from_options({OPTION: option})
         with config.guarded():
             _check(config)
-    except ConfigError as error:
+    except (ConfigError, RetryableError) as error:
         return Answer(executor=executor.id, host=executor.host, problem=to_wire(error))
     except MaskedError as error:
         return Answer(executor=executor.id, host=executor.host, problem=str(error))

@@ -7,6 +7,7 @@ and in each executor's worker. Offsets are those of `cdc_core.engine.planner`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -75,7 +76,7 @@ class RangefeedReader(DataSourceStreamReader):
             if self._stop.requested:
                 self._stop.acknowledge()
                 return start
-            with at_stages(PLANNER, run_dir=self._config.run_dir, first=SOURCE):
+            with self._planning():
                 planner = self._open_planner()
                 end = planner.next_step(start)
             if end == start:  # each question costs Spark more than the answer costs us
@@ -88,7 +89,7 @@ class RangefeedReader(DataSourceStreamReader):
                 # The first batch of a query runs even when there is nothing to do. Without a partition the writer would
                 # see what a reader that died leaves.
                 return [SlicePartition(_nothing(slices=0))]
-            with at_stages(PLANNER, run_dir=self._config.run_dir, first=SOURCE):
+            with self._planning():
                 return [SlicePartition(planned) for planned in self._open_planner().slices(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -123,9 +124,14 @@ class RangefeedReader(DataSourceStreamReader):
             if self._planner is not None:
                 self._planner.close()
 
+    @contextmanager
+    def _planning(self) -> Iterator[None]:
+        run_dir = self._config.run_dir
+        with keep_warnings(run_dir), at_stages(PLANNER, run_dir=run_dir, first=SOURCE):
+            yield
+
     def _open_planner(self) -> Planner:
         if self._planner is None:
-            keep_warnings(self._config.run_dir)
             self._planner = Planner(self._config, self._config.feed.open_planner())
         return self._planner
 

@@ -9,7 +9,7 @@ from cdc_testing.local_engine import resolved_feed
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
-from cdc_core.engine.host_requirements import HostRequirements, host_requirements
+from cdc_core.engine.host_requirements import HostRequirements, Probe, host_requirements
 from cdc_core.engine.preflight import answer
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.store.progress import ProgressStore, store_url
@@ -136,3 +136,9 @@ def test_an_executor_reaches_source_sink_and_store(feed: ResolvedChangefeed, tmp
     (tmp_path / "out").unlink()
     nowhere = dataclasses.replace(feed, sources=(f"simulated://{tmp_path}/nowhere",))
     assert ", unlike the driver: the simulated database" in ask(nowhere, tmp_path)
+
+
+def test_a_file_system_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
+    unanswered = Probe(owner="sink 'shelf'", directory=str(tmp_path), file=str(tmp_path / ("x" * 300)))
+    with pytest.raises(RetryableError, match=r"cannot see whether there is a file .*x: File name too long"):
+        HostRequirements(probes=(unanswered,)).require()

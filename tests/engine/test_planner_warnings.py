@@ -15,12 +15,8 @@ from cdc_core.engine.planner_warnings import PlannerWarnings, keep_warnings
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Path]:
     """A directory in which this process keeps its warnings."""
-    before = list(logging.getLogger().handlers)
-    keep_warnings(tmp_path)
-    yield tmp_path
-    for handler in set(logging.getLogger().handlers) - set(before):
-        logging.getLogger().removeHandler(handler)
-        handler.close()
+    with keep_warnings(tmp_path):
+        yield tmp_path
 
 
 def test_each_warning_of_the_planner_is_repeated_once_in_one_line(kept: Path, caplog: pytest.LogCaptureFixture) -> None:
