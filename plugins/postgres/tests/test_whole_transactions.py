@@ -76,3 +76,13 @@ def test_slices_of_arrays_are_cut_like_arrays() -> None:
     whole = pa.array([b"x", *messages, b"y"], pa.large_binary())
     arrays = [array.to_pylist() for array in whole_transactions([whole.slice(1, len(messages))], largest=LARGEST)]
     assert arrays == cut([messages])
+
+
+@given(transactions, st.sets(st.integers(0, 80)), st.sets(st.integers(0, 80)))
+def test_shapes_of_tables_do_not_move_the_cuts(sizes: list[list[int]], places: set[int], shapes: set[int]) -> None:
+    messages = messages_of(sizes)
+    with_shapes = [
+        part for index, message in enumerate(messages) for part in ([b"R" * 70] * (index in shapes) + [message])
+    ]
+    arrays = [[message for message in array if message[:1] != b"R"] for array in cut(fetched(with_shapes, places))]
+    assert parts_of(arrays) == parts_of(cut([[message] for message in messages]))

@@ -13,6 +13,8 @@ from cdc_rangefeed_postgres.fields import Ints
 __all__ = ["whole_transactions"]
 
 _BEGIN, _COMMIT = ord("B"), ord("C")
+_SHAPES = np.frombuffer(b"RY", np.uint8)
+"""Messages with the shape of a table or a type. The server sends them anew in each call and when its caches expire."""
 
 
 def whole_transactions(fetches: Iterable[pa.BinaryArray], *, largest: int) -> Iterator[pa.BinaryArray]:
@@ -54,8 +56,13 @@ def _joined(arrays: list[pa.BinaryArray]) -> Iterator[pa.BinaryArray]:
 
 
 def _kinds_and_places(fetch: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], Ints]:
-    """Return the first byte of each message, and where each begins; behind the last one also where it ends."""
+    """Return the first byte of each message, and how many bytes are before it; at the end, how many there are.
+
+    The shapes of tables count nothing.
+    """
     _, offsets, data = fetch.buffers()
     width = np.int64 if pa.types.is_large_binary(fetch.type) else np.int32
     bounds = np.frombuffer(offsets, width)[fetch.offset : fetch.offset + len(fetch) + 1].astype(np.int64)
-    return np.frombuffer(data, np.uint8)[bounds[:-1]], bounds - bounds[0]
+    kinds = np.frombuffer(data, np.uint8)[bounds[:-1]]
+    sizes = np.where(np.isin(kinds, _SHAPES), 0, np.diff(bounds))
+    return kinds, np.concatenate([[0], np.cumsum(sizes)])
