@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres import log_slice
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of, writing
@@ -17,10 +18,16 @@ SMALL_ROUNDS = {"scan_round": 0.1, "scan_chunk_size": 100_000}
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("worth_bytes", [log_slice._WORTH_BYTES, 1], ids=["from the slot", "from copies"])
 @pytest.mark.parametrize("major", MAJORS)
 def test_scan_log_and_restart_replay_to_the_table(
-    major: int, postgres_version: Callable[[int], EmbeddedPostgres]
+    major: int,
+    worth_bytes: int,
+    postgres_version: Callable[[int], EmbeddedPostgres],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(log_slice, "_WORTH_BYTES", worth_bytes)
     uri = postgres_version(major).uri()
 
     def write(connection: Sql, n: int) -> None:
@@ -54,3 +61,5 @@ def test_scan_log_and_restart_replay_to_the_table(
             assert set(feed.rows("public.parts")) == set(table_of(sql, "SELECT id, v FROM parts"))
             assert {change.op for change in feed.changes} == set(Op)
         assert sql.execute("SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE 'cdc%'").fetchall() == []
+        sql.execute("DROP TABLE t, parts")
+    assert "no copy of the slot" not in caplog.text

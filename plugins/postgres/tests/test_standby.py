@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres import log_slice
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of
@@ -65,7 +66,15 @@ def logging_transactions(primary: EmbeddedPostgres) -> Iterator[None]:
         thread.join()
 
 
-def test_scan_and_changes_are_read_from_the_standby(pair: tuple[EmbeddedPostgres, EmbeddedPostgres], sql: Sql) -> None:
+@pytest.mark.parametrize("worth_bytes", [log_slice._WORTH_BYTES, 1], ids=["from the slot", "from copies"])
+def test_scan_and_changes_are_read_from_the_standby(
+    pair: tuple[EmbeddedPostgres, EmbeddedPostgres],
+    sql: Sql,
+    worth_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(log_slice, "_WORTH_BYTES", worth_bytes)
     primary, standby = pair
     with logging_transactions(primary), feed_of(standby.uri(), "t", options=PUBLICATION) as feed:
         feed.rangefeed.check()
@@ -81,6 +90,7 @@ def test_scan_and_changes_are_read_from_the_standby(pair: tuple[EmbeddedPostgres
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
         assert sql.execute("SELECT FROM pg_replication_slots WHERE slot_type = 'logical'").rowcount == 0
+    assert "no copy of the slot" not in caplog.text
 
 
 def test_schema_boundaries_are_found_on_the_standby(pair: tuple[EmbeddedPostgres, EmbeddedPostgres], sql: Sql) -> None:

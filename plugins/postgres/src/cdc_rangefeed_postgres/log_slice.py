@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from cdc_core import RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
-from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
+from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.completion import Lookup
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
+from cdc_rangefeed_postgres.read_ahead import read_ahead
 from cdc_rangefeed_postgres.remedies import NEW_SLOT
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.whole_transactions import whole_transactions
 
 __all__ = ["LogSlice", "read_log"]
 
+log = logging.getLogger(__name__)
+
 _IN_USE = "55006"
 _NOT_READY = ("55000", "42704", "58P01")
 _IN_USE_LIMIT_S = 10.0
+_NO_COPY = ("53400", "42501", "42883", "0A000", "55000")
+"""No free slot, no right, no such function, not supported, and a slot that is just being moved."""
+_WORTH_BYTES = 32 << 20
+"""A slice of less log is not read faster from a copy, which takes some milliseconds."""
+_AHEAD_BYTES = 32 << 20
+_told: set[str] = set()
+"""The slots of which this process has said that they are read without a copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +94,8 @@ def read_log(
         truncate=options.truncate,
     )
     if slice_.end > slice_.start:
-        query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"
         with server.translated("reading the log"):
-            fetches = (batch.column(0) for batch in _batches(server, connection, query, slice_, options))
+            fetches = (batch.column(0) for batch in _batches(server, connection, slice_, options))
             for messages in whole_transactions(fetches, largest=options.fetch_size):
                 yield from decoder.decode(messages)
     timestamp = decoder.latest if slice_.mark is None else slice_.mark
@@ -92,7 +103,40 @@ def read_log(
         yield SpanMark(span=Span(table), timestamp=timestamp, resolved=slice_.resolved)
 
 
-def _batches(
+def _batches(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of the log from at or before the slice's start to at or after its end."""
+    copy = _copy(server, connection, slice_) if slice_.end - slice_.start >= _WORTH_BYTES else None
+    if copy is None:
+        query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"
+        yield from _from_slot(server, connection, query, slice_, options)
+    else:
+        with _explained(server, slice_):
+            fetches = copy.fetches(slice_.end, binary=slice_.binary, batch_bytes=options.fetch_size)
+            yield from read_ahead(fetches, max_bytes=_AHEAD_BYTES, interrupt=copy.cancel)
+
+
+def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
+    """Return a copy of the slot, None when the server gives none. Raises: HistoryLostError."""
+    try:
+        with _explained(server, slice_):
+            copy = SlotCopy.make(connection, slice_.slot, start=slice_.start)
+    except ClientError as error:
+        if sqlstate(error) not in _NO_COPY:
+            raise
+        if slice_.slot.name not in _told:
+            _told.add(slice_.slot.name)
+            log.warning(
+                "replication slot %s: the log is read more slowly, because the server gives no copy of the slot: %s",
+                slice_.slot.name,
+                server.mask(text_of(error)),
+            )
+        return None
+    if copy.begin > slice_.start:
+        _explain(server, slice_)
+    return copy
+
+
+def _from_slot(
     server: Server, connection: Any, query: str, slice_: LogSlice, options: PostgresOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the result of *query*. Wait a short time for a slot that its last reader has not released yet."""
@@ -101,21 +145,29 @@ def _batches(
         cursor = connection.cursor()
         begun = False
         try:
-            for batch in stream(cursor, query, batch_bytes=options.fetch_size):
-                begun = True
-                yield batch
+            with _explained(server, slice_):
+                for batch in stream(cursor, query, batch_bytes=options.fetch_size):
+                    begun = True
+                    yield batch
             return
         except ClientError as error:
-            state = sqlstate(error)
-            if state == _IN_USE and not begun and time.monotonic() < deadline:
-                time.sleep(0.05)
-                continue
-            if state in _NOT_READY:
-                _explain(server, slice_)
-            raise
+            if sqlstate(error) != _IN_USE or begun or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
         finally:
             with suppress(*ClientError):
                 cursor.close()
+
+
+@contextmanager
+def _explained(server: Server, slice_: LogSlice) -> Iterator[None]:
+    """Raise HistoryLostError or TerminalRangefeedError in place of client errors that come from lost history."""
+    try:
+        yield
+    except ClientError as error:
+        if sqlstate(error) in _NOT_READY:
+            _explain(server, slice_)
+        raise
 
 
 def _explain(server: Server, slice_: LogSlice) -> None:

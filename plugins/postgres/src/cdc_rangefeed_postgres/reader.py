@@ -12,6 +12,7 @@ from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.log_slice import LogSlice, read_log
 from cdc_rangefeed_postgres.lookup import TableLookup
 from cdc_rangefeed_postgres.null_columns import with_null_columns
+from cdc_rangefeed_postgres.read_ahead import StillReadingError
 from cdc_rangefeed_postgres.scan_slice import ScanSlice, read_scan
 
 __all__ = ["PostgresReader"]
@@ -42,6 +43,9 @@ class PostgresReader(SliceReader):
             items = self._read(slice_.payload, connection)
             yield from with_null_columns(items, slice_.payload.all_versions)
             finished = True
+        except StillReadingError:
+            del self._connections[role]  # left to the thread that uses it
+            raise
         finally:
             if not finished:
                 self._abandon(role)

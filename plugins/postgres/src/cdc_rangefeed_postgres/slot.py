@@ -181,10 +181,17 @@ class Slot:
         `final_lsn < end` and perhaps one more, which the caller must leave out. It also stops after the transaction
         with message number *changes*.
         """
+        return self._decoded("peek", self.name, end, binary=binary, changes=changes)
+
+    def consume(self, copy: str, end: int, *, binary: bool) -> str:
+        """Return the like for the slot *copy*, a copy of this one, which then begins where the server stopped."""
+        return self._decoded("get", copy, end, binary=binary, changes=None)
+
+    def _decoded(self, how: str, name: str, end: int | None, *, binary: bool, changes: int | None) -> str:
         publication = quoted(self.publication.name).replace("'", "''")
         upto = "NULL" if end is None else f"'{lsn_text(end)}'"
         return (
-            f"pg_logical_slot_peek_binary_changes('{self.name}', {upto}, {changes or 'NULL'}, 'proto_version', '1', "
+            f"pg_logical_slot_{how}_binary_changes('{name}', {upto}, {changes or 'NULL'}, 'proto_version', '1', "
             f"'publication_names', '{publication}', 'binary', '{'true' if binary else 'false'}')"
         )
 
