@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -118,7 +119,8 @@ def test_wal_level_must_be_logical() -> None:
         )
 
 
-def test_replication_slots_and_wal_senders_must_be_free() -> None:
+def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     settings = {"fsync": "off", "max_replication_slots": "1", "max_wal_senders": "0"}
     with EmbeddedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -126,7 +128,11 @@ def test_replication_slots_and_wal_senders_must_be_free() -> None:
             "the server has 1 free replication slots, but the changefeed needs 2. Run ALTER SYSTEM SET "
             "max_replication_slots = 11; and restart the server, or drop unused slots"
         )
+        assert caplog.messages == []
         check(server.uri(), "t", initial_scan=False)
+        (note,) = caplog.messages
+        assert note.startswith("the server has no free replication slot beside those that the changefeed must have")
+        assert note.endswith("Run ALTER SYSTEM SET max_replication_slots = 11; and restart the server")
     settings["max_replication_slots"] = "5"
     with EmbeddedPostgres(settings=settings) as server:
         assert refusal(server.uri(), "t") == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterator, Sequence
 
 from cdc_core import ConfigError
@@ -12,6 +13,8 @@ from cdc_rangefeed_postgres.names import quoted, quoted_table
 from cdc_rangefeed_postgres.standby import check_standby, is_standby
 
 __all__ = ["check_key", "check_logged", "check_server", "check_tables", "check_version", "require_tables"]
+
+log = logging.getLogger(__name__)
 
 _OLDEST = 140000
 _FAILOVER = 170000
@@ -52,7 +55,7 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
     """Raise ConfigError when the server or the role cannot do logical decoding.
 
     *slot* and *publication*: whether one will be created. *scan*: the initial scan has not begun. A scan that has begun
-    can wait for a free slot.
+    can wait for a free slot. Logs when no slot is left for reading in overlap, see `SlotCopy`.
     """
     if failover and connection.info.server_version < _FAILOVER:
         version = connection.info.server_version // 10000
@@ -85,6 +88,13 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         raise ConfigError(
             f"the server has {max_slots - slots} free replication slots, but the changefeed needs {needed}. Run ALTER "
             f"SYSTEM SET max_replication_slots = {max_slots + 10}; and restart the server, or drop unused slots"
+        )
+    if slots + needed == max_slots:
+        log.info(
+            "the server has no free replication slot beside those that the changefeed must have, and reading a large "
+            "step fast takes one more for a moment. Run ALTER SYSTEM SET max_replication_slots = %d; and restart the "
+            "server",
+            max_slots + 10,
         )
     if scan and senders + 1 > max_senders:
         raise ConfigError(
