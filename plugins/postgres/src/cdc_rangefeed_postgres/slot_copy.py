@@ -54,15 +54,15 @@ class SlotCopy:
         """Yield what `Slot.peek` has up to *end*, in intervals of the log, and drop the copy.
 
         The server decodes an interval whole before it sends the first byte of it, so the first one is small. It decodes
-        from the copy's restart point each time, so each one is at least half as long as what is decoded again. A caller
-        that does not iterate to the end closes the connection.
+        from the copy's restart point each time, so each one is at least twice as long as what is decoded again.
+        A caller that does not iterate to the end closes the connection.
         """
         size = _FIRST_BYTES
         while True:
             position, restart = self._positions()
             if position >= end:
                 break
-            upto = position + max(size, (position - restart) // 2)
+            upto = position + max(size, 2 * (position - restart))
             if upto > end - _FIRST_BYTES:
                 upto = end
             query = f"SELECT data FROM {self._slot.consume(self._name, upto, binary=binary)}"
