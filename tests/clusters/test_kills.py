@@ -49,7 +49,6 @@ def test_files_are_complete_and_in_order_whatever_is_killed(
         with Bank(database, pause_s=0.02):
             feed.start()
             kills.kill("executor", during="scan")
-            kills.kill("worker", during="scan")
             kills.kill("driver", during="scan")
             kills.kill("python", during="log")
             kills.kill("master", during="log")
@@ -73,7 +72,6 @@ def test_topics_are_complete_and_in_order_whatever_is_killed(
         with Bank(database, pause_s=0.02):
             feed.start()
             kills.kill("python", during="scan")
-            kills.kill("executor", during="log")
             kills.kill("worker", during="log")
             kills.kill("driver", during="log")
         kills.reach_now()
