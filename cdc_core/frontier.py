@@ -18,35 +18,41 @@ class Frontier:
     part of a span may be forwarded alone: the span is split, and joined again when neighbours meet.
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_least", "_tables")
 
     def __init__(self, spans: Iterable[Span], timestamp: Timestamp = Timestamp()) -> None:
-        self._entries: list[tuple[Span, Timestamp]] = _joined((span, timestamp) for span in spans)
+        self._tables: dict[str, list[tuple[Span, Timestamp]]] = {}
+        """The entries of each table, in order."""
+        self._least: dict[str, Timestamp] = {}
+        """The minimum over each table: there may be many tables, and many spans of each."""
+        self._add((span, timestamp) for span in spans)
 
     def __iter__(self) -> Iterator[tuple[Span, Timestamp]]:
-        return iter(self._entries)
+        for table in sorted(self._tables):
+            yield from self._tables[table]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Frontier) and self._entries == other._entries
+        return isinstance(other, Frontier) and self._tables == other._tables
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Frontier({', '.join(f'{span}@{timestamp}' for span, timestamp in self._entries)})"
+        return f"Frontier({', '.join(f'{span}@{timestamp}' for span, timestamp in self)})"
 
     @property
     def high_water(self) -> Timestamp:
         """The minimum over all watched spans; zero while any span has nothing resolved, or when none is watched."""
-        return min((timestamp for _, timestamp in self._entries), default=Timestamp())
+        return min(self._least.values(), default=Timestamp())
 
     @property
     def latest(self) -> Timestamp:
         """The maximum over all watched spans."""
-        return max((timestamp for _, timestamp in self._entries), default=Timestamp())
+        return max((timestamp for _, timestamp in self), default=Timestamp())
 
     def of(self, span: Span) -> Timestamp:
         """The minimum over the watched parts of *span*; zero when no part of it is watched."""
-        return min((timestamp for watched, timestamp in self._entries if watched.overlap(span)), default=Timestamp())
+        watched = self._tables.get(span.table, ())
+        return min((timestamp for part, timestamp in watched if part.overlap(span)), default=Timestamp())
 
     def watching(self, spans: Iterable[Span]) -> Frontier:
         """Return the frontier of the tables of *spans*, each a whole table.
@@ -55,9 +61,7 @@ class Frontier:
         """
         frontier = Frontier(())
         for span in spans:
-            known = [entry for entry in self._entries if entry[0].table == span.table]
-            frontier._entries += known or [(span, self.high_water)]
-        frontier._entries = _joined(frontier._entries)
+            frontier._add(self._tables.get(span.table) or [(span, self.high_water)])
         return frontier
 
     def forward(self, span: Span, timestamp: Timestamp) -> bool:
@@ -67,38 +71,46 @@ class Frontier:
         """
         before = self.high_water
         entries: list[tuple[Span, Timestamp]] = []
-        for watched, current in self._entries:
+        for watched, current in self._tables.pop(span.table, ()):
             common = watched.overlap(span)
             if common is None or current >= timestamp:
                 entries.append((watched, current))
                 continue
             entries.extend((rest, current) for rest in watched.minus(common))
             entries.append((common, timestamp))
-        self._entries = _joined(entries)
+        self._add(entries)
         return self.high_water > before
 
     def to_json(self) -> list[list[Any]]:
         """Return the frontier as JSON values, for `from_json`."""
-        return [[*span.to_json(), str(timestamp)] for span, timestamp in self._entries]
+        return [[*span.to_json(), str(timestamp)] for span, timestamp in self]
 
     @classmethod
     def from_json(cls, value: Iterable[Sequence[Any]]) -> Frontier:
         frontier = cls(())
-        frontier._entries = _joined((Span.from_json(span), Timestamp.parse(timestamp)) for *span, timestamp in value)
+        frontier._add((Span.from_json(span), Timestamp.parse(timestamp)) for *span, timestamp in value)
         return frontier
+
+    def _add(self, entries: Iterable[tuple[Span, Timestamp]]) -> None:
+        """Add entries of tables that this frontier has, or does not have yet."""
+        added: dict[str, list[tuple[Span, Timestamp]]] = {}
+        for entry in entries:
+            added.setdefault(entry[0].table, []).append(entry)
+        for table, found in added.items():
+            self._tables[table] = _joined([*self._tables.get(table, ()), *found])
+            self._least[table] = min(timestamp for _, timestamp in self._tables[table])
 
 
 def _joined(entries: Iterable[tuple[Span, Timestamp]]) -> list[tuple[Span, Timestamp]]:
-    """Sort by table and key, and join neighbours that stand at the same timestamp."""
+    """Sort entries of one table by key, and join neighbours that stand at the same timestamp."""
     result: list[tuple[Span, Timestamp]] = []
-    for span, timestamp in sorted(entries, key=lambda entry: (entry[0].table, entry[0].start)):
+    for span, timestamp in sorted(entries, key=lambda entry: entry[0].start):
         if result:
             last, last_timestamp = result[-1]
-            if last.table == span.table:
-                if last.end is None or last.end > span.start:
-                    raise ValueError(f"spans overlap: {last} and {span}")
-                if last.end == span.start and last_timestamp == timestamp:
-                    result[-1] = (Span(last.table, last.start, span.end), timestamp)
-                    continue
+            if last.end is None or last.end > span.start:
+                raise ValueError(f"spans overlap: {last} and {span}")
+            if last.end == span.start and last_timestamp == timestamp:
+                result[-1] = (Span(last.table, last.start, span.end), timestamp)
+                continue
         result.append((span, timestamp))
     return result

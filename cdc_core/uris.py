@@ -6,7 +6,10 @@ from urllib.parse import parse_qsl
 
 from cdc_core.errors import OptionError
 
-__all__ = ["place_of", "same_server", "split_parameters"]
+__all__ = ["place_of", "same_database", "same_server", "split_parameters"]
+
+_PLACE = ("host", "hostaddr", "port", "dbname", "service")
+"""Parameters of a source's URI that say where it is, as those of libpq."""
 
 
 def split_parameters(uri: str, *, owner: str) -> tuple[str, dict[str, str]]:
@@ -41,6 +44,14 @@ def same_server(uri: str, other: str) -> bool:
     """Return whether two sources are the same database: one host in common is enough, such as after a failover."""
     (hosts, path), (others, its_path) = (_hosts_and_path(each) for each in (uri, other))
     return path == its_path and not hosts.isdisjoint(others)
+
+
+def same_database(uri: str, other: str) -> bool:
+    """Return whether two sources of one changefeed are the same: parameters can name the server too."""
+    mine, theirs = (
+        {name: value for name, value in parse_qsl(each.partition("?")[2]) if name in _PLACE} for each in (uri, other)
+    )
+    return same_server(uri, other) and mine == theirs
 
 
 def _hosts_and_path(uri: str) -> tuple[set[str], str]:

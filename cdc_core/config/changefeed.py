@@ -12,7 +12,7 @@ from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, format_bytes, format_duration, option
 from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
-from cdc_core.uris import place_of, same_server
+from cdc_core.uris import place_of, same_database
 
 __all__ = ["Changefeed", "ChangefeedOptions"]
 
@@ -91,7 +91,7 @@ class Changefeed:
             )
         for index, uri in enumerate(self.sources):
             for other in self.sources[:index]:
-                if same_server(uri, other):
+                if same_database(uri, other):
                     raise ConfigError(
                         f"changefeed '{self.name}' lists source {place_of(uri)} twice; remove one of them"
                     )

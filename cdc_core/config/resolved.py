@@ -134,8 +134,8 @@ class ResolvedChangefeed:
         part: type[StepPlanner] = self.rangefeed.load("planner", StepPlanner)
         if not self.is_sharded:
             return part(self.rangefeed_context())
-        scans_only = self.options.initial_scan == "only"
-        return ShardedPlanner(self.rangefeed_context(), part, self.sources, scans_only=scans_only)
+        scans_only, end = self.options.initial_scan == "only", self.options.end
+        return ShardedPlanner(self.rangefeed_context(), part, self.sources, scans_only=scans_only, end=end)
 
     def open_reader(self) -> SliceReader:
         part: type[SliceReader] = self.rangefeed.load("reader", SliceReader)

@@ -50,10 +50,10 @@ class StopAtBadRow(SliceBadRows):
         pass
 
     def add(self, bad: BadRow) -> None:
+        cure = "raise max_row_bytes" if bad.stage == SOURCE else "change the row or what refuses it"
         raise BadRowError(
-            f"{bad} was refused by {self.owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; change the row or"
-            " what refuses it, or set on_error='dead_letter' to write such rows to the dead letters and deliver the"
-            " others"
+            f"{bad} was refused by {self.owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; {cure}, or set"
+            " on_error='dead_letter' to write such rows to the dead letters and deliver the others"
         )
 
     def blocked(self, rows: RowBatch) -> Sequence[int]:  # noqa: ARG002

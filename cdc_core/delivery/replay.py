@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
 from cdc_core.sink_reader import SinkReader, StoredMessage
 from cdc_core.store.progress import DeadLetter
+from cdc_core.telemetry.stages import SOURCE
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["DeadLetterReader", "Replay", "WaitingRow", "send_again"]
@@ -27,6 +29,8 @@ __all__ = ["DeadLetterReader", "Replay", "WaitingRow", "send_again"]
 Identity = tuple[str, str, Timestamp]
 
 _BATCH_ROWS = 1000
+_BATCH_BYTES = 4 * 1024 * 1024
+"""At most so much in a batch, unless one row is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,7 @@ class DeadLetterReader:
             identity = bad.table, bad.key, bad.updated
             if identity in wanted:
                 same = found.setdefault(identity, {})
-                content = row.to_ipc().to_pybytes()
+                content = hashlib.sha256(row.to_ipc()).digest()
                 same.pop(content, None)
                 same[content] = row
         return [row for identity, same in found.items() for row in _waiting(list(same.values()), wanted[identity])]
@@ -117,19 +121,26 @@ def send_again(sink: Sink, rows: Iterable[WaitingRow], *, feed: ResolvedChangefe
 
     With dead_letter_order = 'block_key', rows of a key after one that is refused again are kept as well. Raises:
     whatever the sink raises about anything but rows.
+
+    A row that was too large to be read is kept, as its letter lacks values: the source has to be read again for them.
     """
-    ordered = sorted(rows, key=lambda each: (each.letters[0].table, each.letters[0].updated))
     kept = _Kept(block_key=feed.options.dead_letter_order == "block_key")
+    whole = []
+    for each in sorted(rows, key=lambda each: (each.letters[0].table, each.letters[0].updated)):
+        if any(letter.stage == SOURCE for letter in each.letters):
+            kept.add(BadRow(row=each.row, stage=SOURCE, reason=each.letters[0].error))
+        else:
+            whole.append(each)
     delivery = Delivery(sink, kept, owner=feed.sink.owner, refuses_rows=feed.sink.registration.refuses_rows)
     delivery.begin(slice_)
-    for batch in _batches([each.row for each in ordered]):
+    for batch in _batches([each.row for each in whole]):
         delivery.emit(batch)
     flushed = delivery.flush()
     stay = {(bad.table, bad.key, bad.updated) for bad in kept.rows}
-    first = [each.letters[0] for each in ordered]
+    first = [each.letters[0] for each in whole]
     sent = [
         each
-        for each, letter in zip(ordered, first, strict=True)
+        for each, letter in zip(whole, first, strict=True)
         if (letter.table, letter.key, letter.updated) not in stay
     ]
     return Replay(sent=tuple(sent), kept=tuple(kept.rows), flushed=flushed)
@@ -164,6 +175,12 @@ def _batches(rows: Sequence[RowBatch]) -> Iterator[RowBatch]:
     """Yield *rows*, of one row each, as batches: neighbours of one version of a table together."""
     for schema, group in groupby(rows, key=attrgetter("schema")):
         for _, same in groupby(group, key=lambda row: row.batch.schema):
-            batches = [row.batch for row in same]
-            for start in range(0, len(batches), _BATCH_ROWS):
-                yield RowBatch(schema=schema, batch=pa.concat_batches(batches[start : start + _BATCH_ROWS]))
+            waiting: list[pa.RecordBatch] = []
+            size = 0
+            for row in same:
+                if waiting and (len(waiting) == _BATCH_ROWS or size + row.nbytes > _BATCH_BYTES):
+                    yield RowBatch(schema=schema, batch=pa.concat_batches(waiting))
+                    waiting, size = [], 0
+                waiting.append(row.batch)
+                size += row.nbytes
+            yield RowBatch(schema=schema, batch=pa.concat_batches(waiting))

@@ -22,9 +22,10 @@ def all_delivered(feed: ResolvedChangefeed, progress: Progress | None) -> bool:
 
     That is the whole scan with initial_scan='only', and everything up to end_time if there is one.
     """
-    if progress is None or not (resolved := progress.frontier.high_water):
+    scans_only = feed.options.initial_scan == "only"
+    if progress is None or not (resolved := progress.last_mark(scans_only=scans_only)):
         return False
-    return feed.options.initial_scan == "only" or TimeRange.of(feed.options).over(resolved)
+    return scans_only or TimeRange.of(feed.options).over(resolved)
 
 
 def drop_history(feed: ResolvedChangefeed, rangefeed: Rangefeed, progress: Progress | None) -> None:
@@ -55,7 +56,7 @@ def finish_earlier_run(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
     progress = store.load(feed.name)
     if progress is None or not all_delivered(feed, progress):
         return False
-    resolved = progress.frontier.high_water
+    resolved = progress.last_mark(scans_only=feed.options.initial_scan == "only")
     if feed.options.resolved is not None and progress.emitted < resolved:
         return False
     if feed.options.initial_scan == "only":

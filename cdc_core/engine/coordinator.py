@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _BUDGET_PERIOD = timedelta(hours=1)
 _METRICS_SAVED_S = 10.0
+_LONGEST_APART_S = 10.0
+"""After so long a mark is emitted although less of the source's time has passed than marks are to be apart."""
 """The source's gauges after a step are saved with the next step, and at once when they were not saved for so long."""
 
 
@@ -74,7 +76,7 @@ class Coordinator:
         self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
         self._step: int | None = None
         self._progress = Progress(token={})
-        self._emitted = Timestamp()
+        self._emitted, self._emitted_at = Timestamp(), time.monotonic()
 
     def step_done(self, reports: Sequence[SliceReport | None], *, stages: Stages | None = None) -> None:
         """Make a finished step count. *stages* are those of this call.
@@ -171,15 +173,18 @@ class Coordinator:
             raise too_many(self._name, what, last)
 
     def _emit_resolved(self) -> None:
-        high_water = self._progress.frontier.high_water
+        high_water = self._progress.resolved
         if self._resolved_interval_s is None or high_water <= self._emitted:
             return
-        if self._emitted and (high_water.wall - self._emitted.wall) / 1e9 < self._resolved_interval_s:
+        apart_s = (high_water.wall - self._emitted.wall) / 1e9
+        if time.monotonic() - self._emitted_at >= max(self._resolved_interval_s, _LONGEST_APART_S):
+            apart_s = self._resolved_interval_s  # the source's clock went back, or the changefeed is slow
+        if self._emitted and apart_s < self._resolved_interval_s:
             return
         if self._marks is None:
             self._marks = self._open_marks()
         self._marks.emit(high_water, latest=self._progress.latest)
-        self._emitted = high_water
+        self._emitted, self._emitted_at = high_water, time.monotonic()
 
     def _release(self) -> None:
         if self._history is None:

@@ -97,13 +97,13 @@ class HostRequirements:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> HostRequirements:
-        store = value["store"]
+        """Return what `to_json` gave, also in another version of this package: then at least the versions."""
+        store = value.get("store")
         return cls(
-            **{
-                **value,
-                "probes": tuple(Probe(**probe) for probe in value["probes"]),
-                "store": None if store is None else StoreFile(**store),
-            }
+            python=value.get("python", ""),
+            versions=value.get("versions", {}),
+            probes=tuple(Probe(**probe) for probe in value.get("probes", ())),
+            store=None if store is None else StoreFile(**store),
         )
 
 
@@ -180,19 +180,22 @@ def _create(directory: Path) -> None:
 def _is_seen(file: str) -> bool:
     """Return whether *file* is there. Raises: RetryableError when its file system does not say so."""
     try:
-        return Path(file).exists()
-    except PermissionError:
+        os.stat(file)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
     except OSError as error:
         raise RetryableError(f"{here()} cannot see whether there is a file {file}: {error.strerror}") from error
+    return True
 
 
 def _identity(file: Path) -> str:
     """Return what *file* is the only one to have, on all machines; empty where it cannot be seen."""
     try:
         found = file.stat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ""
+    except OSError as error:
+        raise RetryableError(f"{here()} cannot see whether there is a file {file}: {error.strerror}") from error
     try:
         machine = _BOOT.read_text().strip()
     except OSError:  # not Linux

@@ -13,6 +13,7 @@ from cdc_core.engine.rescans import Rescans
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Token
+from cdc_core.shards.marks import last_moved
 from cdc_core.sink import SliceInfo
 from cdc_core.step_planner import Slice, StepLimit, StepPlanner
 from cdc_core.timestamp import Timestamp
@@ -142,18 +143,21 @@ class Planner:
             progress = self._store.load(self._name)
             assert progress is not None
             self._latest, self._latest_of = progress.latest, start["step"]
-            self._token = progress.token if self._sharded else start["token"]
             before, self._resolved = self._resolved, progress.frontier.high_water
-            self._not_before = time.monotonic() + (self._wait_s() if self._resolved > before else 0.0)
+            since = self._latest if self._resolved > before else None
+            if self._sharded:  # each has its own clock, and one that is out of reach holds up the high-water mark
+                since = last_moved(self._token, progress.token)
+            self._token = progress.token if self._sharded else start["token"]
+            self._not_before = time.monotonic() + (0.0 if since is None else self._wait_s(since))
         return self._latest
 
-    def _wait_s(self) -> float:
+    def _wait_s(self, since: Timestamp) -> float:
         """Return how long the next step must wait so that steps are min_checkpoint_frequency apart.
 
-        Counted in the source's time, from where the last step ended: a changefeed that is behind does not wait. Nor
-        does one whose last step resolved nothing: it scans.
+        Counted in the source's time, from *since*, where the last step ended: a changefeed that is behind does not
+        wait. Nor does one whose last step resolved nothing: it scans.
         """
         if not self._frequency_s:
             return 0.0
-        behind_s = (self._planner.now().wall - self._latest.wall) / 1e9
+        behind_s = (self._planner.now().wall - since.wall) / 1e9
         return self._frequency_s - max(0.0, behind_s)  # the source's clock may have gone back

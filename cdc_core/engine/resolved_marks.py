@@ -73,8 +73,11 @@ def emit_last_resolved_mark(feed: ResolvedChangefeed, store: ProgressStore) -> N
     Raises: as `emit`.
     """
     progress = store.load(feed.name)
-    if feed.options.resolved is None or progress is None or not progress.frontier.high_water:
+    if feed.options.resolved is None or progress is None:
+        return
+    mark = progress.last_mark(scans_only=feed.options.initial_scan == "only")
+    if not mark:
         return
     with closing(open_resolved_marks(feed, store)) as marks:
-        marks.emit(progress.frontier.high_water, latest=progress.latest)
-    store.save_emitted(feed.name, feed.epoch, progress.frontier.high_water)
+        marks.emit(mark, latest=progress.latest)
+    store.save_emitted(feed.name, feed.epoch, mark)

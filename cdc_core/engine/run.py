@@ -335,7 +335,7 @@ class Run:
             progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
             self._host.tend(executor_wait_s=self._feed.options.executor_wait)
-            reached = self._until is not None and progress.frontier.high_water >= self._until
+            reached = self._until is not None and progress.resolved >= self._until
             complete = reached or all_delivered(self._feed, progress)
         if complete:
             log.info("changefeed '%s': complete, resolved %s", self._feed.name, progress.frontier.high_water)

@@ -74,6 +74,11 @@ class Outages:
             if index not in self._probes:
                 self._probes[index] = _Probe(self._shards[index], self._probe)
 
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """The indexes of the sources that are left out."""
+        return tuple(sorted(self._probes))
+
     def answers(self, call: Callable[[Shard], T]) -> dict[int, T]:
         """Return what *call* returns for each source that can be reached, by its index.
 

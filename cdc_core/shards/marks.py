@@ -11,7 +11,7 @@ from cdc_core.shards.token import ShardedToken
 from cdc_core.slice_reader import SpanMark
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["resolved_by_shard", "token_with_marks"]
+__all__ = ["last_moved", "resolved_by_shard", "token_with_marks"]
 
 
 def token_with_marks(token: Token, marks: Sequence[SpanMark], *, frontier: Frontier, before: Timestamp) -> Token:
@@ -23,11 +23,28 @@ def token_with_marks(token: Token, marks: Sequence[SpanMark], *, frontier: Front
     if found is None:
         return token
     count = len(found.shards)
-    latest = []
-    for index in range(count):
-        mine = (mark.timestamp for mark in marks if mark.span.overlap(shard_span(mark.span.table, index, count)))
-        latest.append(max(mine, default=Timestamp()))
-    return found.with_marks(latest, resolved_by_shard(frontier, count), before=before).to_json()
+    latest, scanned = [Timestamp()] * count, [Timestamp()] * count
+    for mark in marks:
+        for index in range(count):
+            if mark.span.overlap(shard_span(mark.span.table, index, count)):
+                latest[index] = max(latest[index], mark.timestamp)
+                if not mark.resolved:
+                    scanned[index] = max(scanned[index], mark.timestamp)
+    resolved = resolved_by_shard(frontier, count)
+    return found.with_marks(latest, resolved, scanned, before=before, high_water=frontier.high_water).to_json()
+
+
+def last_moved(before: Token, token: Token) -> Timestamp | None:
+    """Return what is resolved of the source that is furthest behind among those that moved between two saved tokens.
+
+    None when none moved.
+    """
+    was, found = ShardedToken.found_in(before), ShardedToken.from_json(token)
+    resolved = [Timestamp()] * len(found.shards) if was is None else [state.resolved for state in was.shards]
+    return min(
+        (state.resolved for state, known in zip(found.shards, resolved, strict=True) if state.resolved > known),
+        default=None,
+    )
 
 
 def resolved_by_shard(frontier: Frontier, count: int) -> list[Timestamp]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cdc_core.errors import CdcError
 from cdc_core.rangefeed import RangefeedContext, Token
-from cdc_core.shards.calls import Outages, on_all
+from cdc_core.shards.calls import Outages, is_outage_of, on_all, on_each
 from cdc_core.shards.names import Names
 from cdc_core.shards.reader import ShardSlice
 from cdc_core.shards.shard import Shard, shards_of
@@ -22,16 +22,23 @@ __all__ = ["ShardedPlanner"]
 class ShardedPlanner(StepPlanner):
     """See `StepPlanner`. Has one of the class *part* for each of *sources*; each gets an equal share of the limit.
 
-    With *scans_only* a source is read no further when its scan is complete.
+    With *scans_only* a source is read no further when its scan is complete, and with *end* when that is resolved.
     """
 
     def __init__(
-        self, context: RangefeedContext, part: type[StepPlanner], sources: Sequence[str], *, scans_only: bool
+        self,
+        context: RangefeedContext,
+        part: type[StepPlanner],
+        sources: Sequence[str],
+        *,
+        scans_only: bool = False,
+        end: Timestamp | None = None,
     ) -> None:
         super().__init__(context)
         self._shards = shards_of(context, sources)
         self._planners = [part(shard.context) for shard in self._shards]
         self._scans_only = scans_only
+        self._end = end
         self._token = None if context.saved is None else ShardedToken.from_json(context.saved)
         self._planned = False
 
@@ -47,7 +54,12 @@ class ShardedPlanner(StepPlanner):
 
         if self._planned:
             return max(self._outages.answers(one).values())
-        return max(on_all(self._shards, one))
+        found = on_each(self._shards, one)
+        clocks = [clock for clock in found if isinstance(clock, Timestamp)]
+        for error in found:
+            if isinstance(error, CdcError) and not (clocks and is_outage_of(error)):
+                raise error
+        return max(clocks)
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         token, count = ShardedToken.from_json(start), len(self._shards)
@@ -60,12 +72,14 @@ class ShardedPlanner(StepPlanner):
             state = token.shards[shard.index]
             if state.token is None or (self._scans_only and state.resolved):
                 return state.token
+            if self._end is not None and state.resolved >= self._end:
+                return state.token
             return self._planners[shard.index].advance(state.token, after=state.after(after), limit=share)
 
         ends = self._outages.answers(one)
         tokens = [ends.get(index, state.token) for index, state in enumerate(token.shards)]
         end = token.with_tokens(tokens)
-        return start if end == token else end.to_json()
+        return start if end == token else replace(end, away=self._outages.left_out).to_json()
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         found: list[Slice] = []
@@ -110,7 +124,11 @@ class ShardedPlanner(StepPlanner):
         found = self._outages.answers(one)
         if len(found) < len(self._shards) or None in found.values():
             return None
-        return token.with_tokens(found[shard.index] for shard in self._shards).to_json()
+        again = token.with_tokens(found[shard.index] for shard in self._shards)
+        if again == token:
+            return start
+        # The rows of all sources are to be later than everything before, whatever their clocks say.
+        return replace(again, shards=tuple(replace(state, latest=None) for state in again.shards)).to_json()
 
     def close(self) -> None:
         for planner in self._planners:

@@ -75,7 +75,8 @@ class ShardedRangefeed(Rangefeed):
         results = on_each(self._shards, one)
         errors = [result for result in results if isinstance(result, CdcError)]
         for error in errors:
-            if not before.started or len(errors) == len(self._shards) or not is_outage_of(error):
+            everywhere = not before.started or self.context.initial_scans or len(errors) == len(self._shards)
+            if everywhere or not is_outage_of(error):
                 raise error
             log.warning("left out until it can be reached again, and nothing is resolved: %s", error)
         found = [None if isinstance(result, CdcError) else result for result in results]

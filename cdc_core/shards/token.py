@@ -20,12 +20,14 @@ class ShardState:
 
     `latest` is the greatest timestamp of its span marks, None before the first step is saved. Timestamps of other
     sources are of other clocks, and must not hold up those of this one. `resolved` is what is resolved of all its
-    tables. `databases` has the names that its databases have in the changefeed, where those differ.
+    tables. `scanned` is the greatest timestamp of its marks that resolved nothing, such as those of a scan. `databases`
+    has the names that its databases have in the changefeed, where those differ.
     """
 
     token: Token | None = None
     latest: Timestamp | None = None
     resolved: Timestamp = Timestamp()
+    scanned: Timestamp = Timestamp()
     databases: Mapping[str, str] = field(default_factory=dict)
 
     def after(self, after: Timestamp) -> Timestamp:
@@ -37,6 +39,7 @@ class ShardState:
             "token": self.token,
             "latest": None if self.latest is None else str(self.latest),
             "resolved": str(self.resolved),
+            "scanned": str(self.scanned),
             "databases": dict(self.databases),
         }
 
@@ -47,17 +50,23 @@ class ShardState:
             token=value["token"],
             latest=None if latest is None else Timestamp.parse(latest),
             resolved=Timestamp.parse(value["resolved"]),
+            scanned=Timestamp.parse(value["scanned"]),
             databases=value["databases"],
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedToken:
-    """`started` is false for an intent. `away` are the sources that could not be reached when the attempt started."""
+    """`started` is false for an intent. `away` are the sources that could not be reached.
+
+    `settled` is the last high-water mark at which every source had a state of its own: not one between the beginning of
+    a scan and the timestamp of its rows. Consumers may be told this one.
+    """
 
     shards: tuple[ShardState, ...]
     started: bool = True
     away: tuple[int, ...] = ()
+    settled: Timestamp = Timestamp()
 
     def with_tokens(self, tokens: Iterable[Token | None]) -> ShardedToken:
         """Return this token with those of the sources."""
@@ -65,25 +74,34 @@ class ShardedToken:
         return replace(self, shards=tuple(replace(state, token=token) for state, token in pairs))
 
     def with_marks(
-        self, latest: Sequence[Timestamp], resolved: Sequence[Timestamp], *, before: Timestamp
+        self,
+        latest: Sequence[Timestamp],
+        resolved: Sequence[Timestamp],
+        scanned: Sequence[Timestamp],
+        *,
+        before: Timestamp,
+        high_water: Timestamp,
     ) -> ShardedToken:
         """Return this token after a step whose marks reached *latest*, by source; *resolved* is what is resolved now.
 
-        *before* is the greatest timestamp of all marks before the step.
+        *scanned* is what those marks reached that resolved nothing. *before* is the greatest timestamp of all marks
+        before the step, *high_water* the least of what is resolved after it.
         """
-        return replace(
-            self,
-            shards=tuple(
-                replace(state, latest=max(state.after(before), reached), resolved=done)
-                for state, reached, done in zip(self.shards, latest, resolved, strict=True)
-            ),
+        shards = tuple(
+            replace(
+                state, latest=max(state.after(before), reached), resolved=done, scanned=max(state.scanned, unresolved)
+            )
+            for state, reached, done, unresolved in zip(self.shards, latest, resolved, scanned, strict=True)
         )
+        whole = all(high_water >= state.scanned for state in shards)
+        return replace(self, shards=shards, settled=high_water if whole else self.settled)
 
     def to_json(self) -> Token:
         return {
             _SHARDS: [state.to_json() for state in self.shards],
             "started": self.started,
             "away": list(self.away),
+            "settled": str(self.settled),
         }
 
     @classmethod
@@ -92,6 +110,7 @@ class ShardedToken:
             shards=tuple(ShardState.from_json(state) for state in value[_SHARDS]),
             started=value["started"],
             away=tuple(value["away"]),
+            settled=Timestamp.parse(value["settled"]),
         )
 
     @classmethod

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.preflight import Answer, answer
 from cdc_core.engine.query_host import QueryHostError
-from cdc_core.errors import ConfigError, FencedError, from_wire
+from cdc_core.errors import ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.options import counted, format_duration
 from cdc_core.spark.master_offer import asked, offered
 from cdc_core.spark.session import is_alive
@@ -192,11 +192,11 @@ def _executors(session: SparkSession) -> set[str]:
 
 
 def _refuse(answers: list[Answer]) -> None:
-    """Raise a ConfigError with the problems of *answers*, if there are any; FencedError when that is one."""
+    """Raise a ConfigError with the problems of *answers*, if there are any; one that is no ConfigError goes first."""
     problems = set()
     for each in answers:
         error = from_wire(each.problem)
-        if isinstance(error, FencedError):
+        if isinstance(error, FencedError | RetryableError):
             raise error
         if error is not None:
             problems.add(str(error))

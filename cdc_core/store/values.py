@@ -11,6 +11,7 @@ from typing import Any
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Token
 from cdc_core.shards.marks import resolved_by_shard
+from cdc_core.shards.token import ShardedToken
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
@@ -53,6 +54,16 @@ class Progress:
     counters: Mapping[str, float] = field(default_factory=dict)
     saved_at: datetime | None = None
     emitted: Timestamp = Timestamp()
+
+    @property
+    def resolved(self) -> Timestamp:
+        """The greatest mark that consumers may be told while rows follow: see `ShardedToken.settled`."""
+        found = ShardedToken.found_in(self.token)
+        return self.frontier.high_water if found is None else found.settled
+
+    def last_mark(self, *, scans_only: bool) -> Timestamp:
+        """Return the mark that consumers may be told last. After scans alone no row follows: it stands for them all."""
+        return self.frontier.high_water if scans_only else self.resolved
 
 
 @dataclass(frozen=True, kw_only=True)

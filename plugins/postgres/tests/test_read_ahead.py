@@ -26,10 +26,17 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "cdc-read-ahead"]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is interrupted before it has had much time to end by itself."""
+    monkeypatch.setattr(module, "_INTERRUPT_AFTER_S", 60.0)
+
+
 def nothing() -> None:
     raise AssertionError("nothing waits")
 
 
+@pytest.mark.usefixtures("patient")
 def test_batches_come_in_order_and_the_source_is_closed_in_its_own_thread() -> None:
     closed_in: list[str] = []
 
@@ -45,6 +52,7 @@ def test_batches_come_in_order_and_the_source_is_closed_in_its_own_thread() -> N
     assert threads() == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_source_is_not_asked_again_while_as_much_waits_as_may() -> None:
     taken: list[int] = []
 
@@ -60,6 +68,7 @@ def test_the_source_is_not_asked_again_while_as_much_waits_as_may() -> None:
     assert len(numbers_of(batches)) == 6
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_batch_larger_than_the_limit_passes() -> None:
     def source() -> Generator[pa.RecordBatch]:
         yield batch(*range(100))
@@ -68,6 +77,7 @@ def test_a_batch_larger_than_the_limit_passes() -> None:
     assert numbers_of(read_ahead(source(), max_bytes=1, interrupt=nothing)) == list(range(200))
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_error_comes_after_the_batches_before_it() -> None:
     def source() -> Generator[pa.RecordBatch]:
         yield batch(1)
@@ -97,10 +107,11 @@ def test_a_source_that_waits_is_interrupted_until_it_ends() -> None:
     batches = read_ahead(source(), max_bytes=100, interrupt=interrupt)
     next(batches)
     close(batches)
-    assert len(calls) == 3
+    assert len(calls) >= 3
     assert threads() == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_source_that_waits_for_room_ends_at_once() -> None:
     def source() -> Generator[pa.RecordBatch]:
         while True:

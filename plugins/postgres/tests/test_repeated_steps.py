@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from cdc_rangefeed_postgres.planner import PostgresPlanner
+from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
 
@@ -27,3 +29,18 @@ def test_every_step_along_the_log_can_be_repeated(database: str, sql: Sql, ident
                 again = another.repeat(start, planned[0], after=after)
             assert repr(list(again or ())) == repr(list(planned[1]))
             feed.step()
+
+
+def test_a_step_that_ends_beyond_the_log_is_planned_anew(database: str, sql: Sql) -> None:
+    """As on a standby that was promoted before it had all of the log."""
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("INSERT INTO t VALUES (1)")
+        start, after, planned = feed.token, feed.latest, feed.plan()
+        assert planned is not None
+        end = PostgresToken.from_json(planned[0])
+        beyond = replace(end, lsn=end.lsn + (1 << 30)).to_json()
+        with closing(PostgresPlanner(feed.context)) as another:
+            assert another.repeat(start, beyond, after=after) is None

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,11 +22,12 @@ from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.reader import PostgresReader
+from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import eventually
 
-from cdc_core import HistoryLostError, RetryableRangefeedError, RowBatch, Slice, SpanMark
+from cdc_core import HistoryLostError, RetryableRangefeedError, RowBatch, Slice, SpanMark, TerminalRangefeedError
 
 KB, MB = 1 << 10, 1 << 20
 COPIES = "SELECT slot_name::text FROM pg_replication_slots WHERE slot_name LIKE '%\\_copy\\_%'"
@@ -215,6 +216,7 @@ _READ = """
 import pickle, sys
 from cdc_rangefeed_postgres import log_slice
 from cdc_rangefeed_postgres.reader import PostgresReader
+from cdc_rangefeed_postgres.slot_copy import SlotCopy
 context, slice_ = pickle.load(sys.stdin.buffer)
 log_slice._WORTH_BYTES, log_slice._AHEAD_BYTES = 1, 1
 items = PostgresReader(context).read(slice_)
@@ -332,6 +334,7 @@ _WAIT = """
 import pickle, sys, threading
 from cdc_core import RowBatch
 from cdc_rangefeed_postgres.reader import PostgresReader
+from cdc_rangefeed_postgres.slot_copy import SlotCopy
 def resident():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1]) << 10
 context, slice_ = pickle.load(sys.stdin.buffer)
@@ -360,3 +363,49 @@ def test_large_values_wait_in_bounded_memory(database: str, sql: Sql) -> None:
         grown, rows = map(int, read.stdout.split())
         assert grown < log_slice._AHEAD_BYTES + 48 * MB
         assert rows == 40
+
+
+@pytest.mark.usefixtures("small", "table")
+def test_an_error_of_the_consumer_ends_the_thread_before_the_connection(database: str, sql: Sql) -> None:
+    with behind(database, "t", "u") as feed:
+        sql.execute("TRUNCATE u")
+        write(database, sql)
+        planned = feed.plan()
+        assert planned is not None
+        with pytest.raises(TerminalRangefeedError, match="truncated") as raised:
+            list(feed.reader.read(planned[1][0]))
+        assert raised.traceback  # it keeps the frames of the reader alive
+        assert not [thread for thread in threading.enumerate() if thread.name == "cdc-read-ahead"]
+
+
+@pytest.mark.usefixtures("small")
+def test_an_early_end_with_a_generated_column_ends_the_thread_too(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int, v text, g int GENERATED ALWAYS AS (id * 2) STORED)")
+    sql.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
+    with behind(database, "t", "u") as feed:
+        write(database, sql)
+        planned = feed.plan()
+        assert planned is not None
+        items = feed.reader.read(planned[1][0])
+        next(items)
+        items.close()
+        assert not [thread for thread in threading.enumerate() if thread.name == "cdc-read-ahead"]
+
+
+@pytest.mark.usefixtures("small", "table")
+def test_a_failover_slot_is_read_itself_so_that_rows_wait_for_the_standbys(database: str, sql: Sql) -> None:
+    with behind(database, "t", failover=True) as feed:
+        write(database, sql)
+        with closing(feed.reader._server.connect_arrow("log")) as connection:
+            assert SlotCopy.make(connection, feed.planner._slot, start=0) is None
+        feed.catch_up()
+        assert len(feed.rows("public.t")) == sql.execute("SELECT count(*) FROM t").fetchone()[0]
+
+
+@pytest.mark.usefixtures("small", "table")
+def test_a_log_that_ends_before_the_step_does_is_no_reason_to_wait_for_ever(database: str, sql: Sql) -> None:
+    with behind(database, "t") as feed, closing(feed.reader._server.connect_arrow("log")) as connection:
+        copy = SlotCopy.make(connection, feed.planner._slot, start=0)
+        assert copy is not None
+        with pytest.raises(RetryableRangefeedError, match="the server's log ends before"):
+            list(copy.fetches(1 << 60, binary=True, batch_bytes=64 * KB))

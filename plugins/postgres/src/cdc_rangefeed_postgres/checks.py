@@ -39,7 +39,8 @@ SELECT current_user::text, current_database()::text, r.rolsuper,
 FROM pg_roles r WHERE r.rolname = current_user
 """
 _SLOTS = """
-SELECT (SELECT count(*) FROM pg_replication_slots), current_setting('max_replication_slots')::int,
+SELECT (SELECT count(*) FROM pg_replication_slots WHERE NOT (temporary AND slot_name ~ '_copy_[0-9a-f]{8}$')),
+       current_setting('max_replication_slots')::int,
        (SELECT count(*) FROM pg_stat_replication), current_setting('max_wal_senders')::int
 """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ def read_log(
     diff: bool,
     mvcc: bool,
     lookup: Lookup,
-) -> Iterator[RowBatch | SpanMark]:
+) -> Generator[RowBatch | SpanMark]:
     """Yield the rows of a slice, and then a mark for each watched table.
 
     *connection* is an ADBC connection in autocommit mode; the caller closes it after an error. *lookup* reads unchanged
@@ -94,8 +94,11 @@ def read_log(
         truncate=options.truncate,
     )
     if slice_.end > slice_.start:
-        with server.translated("reading the log"):
-            fetches = (batch.column(0) for batch in _batches(server, connection, slice_, options))
+        with (
+            server.translated("reading the log"),
+            closing(_batches(server, connection, slice_, options)) as batches,
+        ):
+            fetches = (batch.column(0) for batch in batches)
             for messages in whole_transactions(fetches, largest=options.fetch_size):
                 yield from decoder.decode(messages)
     timestamp = decoder.latest if slice_.mark is None else slice_.mark
@@ -103,7 +106,7 @@ def read_log(
         yield SpanMark(span=Span(table), timestamp=timestamp, resolved=slice_.resolved)
 
 
-def _batches(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Iterator[pa.RecordBatch]:
+def _batches(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Generator[pa.RecordBatch]:
     """Yield the messages of the log from at or before the slice's start to at or after its end."""
     copy = _copy(server, connection, slice_) if slice_.end - slice_.start >= _WORTH_BYTES else None
     if copy is None:
@@ -131,7 +134,7 @@ def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
                 server.mask(text_of(error)),
             )
         return None
-    if copy.begin > slice_.start:
+    if copy is not None and copy.begin > slice_.start:
         _explain(server, slice_)
     return copy
 

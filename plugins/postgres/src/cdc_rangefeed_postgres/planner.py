@@ -32,7 +32,7 @@ from cdc_rangefeed_postgres.boundaries import (
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.log_plan import LogPlan, log_bytes, log_end
-from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.log_position import flushed_and_clock, newest
 from cdc_rangefeed_postgres.members import followed_before, load_members
 from cdc_rangefeed_postgres.newcomers import Newcomers
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -58,14 +58,6 @@ _FIRST_STEP_BYTES = 8 * 1024 * 1024
 _SNAPSHOT_PATIENCE_S = 1.0
 _TELL_AFTER_S = 10.0
 _TELL_AGAIN_S = 60.0
-
-_NOW = """
-SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text,
-       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-"""
-_NEWEST = """
-SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
-"""
 
 
 class PostgresPlanner(StepPlanner):
@@ -127,6 +119,8 @@ class PostgresPlanner(StepPlanner):
         # catalog agree with what the earlier attempt found, the slices are the same.
         with self._server.translated("planning a step again"):
             connection = self._connection.open()
+            if flushed_and_clock(connection)[0] < last.lsn:  # a standby that was promoted, or replays its log
+                return None
             self._refresh(connection, first)
             clock = last.clock
             again = self._along_log(connection, replace(first, clock=clock), last.lsn, until=clock, mark=clock)
@@ -161,9 +155,8 @@ class PostgresPlanner(StepPlanner):
         """Return the end of the next step, None when there is nothing to do yet."""
         self._resolved = start.clock or after
         altered = None
-        row: Any = connection.execute(_NOW).fetchone()
-        # No commit before this reading is later than the clock.
-        flushed, clock = parse_lsn(row[0]), max(Timestamp(row[1] * 1000 + 999), Timestamp(after.wall + 1000))
+        flushed, clock = flushed_and_clock(connection)
+        clock = max(clock, Timestamp(after.wall + 1000))
         if start.scan is None and 0 < flushed - start.lsn < log_bytes(limit) and self._pacing.too_early:
             return None
         if flushed > start.lsn or start.scan is not None or start.clock is None:
@@ -251,8 +244,7 @@ class PostgresPlanner(StepPlanner):
         """Return *start* with *catalog*. If it is a new one, tables have its shapes in the log from now on."""
         if catalog.fingerprint == start.catalog:
             return start
-        row: Any = connection.execute(_NEWEST).fetchone()
-        return replace(start, catalog=catalog.fingerprint, settled=max(start.settled, parse_lsn(row[0])))
+        return replace(start, catalog=catalog.fingerprint, settled=max(start.settled, newest(connection)))
 
     # along the log
 

@@ -13,6 +13,8 @@ from cdc_core import RetryableRangefeedError
 
 __all__ = ["StillReadingError", "read_ahead"]
 
+_INTERRUPT_AFTER_S = 0.1
+"""A thread that is about to end is left alone."""
 _INTERRUPT_AGAIN_S = 0.2
 _END_LIMIT_S = 10.0
 
@@ -43,7 +45,7 @@ def read_ahead(
 
 
 def _end(thread: threading.Thread, interrupt: Callable[[], None]) -> None:
-    thread.join(_INTERRUPT_AGAIN_S / 10)
+    thread.join(_INTERRUPT_AFTER_S)
     deadline = time.monotonic() + _END_LIMIT_S
     while thread.is_alive():
         if time.monotonic() > deadline:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from typing import Any
 
 from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark
@@ -40,8 +40,9 @@ class PostgresReader(SliceReader):
         connection = self._connect(role)
         finished = False
         try:
-            items = self._read(slice_.payload, connection)
-            yield from with_null_columns(items, slice_.payload.all_versions)
+            # Closed here, whatever ends this: a thread may still use the connection.
+            with closing(self._read(slice_.payload, connection)) as items:
+                yield from with_null_columns(items, slice_.payload.all_versions)
             finished = True
         except StillReadingError:
             del self._connections[role]  # left to the thread that uses it
@@ -55,7 +56,7 @@ class PostgresReader(SliceReader):
         for role in list(self._connections):
             self._abandon(role)
 
-    def _read(self, payload: LogSlice | ScanSlice, connection: Any) -> Iterator[RowBatch | SpanMark]:
+    def _read(self, payload: LogSlice | ScanSlice, connection: Any) -> Generator[RowBatch | SpanMark]:
         options, diff, mvcc = self.context.options, self.context.diff, self.context.mvcc
         if isinstance(payload, ScanSlice):
             return read_scan(self._server, connection, payload, options, diff=diff, mvcc=mvcc)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +48,7 @@ class ScanSlice:
 
 def read_scan(
     server: Server, connection: Any, slice_: ScanSlice, options: PostgresOptions, *, diff: bool, mvcc: bool
-) -> Iterator[RowBatch | SpanMark]:
+) -> Generator[RowBatch | SpanMark]:
     """Yield the rows of a slice, and then a mark for each of its tables. *connection* is an ADBC connection.
 
     The caller closes the connection after an error. Raises: RetryableRangefeedError when the snapshot is gone or a

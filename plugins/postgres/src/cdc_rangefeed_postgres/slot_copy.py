@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from cdc_core import RetryableRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError
 from cdc_rangefeed_postgres.connection import stream
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
@@ -17,6 +18,10 @@ from cdc_rangefeed_postgres.slot import Slot
 __all__ = ["SlotCopy"]
 
 _NAME_BYTES = 63
+_IS_FAILOVER = """
+SELECT coalesce(bool_or(to_jsonb(s) ->> 'failover' = 'true'), false) FROM pg_replication_slots s
+WHERE slot_name = '{slot}'
+"""
 _FIRST_BYTES = 8 << 20
 _LARGEST_BYTES = 64 << 20
 # While it decodes, the server notices a reader that was killed, and drops the copy. Not every platform can.
@@ -37,12 +42,17 @@ class SlotCopy:
         """The LSN from which the copy has changes."""
 
     @classmethod
-    def make(cls, connection: Any, slot: Slot, *, start: int) -> Self:
-        """Return a copy of *slot* that begins at *start*, or later when the slot does."""
+    def make(cls, connection: Any, slot: Slot, *, start: int) -> Self | None:
+        """Return a copy of *slot* that begins at *start*, or later when the slot does.
+
+        None of a failover slot: what the copy gives would not wait for the standbys.
+        """
         suffix = f"_copy_{secrets.token_hex(4)}"
         copy = cls(connection, slot, slot.name[: _NAME_BYTES - len(suffix)] + suffix)
         with suppress(*ClientError):
             copy._row(_NOTICE)
+        if copy._row(_IS_FAILOVER.format(slot=slot.name))[0]:
+            return None
         copied = f"SELECT lsn::text FROM pg_copy_logical_replication_slot('{slot.name}', '{copy._name}', true)"
         copy.begin = parse_lsn(copy._row(copied)[0])
         if copy.begin < start:
@@ -57,11 +67,17 @@ class SlotCopy:
         from the copy's restart point each time, so each one is at least twice as long as what is decoded again.
         A caller that does not iterate to the end closes the connection.
         """
-        size = _FIRST_BYTES
+        size, before = _FIRST_BYTES, -1
         while True:
             position, restart = self._positions()
             if position >= end:
                 break
+            if position == before:
+                raise RetryableRangefeedError(
+                    f"the server's log ends before {lsn_text(end)}, where the step does: it was promoted, or replays"
+                    " its log"
+                )
+            before = position
             upto = position + max(size, 2 * (position - restart))
             if upto > end - _FIRST_BYTES:
                 upto = end

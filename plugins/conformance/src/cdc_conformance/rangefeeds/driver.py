@@ -188,7 +188,7 @@ class Feed:
     @property
     def resolved(self) -> Timestamp:
         """The resolved timestamp of all tables together."""
-        return self.progress.frontier.high_water
+        return self.progress.resolved
 
     def plan(self) -> Plan | None:
         """Plan a step; None while there is nothing to do."""

@@ -160,7 +160,7 @@ class SchemaBoundaries(RangefeedSuite):
                 last = known.get(change.row_key)
                 if change.op is Op.SCAN and step.number >= scanned:
                     backfilled += 1
-                    resolved = resolved or feed.saves[step.number].frontier.high_water
+                    resolved = resolved or feed.saves[step.number].resolved
                     assert change.updated > resolved, f"{resolved} was resolved before the backfill with {change}"
                     assert last is None or change.updated > last, f"after {last} for its key the backfill has {change}"
                 known[change.row_key] = change.updated

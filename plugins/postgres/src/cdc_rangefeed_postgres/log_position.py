@@ -1,0 +1,31 @@
+"""Where the server's log ends at this moment. On a standby it is the part that was replayed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc_core import Timestamp
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.lsn import parse_lsn
+
+__all__ = ["flushed_and_clock", "newest"]
+
+_NOW = """
+SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text,
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+"""
+_NEWEST = """
+SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
+"""
+
+
+def flushed_and_clock(connection: Connection) -> tuple[int, Timestamp]:
+    """Return where the durable log ends, and the server's clock: no commit before that is later than it."""
+    row: Any = connection.execute(_NOW).fetchone()
+    return parse_lsn(row[0]), Timestamp(row[1] * 1000 + 999)
+
+
+def newest(connection: Connection) -> int:
+    """Return where the log ends, with what is not durable yet."""
+    row: Any = connection.execute(_NEWEST).fetchone()
+    return parse_lsn(row[0])
