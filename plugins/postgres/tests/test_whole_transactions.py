@@ -15,13 +15,14 @@ LARGEST = 100
 transactions = st.lists(st.lists(st.integers(1, 3 * LARGEST), max_size=8), max_size=8)
 
 
-def messages_of(sizes: list[list[int]]) -> list[bytes]:
-    return [message for rows in sizes for message in (b"B" * 21, *(b"I" * size for size in rows), b"C" * 26)]
+def messages_of(sizes: list[list[int]], *, final_lsn: int = 7) -> list[bytes]:
+    begin = b"B" + final_lsn.to_bytes(8) + b"." * 12
+    return [message for rows in sizes for message in (begin, *(b"I" * size for size in rows), b"C" * 26)]
 
 
-def cut(fetches: list[list[bytes]]) -> list[list[bytes]]:
+def cut(fetches: list[list[bytes]], *, start: int = 7) -> list[list[bytes]]:
     arrays = (pa.array(fetch, pa.binary()) for fetch in fetches)
-    return [array.to_pylist() for array in whole_transactions(arrays, largest=LARGEST)]
+    return [array.to_pylist() for array in whole_transactions(arrays, largest=LARGEST, start=start)]
 
 
 def fetched(messages: list[bytes], places: set[int]) -> list[list[bytes]]:
@@ -46,6 +47,18 @@ def test_a_transaction_is_cut_only_when_it_is_large_and_always_at_the_same_messa
     assert parts_of(arrays) == parts_of(cut([[message] for message in messages]))
     if all(21 + sum(rows) <= LARGEST for rows in sizes):
         assert parts_of(arrays) == set()
+
+
+@given(transactions, transactions, st.sets(st.integers(0, 160)))
+def test_arrays_are_the_same_whatever_was_before_them_and_however_they_were_fetched(
+    earlier: list[list[int]], sizes: list[list[int]], places: set[int]
+) -> None:
+    before, messages = messages_of(earlier, final_lsn=6), messages_of(sizes)
+    arrays = cut(fetched(before + messages, places))
+    assert [message for array in arrays for message in array] == before + messages
+    ends = list(itertools.accumulate(len(array) for array in arrays))
+    assert not before or len(before) in ends
+    assert arrays[len([end for end in ends if end <= len(before)]) :] == cut([[message] for message in messages])
 
 
 @given(transactions, st.sets(st.integers(0, 80)))

@@ -99,7 +99,7 @@ def read_log(
             closing(_batches(server, connection, slice_, options)) as batches,
         ):
             fetches = (batch.column(0) for batch in batches)
-            for messages in whole_transactions(fetches, largest=options.fetch_size):
+            for messages in whole_transactions(fetches, largest=options.fetch_size, start=slice_.start):
                 yield from decoder.decode(messages)
     timestamp = decoder.latest if slice_.mark is None else slice_.mark
     for table in slice_.tables:
