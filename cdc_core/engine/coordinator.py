@@ -122,6 +122,8 @@ class Coordinator:
         progress = self._store.load(self._name)
         if progress is None:
             raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
+        if progress.emitted != self._emitted:
+            self._emitted_at = time.monotonic()
         self._progress, self._emitted = progress, progress.emitted
 
     def _fold(self, step: Sequence[SliceReport]) -> None:

@@ -30,7 +30,7 @@ from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_record import StatusRecord
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
-from cdc_core.errors import CdcError, ConfigError, FencedError, TerminalError
+from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.schema import TableSchema
@@ -295,8 +295,8 @@ class Run:
                 check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._orders.stop.is_set)
                 self._check_stop()
                 return
-            except QueryHostError as error:
-                if self._patience.is_its_own(error):
+            except RetryableError as error:
+                if isinstance(error, QueryHostError) and self._patience.is_its_own(error):
                     raise
                 if (final := self._judge(error)) is not None:
                     raise final from None
@@ -319,10 +319,7 @@ class Run:
             raise _Stopped
 
     def _supervise(self, config: AttemptConfig, query: Query, rangefeed: Rangefeed) -> Ending:
-        """Watch the query until the changefeed is complete, or told to stop or to pause; return as `_finish` does.
-
-        Raises: the error that ended the query.
-        """
+        """Watch the query until it is to end, and return as `_finish` does. Raises: the error that ended it before."""
         sampler = StatusSampler(
             self._feed, config.run_dir, local=self._host.is_local, count_dead_letters=self._dead_letters.look
         )
@@ -331,6 +328,7 @@ class Run:
         complete = False
         while not complete and self._orders.pause is None and not self._orders.stop.wait(_POLL_S):
             if not query.is_active:
+                sampler.repeat_warnings()
                 raise query.failure()
             progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
@@ -359,6 +357,7 @@ class Run:
             self._say(**sampler.look_at_tasks())
             time.sleep(_POLL_S / 5)
         if not query.is_active:
+            sampler.repeat_warnings()
             raise query.failure()
         query.stop()
         if not flag.acknowledged:

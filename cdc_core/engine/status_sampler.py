@@ -78,7 +78,7 @@ class StatusSampler:
         now = time.monotonic()
         counters = progress.counters
         self._note(now, counters)
-        self._warnings.repeat()
+        self.repeat_warnings()
         tasks = self._look_at_tasks()
         refused = counters.get("dead_letters", 0)
         if refused != self._refused:
@@ -96,6 +96,10 @@ class StatusSampler:
             "shares": self._shares(tasks),
             **self._waiting(now, tasks, scanning=scan is not None),
         }
+
+    def repeat_warnings(self) -> None:
+        """Log what the planner has warned of since the last look."""
+        self._warnings.repeat()
 
     def look_at_tasks(self) -> dict[str, Any]:
         """Return what the status says of the tasks at work alone."""

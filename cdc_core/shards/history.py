@@ -34,6 +34,10 @@ class ShardedHistory(SourceHistory):
         found, now = ShardedToken.from_json(token), time.monotonic()
         self._away = found.away
 
+        for index in self._away:
+            self._failed.pop(index, None)
+            self._metrics.pop(index, None)
+
         def one(shard: Shard) -> None:
             own = found.shards[shard.index].token
             assert own is not None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Token
 from cdc_core.shards.shard import shard_span
-from cdc_core.shards.token import ShardedToken
+from cdc_core.shards.token import ShardedToken, ShardState
 from cdc_core.slice_reader import SpanMark
 from cdc_core.timestamp import Timestamp
 
@@ -37,14 +37,16 @@ def token_with_marks(token: Token, marks: Sequence[SpanMark], *, frontier: Front
 def last_moved(before: Token, token: Token) -> Timestamp | None:
     """Return what is resolved of the source that is furthest behind among those that moved between two saved tokens.
 
-    None when none moved.
+    None when none moved, or one moved and resolved nothing: it scans.
     """
     was, found = ShardedToken.found_in(before), ShardedToken.from_json(token)
-    resolved = [Timestamp()] * len(found.shards) if was is None else [state.resolved for state in was.shards]
-    return min(
-        (state.resolved for state, known in zip(found.shards, resolved, strict=True) if state.resolved > known),
-        default=None,
-    )
+    known = (ShardState(),) * len(found.shards) if was is None else was.shards
+    moved = [
+        (now.resolved, then.resolved) for now, then in zip(found.shards, known, strict=True) if now.token != then.token
+    ]
+    if any(now <= then for now, then in moved):
+        return None
+    return min((now for now, _ in moved), default=None)
 
 
 def resolved_by_shard(frontier: Frontier, count: int) -> list[Timestamp]:

@@ -55,6 +55,14 @@ def test_each_source_releases_its_own_and_the_greatest_gauge_is_shown(history: S
     assert history.notice() == "source x://a/d: a long transaction"
 
 
+def test_a_source_that_failed_and_is_left_out_then_counts_once(history: ShardedHistory) -> None:
+    Server.errors = {SOURCES[0]: RetryableRangefeedError("down")}
+    history.release(token(1, 2))
+    history.release(token(1, 3, away=(0,)))
+    assert history.notice() is not None
+    assert str(history.notice()).count("x://a/d") == 1
+
+
 def test_a_source_that_does_not_answer_is_in_the_notice_and_is_not_asked_at_each_step(history: ShardedHistory) -> None:
     Server.errors[SOURCES[1]] = RetryableRangefeedError("no answer")
     history.release(token(1, 2))

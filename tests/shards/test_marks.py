@@ -12,7 +12,10 @@ TABLE = "shop.public.t"
 
 
 def saved(before: Progress, *marks: tuple[int, int, bool]) -> Progress:
-    """Return the progress after a step with marks: source, time, and whether it is resolved."""
+    """Return the progress after a step with marks: source, time, and whether it is resolved. The sources moved."""
+    moved = {index: {"at": at} for index, at, _ in marks}
+    states = ShardedToken.from_json(before.token)
+    planned = states.with_tokens(moved.get(index, state.token) for index, state in enumerate(states.shards)).to_json()
     found = [
         SpanMark(span=shard_span(TABLE, index, 2), timestamp=Timestamp(at), resolved=resolved)
         for index, at, resolved in marks
@@ -20,7 +23,7 @@ def saved(before: Progress, *marks: tuple[int, int, bool]) -> Progress:
     for mark in found:
         if mark.resolved:
             before.frontier.forward(mark.span, mark.timestamp)
-    token = token_with_marks(before.token, found, frontier=before.frontier, before=before.latest)
+    token = token_with_marks(planned, found, frontier=before.frontier, before=before.latest)
     return Progress(token=token, frontier=before.frontier, latest=before.latest)
 
 
@@ -51,4 +54,10 @@ def test_the_distance_of_steps_is_that_of_the_source_that_is_furthest_behind() -
     two = saved(one, (1, 20, True))
     assert last_moved({}, one.token) == Timestamp(10)
     assert last_moved(one.token, two.token) == Timestamp(20)
-    assert last_moved(two.token, saved(two, (1, 30, False)).token) is None
+    assert last_moved(two.token, two.token) is None
+
+
+def test_while_one_source_scans_steps_have_no_distance() -> None:
+    one = ShardedToken(shards=(ShardState(token={"n": 1}), ShardState(token={"n": 1}, resolved=Timestamp(10))))
+    two = ShardedToken(shards=(ShardState(token={"n": 2}), ShardState(token={"n": 2}, resolved=Timestamp(20))))
+    assert last_moved(one.to_json(), two.to_json()) is None

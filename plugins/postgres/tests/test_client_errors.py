@@ -95,6 +95,16 @@ def test_a_refused_login_is_an_outage_while_another_host_is_out_of_reach(databas
     assert raised.value.outage
 
 
+def test_a_server_that_is_full_is_an_outage_although_it_refuses_logins_without_tls() -> None:
+    text = (
+        'connection to server at "db", port 5432 failed: FATAL:  remaining connection slots are reserved\n'
+        'connection to server at "db", port 5432 failed: FATAL:  no pg_hba.conf entry for host "::1", no encryption\n'
+    )
+    with pytest.raises(RetryableRangefeedError) as raised, translated("connecting", mask):
+        raise psycopg.OperationalError(text)
+    assert raised.value.outage
+
+
 def test_errors_of_cdc_core_pass_unchanged() -> None:
     with pytest.raises(TerminalRangefeedError, match=r"^unchanged$"), translated("reading the log", mask):
         raise TerminalRangefeedError("unchanged")

@@ -11,7 +11,7 @@ from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.token import Part, Scan
 
-__all__ = ["Density", "Piece", "filenodes", "first_parts", "pieces_between", "split", "survey", "take"]
+__all__ = ["Density", "Piece", "are_locked", "filenodes", "first_parts", "pieces_between", "split", "survey", "take"]
 
 BLOCK_BYTES = 8192
 _ASSUMED_ROWS_PER_BLOCK = 60.0
@@ -23,6 +23,11 @@ SELECT c.oid::bigint, pg_relation_filenode(c.oid)::bigint, pg_relation_size(c.oi
        CASE WHEN c.reltuples > 0 AND c.relpages > 0 THEN c.reltuples::float8 / c.relpages END,
        pg_table_size(c.oid)::float8 / greatest(pg_relation_size(c.oid), 1)
 FROM pg_class c WHERE c.oid = ANY(%s::oid[])
+"""
+_LOCKED = """
+SELECT EXISTS (SELECT FROM pg_locks WHERE granted AND locktype = 'relation' AND mode = 'AccessExclusiveLock'
+    AND relation = ANY(%s::oid[]) AND pid IS DISTINCT FROM pg_backend_pid()
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
 
 
@@ -75,6 +80,12 @@ def filenodes(connection: Connection, oids: Sequence[int]) -> dict[int, int]:
             [list(oids)],
         ).fetchall()
     )
+
+
+def are_locked(connection: Connection, oids: Sequence[int]) -> bool:
+    """Return whether a session holds a lock on one of *oids* that reading would wait for. Waits for none itself."""
+    row = connection.execute(_LOCKED, [list(oids)]).fetchone()
+    return row is not None and bool(row[0])
 
 
 def first_parts(tables: Sequence[Table], found: Mapping[int, tuple[int, int, Density]]) -> tuple[Part, ...]:

@@ -91,5 +91,6 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
 
 
 def _is_refused_login(text: str) -> bool:
-    """Return whether every host refused the login: while one is out of reach, it may be the one that accepts it."""
-    return all(_REFUSED_LOGIN.search(attempt) for attempt in _attempts(text) or [text])
+    """Return whether every host refused the login, with TLS and without: one that is out of reach may accept it."""
+    attempts = [line for line in text.splitlines() if " failed: " in line] or [text]
+    return all(_REFUSED_LOGIN.search(attempt) for attempt in attempts)

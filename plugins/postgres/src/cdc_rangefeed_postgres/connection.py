@@ -39,15 +39,16 @@ _SESSION = {
     "extra_float_digits": "1",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
-    "idle_session_timeout": "0",
     "row_security": "off",
     "search_path": "pg_catalog",
     "default_transaction_isolation": "read\\ committed",
     "default_transaction_read_only": "off",
 }
-# This setting would end long reads. It exists since PostgreSQL 17, and older versions refuse the connection if it is
-# among the options.
-_NO_TRANSACTION_TIMEOUT = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'"
+# These settings would end long reads, and sessions that wait. They exist since PostgreSQL 17 and 14, and older versions
+# refuse the connection if they are among the options.
+_NO_TIMEOUTS = (
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('transaction_timeout', 'idle_session_timeout')"
+)
 
 
 class Server:
@@ -93,14 +94,14 @@ class Server:
         """Return a psycopg connection in autocommit mode. Raises: client errors, not translated."""
         keywords: dict[str, Any] = {"replication": "database"} if replication else {}
         connection = psycopg.connect(self._conninfo(role), autocommit=True, prepare_threshold=None, **keywords)
-        connection.execute(_NO_TRANSACTION_TIMEOUT)
+        connection.execute(_NO_TIMEOUTS)
         return connection
 
     def connect_arrow(self, role: str) -> Any:
         """Return an ADBC connection in autocommit mode. Raises: client errors, not translated."""
         connection = adbc.connect(self._conninfo(role), autocommit=True)
         with connection.cursor() as cursor:
-            cursor.execute(_NO_TRANSACTION_TIMEOUT)
+            cursor.execute(_NO_TIMEOUTS)
             cursor.fetchall()
         return connection
 

@@ -20,7 +20,7 @@ from cdc_core import (
     Timestamp,
     Token,
 )
-from cdc_rangefeed_postgres.blocks import take
+from cdc_rangefeed_postgres.blocks import are_locked, take
 from cdc_rangefeed_postgres.boundaries import (
     Compared,
     altering,
@@ -154,7 +154,6 @@ class PostgresPlanner(StepPlanner):
     ) -> PostgresToken | None:
         """Return the end of the next step, None when there is nothing to do yet."""
         self._resolved = start.clock or after
-        altered = None
         flushed, clock = flushed_and_clock(connection)
         clock = max(clock, Timestamp(after.wall + 1000))
         if start.scan is None and 0 < flushed - start.lsn < log_bytes(limit) and self._pacing.too_early:
@@ -193,8 +192,7 @@ class PostgresPlanner(StepPlanner):
         elif max(clock.wall - start.clock.wall, (time.monotonic() - self._planned_at) * 1e9) < _IDLE_NS:
             return None  # this process's clock too: the server's may have gone back
         if start.scan is not None:
-            locked = altered is not None
-            return self._through_scan(connection, start, start.scan, flushed, after=after, limit=limit, locked=locked)
+            return self._through_scan(connection, start, start.scan, flushed, after=after, limit=limit)
         self._rounds.close()
         lsn = min(flushed, log_end(start, limit))
         if self._first_log_step:  # its log is searched before it is read
@@ -289,11 +287,10 @@ class PostgresPlanner(StepPlanner):
         *,
         after: Timestamp,
         limit: StepLimit,
-        locked: bool,
     ) -> PostgresToken | None:
         """Return the end of the next step of the initial scan, None when it must wait.
 
-        While a table is *locked*, reading it would wait, so steps follow the log.
+        While a table that is to be read is locked, reading would wait, so steps follow the log.
 
         Without a snapshot, steps follow the log up to *flushed*, which was read before the wait for a snapshot. So a
         snapshot that comes during this wait is hardly ever older than rows that were emitted.
@@ -303,7 +300,7 @@ class PostgresPlanner(StepPlanner):
         if held is not None and start.lsn < held.lsn:
             return self._towards(connection, start, held, limit)
         assert self._catalog is not None
-        if locked:
+        if are_locked(connection, [part.oid for part in scan.parts]):
             rounds.drop()
             return self._without_snapshot(connection, start, scan, flushed, limit)
         if held is None or not rounds.can_read(connection, scan, self._catalog):
