@@ -59,7 +59,7 @@ def test_a_row_that_nobody_takes_is_waited_for_without_loss_and_in_order(
     script.order("bad-rows", json.dumps({"how": how, "rows": [POISON]}))
     feed = dataclasses.replace(
         counter_feed(tmp_path, options={"on_error": "pause", "max_step_rows": 7, "resolved": None}),
-        source=db.uri,
+        sources=(db.uri,),
         tables=("t",),
         rangefeed=Component(
             registration=PluginHost.load().rangefeed_for(db.uri), values={"batch_rows": 3, "idle_interval": 0}

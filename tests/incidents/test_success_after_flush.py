@@ -30,7 +30,7 @@ def test_success_is_reported_when_all_rows_are_durable_and_not_before(
     options = {"resolved": None, "initial_scan": "only"} if only else {}
     feed = dataclasses.replace(
         counter_feed(tmp_path, options=options),
-        source=db.uri,
+        sources=(db.uri,),
         tables=("t",),
         rangefeed=Component(registration=PluginHost.load().rangefeed_for(db.uri), values={"batch_rows": 25}),
     )
