@@ -45,7 +45,7 @@ def peaks(feed: Feed) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("format_", ["json", "avro", "parquet"])
+@pytest.mark.parametrize("format_", ["json", "parquet"])
 def test_a_large_value_is_scanned_and_followed_within_bounded_memory(
     database: str, tmp_path: Path, format_: str
 ) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 MB = 1_000_000
 TABLES = 2000
 COLUMNS = 1600
-ROWS = 2_000_000
+ROWS = 1_000_000
 
 
 def peaks(feed: Feed) -> dict[str, int]:
