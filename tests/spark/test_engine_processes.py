@@ -181,7 +181,7 @@ def test_no_secret_is_in_a_plan_a_log_an_event_or_a_checkpoint(engine: Engine, d
     source, sink, option = SECRETS
     (engine.directory / "events").mkdir()
     job = {
-        "source": f"counter://u:{source}@host",
+        "sources": (f"counter://u:{source}@host",),
         "destination": f"journal://u:{sink}@bucket",
         "plain_secrets": frozenset(SECRETS),
         "spark": {
