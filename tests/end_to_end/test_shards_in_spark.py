@@ -55,7 +55,7 @@ def test_a_killed_run_of_two_shards_loses_nothing(
         for number, sql in enumerate(shards):
             sql.execute("CREATE TABLE items (id int PRIMARY KEY, note text)")
             sql.execute("INSERT INTO items SELECT n * 2 + %s, '' FROM generate_series(1, 20000) n", [number])
-        options = {"scan_round": "500ms", "max_step_bytes": "1MB"}
+        options = {"scan_round": "500ms", "max_step_bytes": "8MB"}
         feed = stack.enter_context(Feed(tmp_path, databases, ["items"], options=options))
         assert main(["check", str(feed.toml)]) == 0
         assert "public.items: 2 columns, key id" in capsys.readouterr().out
