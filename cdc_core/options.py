@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NewType, TypeVar
 
 from cdc_core.errors import OptionError
+from cdc_core.locality import Locality
 from cdc_core.masking import is_secret_name, masked_uri, secret_texts, uri_secrets
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of
@@ -36,6 +37,7 @@ __all__ = [
     "Moment",
     "OptionDoc",
     "Position",
+    "Tiers",
     "counted",
     "describe",
     "did_you_mean",
@@ -57,6 +59,8 @@ Moment = NewType("Moment", str)
 """The text form of a `Timestamp`. Written as `Timestamp.read` accepts it."""
 Position = NewType("Position", str)
 """A `Moment`, or any other text, which means a position in the history of a source."""
+Tiers = NewType("Tiers", str)
+"""The text form of a `Locality`. Written `region=eu-west-1,zone=a`."""
 
 MB = 1024 * 1024
 
@@ -241,6 +245,8 @@ def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:
         return _parse_bytes(value)
     if hint is Moment or hint is Position:
         return _parse_moment(value, position=hint is Position)
+    if hint is Tiers:
+        return str(Locality.parse(str(value)))
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         text = str(value).lower()
@@ -366,6 +372,8 @@ def _type_text(hint: Any) -> str:
         return "size"
     if hint is Moment or hint is Position:
         return "timestamp" if hint is Moment else "timestamp or position"
+    if hint is Tiers:
+        return "locality"
     if origin is Literal:
         return " | ".join(arguments)
     if origin in (typing.Union, types.UnionType):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
-from cdc_core.options import MB, ByteSize, Duration, Moment, Position, format_bytes, format_duration, option
+from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
 from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_database
@@ -194,6 +194,17 @@ class ChangefeedOptions:
         Duration(60.0),
         doc="On a cluster: longest time without an executor. A run that gets none at its start ends then. Later it"
         " says so and waits.",
+    )
+
+    execution_locality: Tiers | None = option(
+        None,
+        doc="Only nodes whose locality has all of these tiers may coordinate and execute the changefeed, such as"
+        " region=eu-west-1,cloud=aws.",
+    )
+    gc_protect_expires_after: Duration | None = option(
+        None,
+        doc="Cancel a job whose high-water mark is older than this, so that the source need not keep its history any"
+        " longer. By default nothing is cancelled.",
     )
 
     def __post_init__(self) -> None:

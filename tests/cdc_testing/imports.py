@@ -13,7 +13,7 @@ __all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("timestamp", "span", "schema", "errors", "masking"),
+    ("timestamp", "span", "locality", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "messages", "schema_change"),
     ("options", "envelope", "source_objects", "unavailable"),
     ("file_body", "registrations", "rangefeed", "source_writer"),

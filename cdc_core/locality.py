@@ -1,0 +1,57 @@
+"""Where a node, an executor or a replica is: ordered tiers such as `region=eu-west-1,zone=a`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["Locality"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+"""Of a tier and of its value: what is also a label's name and value in Kubernetes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locality:
+    """Tiers from the outermost to the innermost, as pairs of name and value. Without tiers: nothing is known.
+
+    As a filter (`execution_locality`), every one of its tiers must be there, in any order. As a place, tiers that two
+    of them have in common count from the outermost one on, as in CockroachDB.
+    """
+
+    tiers: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Locality:
+        """Return the locality written as `name=value,…`; blanks around its parts have no meaning.
+
+        Raises: ValueError, which shows the text and what is wrong with it.
+        """
+        tiers: dict[str, str] = {}
+        for part in text.split(",") if text.strip() else ():
+            name, equals, value = (word.strip() for word in part.partition("="))
+            if not (equals and _NAME.fullmatch(name) and _NAME.fullmatch(value)):
+                raise ValueError(
+                    f"'{text}' is not a locality: '{part.strip()}' is not a tier; write it as name=value, such as"
+                    " region=eu-west-1,zone=a, with letters, digits and . _ -"
+                )
+            if name in tiers:
+                raise ValueError(f"'{text}' is not a locality: it has the tier '{name}' twice")
+            tiers[name] = value
+        return cls(tuple(tiers.items()))
+
+    def matches(self, wanted: Locality) -> bool:
+        """Return whether every tier of *wanted* is one of these; true for a *wanted* without tiers."""
+        return set(wanted.tiers) <= set(self.tiers)
+
+    def common(self, other: Locality) -> int:
+        """Return how many leading tiers both have in common: the more, the closer they are."""
+        count = 0
+        for mine, theirs in zip(self.tiers, other.tiers, strict=False):
+            if mine != theirs:
+                break
+            count += 1
+        return count
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={value}" for name, value in self.tiers)
