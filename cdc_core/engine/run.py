@@ -70,6 +70,7 @@ class Run:
         *,
         once: bool,
         resume_command: str | None,
+        job_epoch: int | None,
         watch: Callable[[Status], None] | None,
     ) -> None:
         # A run that is to end does not wait between steps.
@@ -78,7 +79,7 @@ class Run:
         self._state_dir = state_dir
         self._host = host
         self._orders = orders
-        self._once = once
+        self._once, self._job_epoch = once, job_epoch
         self._watch = watch
         self.status = Status(changefeed=feed.name, phase="starting", log_name=host.log_name)
         self._until: Timestamp | None = None
@@ -90,8 +91,8 @@ class Run:
         self._from: Token | None = None
         self._epoch = 0
         self._record: StatusRecord | None = None
-        command = resume_command or f"cdc resume FILE {feed.name}"
-        self._pausing = Pausing(feed.name, store, command=command, say=self._say, stop=orders.stop)
+        resume = resume_command or f"cdc resume FILE {feed.name}"
+        self._pausing = Pausing(feed.name, store, command=resume, say=self._say, stop=orders.stop)
 
     def run(self) -> Ending:
         """Return how the run ended.
@@ -123,7 +124,7 @@ class Run:
             self._store.resume(self._feed.name)
 
     def _registered(self) -> Ending:
-        known = register(self._feed, self._store)
+        known = register(self._feed, self._store, epoch=self._job_epoch)
         self._feed = self._feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=self._store.url)
         self._epoch = known.epoch
         self._dead_letters = DeadLetterLog(self._feed.name, self._store)
@@ -173,7 +174,7 @@ class Run:
                     self._patience.reset()
                 reason, final = error, self._judge(error)
             if final is not None:
-                if not self._steady or self._feed.options.on_error != "pause":
+                if not self._steady or self._feed.options.on_error != "pause" or self._job_epoch is not None:
                     raise final
                 if not self._pause(mask(one_line(final), self._feed.secrets()), final):
                     return "stopped"

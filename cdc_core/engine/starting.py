@@ -20,10 +20,10 @@ __all__ = ["register", "start_token"]
 log = logging.getLogger(__name__)
 
 
-def register(feed: ResolvedChangefeed, store: ProgressStore) -> ChangefeedRecord:
+def register(feed: ResolvedChangefeed, store: ProgressStore, *, epoch: int | None = None) -> ChangefeedRecord:
     """Return the changefeed as the store knows it, added if it is new. Raises: as `ProgressStore.register`."""
     changes_tables = feed.rangefeed.registration.changes_tables
-    return store.register(feed.name, feed.definition(), changes_tables=changes_tables)
+    return store.register(feed.name, feed.definition(), changes_tables=changes_tables, epoch=epoch)
 
 
 def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:

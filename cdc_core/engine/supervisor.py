@@ -46,6 +46,9 @@ class Supervisor:
     last saved progress. A run that finds the changefeed paused waits too, before it touches source or sink. With *once*
     nothing waits: the changefeed is paused all the same, and the run fails. *resume_command* is what messages suggest.
 
+    *job_epoch* is the epoch under which a node has claimed the changefeed as a job. Then on_error=pause ends the run
+    with the error: whoever runs the job pauses it.
+
     *watch* is called in the thread with each new status, a few times a second. An exception of it ends the run, which
     abandons the running step, and is the outcome's error.
     """
@@ -59,6 +62,7 @@ class Supervisor:
         host: QueryHost,
         once: bool = False,
         resume_command: str | None = None,
+        job_epoch: int | None = None,
         watch: Callable[[Status], None] | None = None,
     ) -> None:
         self.feed = feed
@@ -73,6 +77,7 @@ class Supervisor:
             self._orders,
             once=once,
             resume_command=resume_command,
+            job_epoch=job_epoch,
             watch=watch,
         )
         self._thread = threading.Thread(target=self._work, name=f"changefeed {feed.name}", daemon=True)

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from cdc_core.config.identity import require_same_range, require_same_source, same_destination
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.store.database import Database, overtaken
+from cdc_core.store.job_tables import JOBS
 from cdc_core.store.records import turn_away
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text, timestamp_of
@@ -23,19 +24,23 @@ __all__ = ["Changefeeds"]
 class Changefeeds(Database):
     """Every changefeed that was run with this store, until it is forgotten."""
 
-    def register(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False) -> ChangefeedRecord:
+    def register(
+        self, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False, epoch: int | None = None
+    ) -> ChangefeedRecord:
         """Add the changefeed, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
 
-        With another sink than before, the first record there says that earlier rows are missing from it. Raises:
-        ConfigError when the name belongs to a changefeed that began with another source, with another end_time, or with
-        other tables unless *changes_tables*.
+        *epoch* is the one under which a node has claimed it as a job; without one it must not be a job. With another
+        sink than before, the first record there says that earlier rows are missing from it. Raises: ConfigError when
+        the name belongs to a changefeed that began with another source, with another end_time, or with other tables
+        unless *changes_tables*; FencedError when *epoch* is not the newest.
         """
         try:
-            return self._registered(name, definition, changes_tables=changes_tables)
+            return self._registered(name, definition, changes_tables=changes_tables, epoch=epoch)
         except RetryableError as error:
             if not isinstance(error.__cause__, sa.exc.IntegrityError):
                 raise
-        return self._registered(name, definition, changes_tables=changes_tables)  # another process was faster
+        # another process was faster
+        return self._registered(name, definition, changes_tables=changes_tables, epoch=epoch)
 
     def begin_attempt(self, name: str, *, after: int | None = None) -> int:
         """Return the epoch of a new attempt, the greatest so far. Attempts with a smaller epoch are fenced.
@@ -73,27 +78,47 @@ class Changefeeds(Database):
             rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
         return [changefeed_record(row) for row in rows]
 
-    def _registered(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool) -> ChangefeedRecord:
+    def _registered(
+        self, name: str, definition: Mapping[str, Any], *, changes_tables: bool, epoch: int | None
+    ) -> ChangefeedRecord:
         with self._transaction() as connection:
-            known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
-            if known is None:
-                connection.execute(
-                    sa.insert(CHANGEFEEDS).values(
-                        name=name,
-                        feed_id=secrets.token_hex(6),
-                        epoch=0,
-                        definition=dump(definition),
-                        created_at=now_text(),
-                        recorded=str(Timestamp()),
-                    )
+            if epoch is None:
+                _require_no_job(connection, name)
+            known = connection.execute(sa.select(CHANGEFEEDS.c.epoch).where(CHANGEFEEDS.c.name == name)).one_or_none()
+            if epoch is not None and (known is None or known.epoch != epoch):
+                raise overtaken(name, epoch)
+            return self._register(connection, name, definition, changes_tables=changes_tables)
+
+    def _register(
+        self, connection: sa.Connection, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False
+    ) -> ChangefeedRecord:
+        known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+        if known is None:
+            connection.execute(
+                sa.insert(CHANGEFEEDS).values(
+                    name=name,
+                    feed_id=secrets.token_hex(6),
+                    epoch=0,
+                    definition=dump(definition),
+                    created_at=now_text(),
+                    recorded=str(Timestamp()),
                 )
-            else:
-                before = json.loads(known.definition)
-                if known.token is not None:
-                    require_same_source(name, before, definition, changes_tables=changes_tables)
-                    require_same_range(name, before, definition, latest=timestamp_of(known.latest))
-                if not same_destination(before, definition):
-                    turn_away(connection, name, counters=known.counters)
-                connection.execute(update(name).values(definition=dump(definition)))
-            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+            )
+        else:
+            before = json.loads(known.definition)
+            if known.token is not None:
+                require_same_source(name, before, definition, changes_tables=changes_tables)
+                require_same_range(name, before, definition, latest=timestamp_of(known.latest))
+            if not same_destination(before, definition):
+                turn_away(connection, name, counters=known.counters)
+            connection.execute(update(name).values(definition=dump(definition)))
+        row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         return changefeed_record(row)
+
+
+def _require_no_job(connection: sa.Connection, name: str) -> None:
+    state = connection.execute(sa.select(JOBS.c.state).where(JOBS.c.name == name)).scalar_one_or_none()
+    if state is not None:
+        raise ConfigError(
+            f"changefeed '{name}' is a job, which nodes run ({state}); see `cdc show {name}`, or choose another name"
+        )

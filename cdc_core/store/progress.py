@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
-from cdc_core.store.changefeeds import Changefeeds
 from cdc_core.store.dead_letters import DeadLetters
+from cdc_core.store.forgetting import forget
+from cdc_core.store.jobs import Jobs
+from cdc_core.store.nodes import Nodes
 from cdc_core.store.opening import sqlite_file, store_url
 from cdc_core.store.pauses import Pauses
 from cdc_core.store.plans import Plans
@@ -13,7 +13,6 @@ from cdc_core.store.records import Records
 from cdc_core.store.rescans import Rescans
 from cdc_core.store.saved_progress import SavedProgress
 from cdc_core.store.statuses import Statuses
-from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, STATUSES, UNRECORDED
 from cdc_core.store.values import (
     ChangefeedRecord,
     DeadLetter,
@@ -40,11 +39,10 @@ __all__ = [
 ]
 
 
-class ProgressStore(Changefeeds, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans):
+class ProgressStore(Jobs, Nodes, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans):
     """One database with everything that is kept of changefeeds: each base class is one kind of thing."""
 
     def forget(self, name: str) -> None:
         """Delete the changefeed; do nothing when it is unknown."""
         with self._transaction() as connection:
-            for table in (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS):
-                connection.execute(sa.delete(table).where(table.c.name == name))
+            forget(connection, name)

@@ -9,6 +9,7 @@ __all__ = [
     "DEAD_LETTERS",
     "GAPS",
     "METADATA",
+    "NUMBER",
     "RESCANS",
     "SCHEMA_VERSION",
     "STATUSES",
@@ -17,11 +18,12 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
-_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # the only type that SQLite increments by itself
+NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+"""Type of a number that the database assigns: the only one that SQLite increments by itself."""
 STORE = sa.Table("cdc_store", METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 CHANGEFEEDS = sa.Table(
     "cdc_changefeeds",
@@ -45,7 +47,7 @@ CHANGEFEEDS = sa.Table(
 UNRECORDED = sa.Table(
     "cdc_delivered",
     METADATA,
-    sa.Column("id", _NUMBER, primary_key=True),
+    sa.Column("id", NUMBER, primary_key=True),
     sa.Column("name", sa.String(40), nullable=False, index=True),
     sa.Column("entry", sa.Text, nullable=False),
     sa.Column("mark", sa.String(40)),
@@ -60,7 +62,7 @@ GAPS = sa.Table(
 DEAD_LETTERS = sa.Table(
     "cdc_dead_letters",
     METADATA,
-    sa.Column("id", _NUMBER, primary_key=True),
+    sa.Column("id", NUMBER, primary_key=True),
     sa.Column("name", sa.String(40), nullable=False),
     sa.Column("table_name", sa.Text, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
@@ -82,7 +84,7 @@ STATUSES = sa.Table(
 RESCANS = sa.Table(
     "cdc_rescans",
     METADATA,
-    sa.Column("id", _NUMBER, primary_key=True),
+    sa.Column("id", NUMBER, primary_key=True),
     sa.Column("name", sa.String(40), nullable=False, index=True),
     sa.Column("table_name", sa.Text),
     sa.Column("predicate", sa.Text),

@@ -1,0 +1,18 @@
+"""How a changefeed is forgotten: nothing of it stays in the store."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from cdc_core.store.job_tables import JOB_EVENTS, JOBS
+from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, STATUSES, UNRECORDED
+
+__all__ = ["forget"]
+
+_TABLES = (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS, JOBS, JOB_EVENTS)
+
+
+def forget(connection: sa.Connection, name: str) -> None:
+    """Delete changefeed *name* in the transaction of *connection*; do nothing when it is unknown."""
+    for table in _TABLES:
+        connection.execute(sa.delete(table).where(table.c.name == name))

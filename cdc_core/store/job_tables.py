@@ -1,0 +1,77 @@
+"""The tables of jobs and nodes, and the clock that their times are in: the database's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import ColumnElement
+
+from cdc_core.store.tables import METADATA, NUMBER
+
+__all__ = ["JOBS", "JOB_EVENTS", "NODES", "DatabaseNow"]
+
+JOBS = sa.Table(
+    "cdc_jobs",
+    METADATA,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("owner", sa.String(64), nullable=False),
+    sa.Column("locality", sa.Text, nullable=False),
+    sa.Column("ends_as", sa.String(20)),
+    sa.Column("node_id", sa.String(16)),
+    sa.Column("clean", sa.Boolean, nullable=False),
+    sa.Column("offered_to", sa.String(16)),
+    sa.Column("offered_until", sa.Double),
+    sa.Column("waiting_since", sa.Double),
+    sa.Column("schedule", sa.String(40)),
+    sa.Column("created", sa.Double, nullable=False),
+    sa.Column("started", sa.Double),
+    sa.Column("finished", sa.Double),
+)
+"""`ends_as` is the state that follows `reverting`. `clean`: no node has run the job since it was settled last."""
+JOB_EVENTS = sa.Table(
+    "cdc_job_events",
+    METADATA,
+    sa.Column("id", NUMBER, primary_key=True),
+    sa.Column("name", sa.String(40), nullable=False, index=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("node", sa.String(80)),
+)
+NODES = sa.Table(
+    "cdc_nodes",
+    METADATA,
+    sa.Column("node_id", sa.String(16), primary_key=True),
+    sa.Column("name", sa.String(80), nullable=False),
+    sa.Column("locality", sa.Text, nullable=False),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("directory", sa.Text, nullable=False),
+    sa.Column("version", sa.String(40), nullable=False),
+    sa.Column("max_jobs", sa.Integer, nullable=False),
+    sa.Column("started", sa.Double, nullable=False),
+    sa.Column("expires", sa.Double, nullable=False),
+    sa.Column("draining", sa.Boolean, nullable=False),
+    sa.Column("problems", sa.Text, nullable=False),
+)
+
+
+class DatabaseNow(ColumnElement[float]):
+    """The clock of the database, in seconds since 1970. It goes on within a transaction."""
+
+    inherit_cache = True
+    type = sa.Double()
+
+
+@compiles(DatabaseNow, "postgresql")
+def _postgresql(_element: DatabaseNow, _compiler: Any, **_options: Any) -> str:
+    return "extract(epoch FROM clock_timestamp())::float8"
+
+
+@compiles(DatabaseNow, "sqlite")
+def _sqlite(_element: DatabaseNow, _compiler: Any, **_options: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"

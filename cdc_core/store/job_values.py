@@ -1,0 +1,191 @@
+"""The values of jobs and nodes, and which state of a job follows which."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from cdc_core.locality import Locality
+
+__all__ = [
+    "FINISHED",
+    "FOLLOWING",
+    "RUNNABLE",
+    "Adoption",
+    "Ended",
+    "JobEvent",
+    "JobRecord",
+    "JobState",
+    "NodeRecord",
+    "Overview",
+    "job_event",
+    "job_record",
+    "moment",
+    "next_state",
+    "node_record",
+]
+
+JobState = Literal[
+    "running",
+    "pause-requested",
+    "paused",
+    "cancel-requested",
+    "reverting",
+    "canceled",
+    "succeeded",
+    "failed",
+    "revert-failed",
+]
+"""A job that is reverting has ended; a node drops what it holds at its source."""
+FOLLOWING: Mapping[JobState, frozenset[JobState]] = {
+    "running": frozenset({"pause-requested", "paused", "cancel-requested", "reverting", "succeeded"}),
+    "pause-requested": frozenset({"paused", "cancel-requested", "reverting", "succeeded"}),
+    "paused": frozenset({"running", "cancel-requested"}),
+    "cancel-requested": frozenset({"reverting", "succeeded"}),
+    "reverting": frozenset({"canceled", "failed", "revert-failed"}),
+    "revert-failed": frozenset({"cancel-requested"}),
+    "canceled": frozenset(),
+    "succeeded": frozenset(),
+    "failed": frozenset(),
+}
+"""The states that may follow each state."""
+RUNNABLE: frozenset[JobState] = frozenset({"running", "pause-requested", "cancel-requested", "reverting"})
+"""The states in which a job needs a node."""
+FINISHED: frozenset[JobState] = frozenset({"canceled", "succeeded", "failed", "revert-failed"})
+assert FOLLOWING.keys() == set(get_args(JobState))
+Ended = Literal["stopped", "succeeded", "failed", "paused", "reverted", "not reverted"]
+"""How a node's work on a job has ended: a run that stopped, delivered everything, failed, or is to be paused for its
+error; what the job held at its source was dropped, or could not be."""
+
+
+def next_state(state: JobState, ends_as: JobState | None, ended: Ended) -> tuple[JobState, JobState | None]:
+    """Return the state, and what ends it if it is `reverting`, of a job in *state* after a node's work on it."""
+    if ended == "reverted":
+        return ends_as or "canceled", None
+    if ended == "not reverted":
+        return "revert-failed", None
+    if state == "reverting":
+        return state, ends_as
+    if ended == "succeeded":
+        return "succeeded", None
+    if state == "cancel-requested":
+        return "reverting", "canceled"
+    if ended == "failed":
+        return "reverting", "failed"
+    return ("paused", None) if ended == "paused" or state == "pause-requested" else (state, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job as the store knows it. Times are in the database's clock, in seconds since 1970. Holds no secret.
+
+    `node_id` is the session of the node that has claimed it, dead or alive. `node` is its name, if it is alive.
+    """
+
+    name: str
+    state: JobState
+    owner: str
+    created: float
+    reason: str | None = None
+    locality: Locality = Locality()
+    ends_as: JobState | None = None
+    node_id: str | None = None
+    node: str | None = None
+    clean: bool = True
+    offered_to: str | None = None
+    offered_until: float | None = None
+    waiting_since: float | None = None
+    schedule: str | None = None
+    started: float | None = None
+    finished: float | None = None
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent:
+    """A change of a job's state: when in the database's clock, why, and which node made it, if one did."""
+
+    at: float
+    state: JobState
+    reason: str | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """A session of a node. `expires` and `started` are in the database's clock. `problems`: jobs that it cannot run."""
+
+    node_id: str
+    name: str
+    locality: Locality
+    host: str
+    pid: int
+    directory: str
+    version: str
+    max_jobs: int
+    started: float = 0.0
+    expires: float = 0.0
+    draining: bool = False
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What a node sees at a poll: jobs that have not finished, by name; sessions that have not expired; the time."""
+
+    now: float
+    jobs: Sequence[JobRecord]
+    nodes: Sequence[NodeRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """A job that a node has claimed under `epoch`. `clean`: whoever ran it before has settled it."""
+
+    name: str
+    state: JobState
+    ends_as: JobState | None
+    epoch: int
+    clean: bool
+
+
+def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:
+    """Return a row of the jobs' table, with the changefeed's epoch and mark, as a value. *alive*: names by session."""
+    return JobRecord(
+        name=row.name,
+        state=row.state,
+        owner=row.owner,
+        created=row.created,
+        reason=row.reason,
+        locality=Locality.parse(row.locality),
+        ends_as=row.ends_as,
+        node_id=row.node_id,
+        node=alive.get(row.node_id or ""),
+        clean=row.clean,
+        offered_to=row.offered_to,
+        offered_until=row.offered_until,
+        waiting_since=row.waiting_since,
+        schedule=row.schedule,
+        started=row.started,
+        finished=row.finished,
+        epoch=row.epoch or 0,
+    )
+
+
+def job_event(row: Any) -> JobEvent:
+    """Return a row of the events' table as a value."""
+    return JobEvent(at=row.at, state=row.state, reason=row.reason, node=row.node)
+
+
+def node_record(row: Any) -> NodeRecord:
+    """Return a row of the nodes' table as a value."""
+    values = {name: getattr(row, name) for name in row._fields if name not in ("locality", "problems")}
+    return NodeRecord(locality=Locality.parse(row.locality), problems=json.loads(row.problems), **values)
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """Return a time of these tables as a moment."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

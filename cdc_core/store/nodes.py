@@ -1,0 +1,113 @@
+"""The sessions of nodes: who is alive, as the database's clock says."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError
+from cdc_core.locality import Locality
+from cdc_core.store.database import Database
+from cdc_core.store.job_tables import NODES, DatabaseNow
+from cdc_core.store.job_values import NodeRecord, node_record
+from cdc_core.store.values import dump
+
+__all__ = ["Nodes", "alive_sessions", "require_match"]
+
+_DEAD_FOR_S = 86_400.0
+"""How long a session is listed after it has expired."""
+
+
+class Nodes(Database):
+    """Every node that has joined, until it has left or been dead for a day."""
+
+    def join(self, node: NodeRecord, *, lease_s: float) -> NodeRecord:
+        """Return *node* with a session of its own, which expires in *lease_s* unless it is renewed.
+
+        The caller holds a lock of the node's directory: so an earlier session of this name, host and directory is of
+        a process that has ended, and ends now. Raises: ConfigError when a node of this name is alive elsewhere.
+        """
+        now = DatabaseNow()
+        node_id = secrets.token_hex(8)
+        with self._transaction() as connection:
+            mine = sa.and_(NODES.c.name == node.name, NODES.c.host == node.host, NODES.c.directory == node.directory)
+            connection.execute(sa.delete(NODES).where(mine | (NODES.c.expires < now - _DEAD_FOR_S)))
+            other = sa.select(NODES.c.host, NODES.c.pid).where(NODES.c.name == node.name, NODES.c.expires > now)
+            found = connection.execute(other).first()
+            if found is not None:
+                raise ConfigError(
+                    f"a node '{node.name}' is alive on {found.host} (process {found.pid}); give this one another --name"
+                )
+            row = connection.execute(
+                sa.insert(NODES)
+                .values(
+                    node_id=node_id,
+                    name=node.name,
+                    locality=str(node.locality),
+                    host=node.host,
+                    pid=node.pid,
+                    directory=node.directory,
+                    version=node.version,
+                    max_jobs=node.max_jobs,
+                    started=now,
+                    expires=now + lease_s,
+                    draining=False,
+                    problems="{}",
+                )
+                .returning(*NODES.c)
+            ).one()
+        return node_record(row)
+
+    def renew(self, node_id: str, *, lease_s: float, problems: Mapping[str, str]) -> NodeRecord | None:
+        """Extend the session and return it; None when it has expired, for good, or is gone."""
+        with self._transaction() as connection:
+            row = connection.execute(
+                sa.update(NODES)
+                .where(NODES.c.node_id == node_id, NODES.c.expires > DatabaseNow())
+                .values(expires=DatabaseNow() + lease_s, problems=dump(dict(problems)))
+                .returning(*NODES.c)
+            ).one_or_none()
+        return None if row is None else node_record(row)
+
+    def leave(self, node_id: str) -> None:
+        """End the session; do nothing when it has ended."""
+        with self._transaction() as connection:
+            connection.execute(sa.delete(NODES).where(NODES.c.node_id == node_id))
+
+    def nodes(self) -> tuple[float, list[NodeRecord]]:
+        """Return the database's clock and every session by name, expired ones too."""
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(sa.select(NODES).order_by(NODES.c.name, NODES.c.started)).all()
+            now = connection.execute(sa.select(DatabaseNow())).scalar_one()
+        return now, [node_record(row) for row in rows]
+
+    def drain(self, name: str) -> NodeRecord:
+        """Have the living node *name* hand over its jobs and end; return it. Raises: ConfigError when there is none."""
+        with self._transaction() as connection:
+            row = connection.execute(
+                sa.update(NODES)
+                .where(NODES.c.name == name, NODES.c.expires > DatabaseNow())
+                .values(draining=True)
+                .returning(*NODES.c)
+            ).one_or_none()
+            if row is None:
+                known = ", ".join(sorted(node.name for node in alive_sessions(connection))) or "none"
+                raise ConfigError(f"there is no living node '{name}' in the store {self.shown}; living nodes: {known}")
+        return node_record(row)
+
+
+def alive_sessions(connection: sa.Connection) -> list[NodeRecord]:
+    """Return the sessions that have not expired."""
+    rows = connection.execute(sa.select(NODES).where(NODES.c.expires > DatabaseNow()).order_by(NODES.c.name)).all()
+    return [node_record(row) for row in rows]
+
+
+def require_match(name: str, wanted: Locality, nodes: list[NodeRecord]) -> None:
+    """Return if one of the living *nodes* matches job *name*, or any node would. Raises: ConfigError."""
+    if not wanted.tiers or any(node.locality.matches(wanted) and not node.draining for node in nodes):
+        return
+    there = "; ".join(sorted({str(node.locality) or "none" for node in nodes if not node.draining}))
+    exist = f"the living nodes have the localities {there}" if there else "no node is alive"
+    raise ConfigError(f"changefeed '{name}': no node matches execution_locality '{wanted}': {exist}")

@@ -1,0 +1,288 @@
+"""Jobs: any order of commands, adoptions, settlements and deaths of nodes leaves one runner at a time, and sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from cdc_testing.stored import DEFINITION
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from cdc_core.errors import ConfigError, FencedError
+from cdc_core.locality import Locality
+from cdc_core.store.job_tables import NODES, DatabaseNow
+from cdc_core.store.job_values import FINISHED, FOLLOWING, Ended, NodeRecord
+from cdc_core.store.opening import store_url
+from cdc_core.store.progress import ProgressStore
+
+ENDINGS: tuple[Ended, ...] = ("stopped", "succeeded", "failed", "paused", "reverted", "not reverted")
+
+
+def node(name: str, locality: str = "") -> NodeRecord:
+    return NodeRecord(
+        node_id="",
+        name=name,
+        locality=Locality.parse(locality),
+        host="here",
+        pid=1,
+        directory=f"/{name}",
+        version="1",
+        max_jobs=9,
+    )
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgressStore]:
+    postgresql = request.param == "postgresql"
+    store = ProgressStore(
+        str(request.getfixturevalue("database")) if postgresql else store_url(tmp_path_factory.mktemp("store"))
+    )
+    yield store
+    store.close()
+
+
+def die(store: ProgressStore, session: NodeRecord) -> None:
+    """Have the session of a node expire."""
+    with store._transaction() as connection:
+        connection.execute(
+            sa.update(NODES).where(NODES.c.node_id == session.node_id).values(expires=DatabaseNow() - 0.001)
+        )
+
+
+def create(store: ProgressStore, name: str = "orders", locality: str = "") -> None:
+    store.create_job(name, DEFINITION, owner="ann", locality=Locality.parse(locality))
+
+
+def states(store: ProgressStore, name: str = "orders") -> list[str]:
+    return [event.state for event in store.job_events(name)]
+
+
+def test_a_job_goes_through_its_states_with_a_history(store: ProgressStore) -> None:
+    one = store.join(node("one"), lease_s=60)
+    create(store)
+    adopted = store.adopt("orders", one)
+    assert adopted is not None
+    assert (adopted.epoch, adopted.clean, adopted.state) == (1, True, "running")
+    assert store.pause_job("orders", "maintenance").state == "pause-requested"
+    assert store.settle("orders", one, "stopped") == "paused"
+    assert store.resume_job("orders").state == "running"
+    again = store.adopt("orders", one)
+    assert again is not None
+    assert (again.epoch, again.clean) == (2, True)
+    store.cancel_job("orders", "no longer needed")
+    assert store.settle("orders", one, "stopped") == "reverting"
+    assert store.settle("orders", one, "reverted") == "canceled"
+    assert states(store) == [
+        "running",
+        "running",
+        "pause-requested",
+        "paused",
+        "running",
+        "running",
+        "cancel-requested",
+        "reverting",
+        "canceled",
+    ]
+    assert {event.node for event in store.job_events("orders")} == {None, "one"}
+
+
+def test_a_job_is_adopted_once(store: ProgressStore) -> None:
+    one, two = store.join(node("one"), lease_s=60), store.join(node("two"), lease_s=60)
+    create(store)
+    assert store.adopt("orders", one) is not None
+    assert store.adopt("orders", two) is None
+    die(store, one)
+    taken = store.adopt("orders", two)
+    assert taken is not None
+    assert (taken.epoch, taken.clean) == (2, False)
+    assert store.settle("orders", one, "stopped") is None
+
+
+def test_an_expired_session_stays_expired(store: ProgressStore) -> None:
+    one = store.join(node("one"), lease_s=60)
+    assert store.renew(one.node_id, lease_s=60, problems={}) is not None
+    die(store, one)
+    assert store.renew(one.node_id, lease_s=60, problems={}) is None
+    create(store)
+    assert store.adopt("orders", one) is None
+
+
+def test_only_the_node_that_was_offered_a_job_adopts_it_while_it_lives(store: ProgressStore) -> None:
+    one, two = store.join(node("one"), lease_s=60), store.join(node("two", "region=eu"), lease_s=60)
+    create(store, locality="region=eu")
+    assert store.offer("orders", one, two, for_s=60)
+    assert store.adopt("orders", one) is None
+    die(store, two)
+    assert store.adopt("orders", one) is not None
+
+
+def test_a_job_of_nodes_is_not_run_by_a_command_and_the_other_way_round(store: ProgressStore) -> None:
+    create(store)
+    with pytest.raises(ConfigError, match=r"changefeed 'orders' is a job, which nodes run \(running\)"):
+        store.register("orders", DEFINITION)
+    one = store.join(node("one"), lease_s=60)
+    adopted = store.adopt("orders", one)
+    assert adopted is not None
+    assert store.register("orders", DEFINITION, epoch=adopted.epoch).epoch == adopted.epoch
+    with pytest.raises(FencedError):
+        store.register("orders", DEFINITION, epoch=adopted.epoch - 1)
+    store.register("users", DEFINITION)
+    assert store.find_job("users") is None
+    assert store.adopt("users", one) is None
+
+
+def test_no_living_node_of_the_locality_is_said_at_once(store: ProgressStore) -> None:
+    with pytest.raises(ConfigError, match=r"no node matches execution_locality 'region=eu': no node is alive"):
+        create(store, locality="region=eu")
+    store.join(node("one", "region=us,zone=a"), lease_s=60)
+    with pytest.raises(ConfigError, match=r"the living nodes have the localities region=us,zone=a"):
+        create(store, locality="region=eu")
+    create(store, locality="zone=a")
+
+
+def test_a_pause_of_a_job_whose_node_is_dead_fences_it(store: ProgressStore) -> None:
+    one = store.join(node("one"), lease_s=60)
+    create(store)
+    adopted = store.adopt("orders", one)
+    assert adopted is not None
+    die(store, one)
+    assert store.pause_job("orders", "why not").state == "paused"
+    with pytest.raises(FencedError):
+        store.begin_attempt("orders", after=adopted.epoch)
+    assert store.settle("orders", one, "stopped") is None
+
+
+def test_a_job_without_a_match_is_paused_when_it_has_waited(store: ProgressStore) -> None:
+    create(store)
+    store.await_match("orders", wait_s=3600, reason="no node matches")
+    store.await_match("orders", wait_s=3600, reason="no node matches")
+    assert store.overview().jobs[0].state == "running"
+    store.await_match("orders", wait_s=0, reason="no node matches")
+    found = store.find_job("orders")
+    assert found is not None
+    assert (found.state, found.reason) == ("paused", "no node matches")
+
+
+def test_a_finished_job_is_forgotten_in_time_and_its_name_is_free(store: ProgressStore) -> None:
+    one = store.join(node("one"), lease_s=60)
+    create(store)
+    store.adopt("orders", one)
+    store.settle("orders", one, "succeeded")
+    assert store.prune_jobs(retention_s=3600) == []
+    first = store.find("orders")
+    create(store)
+    second = store.find("orders")
+    assert first is not None
+    assert second is not None
+    assert first.feed_id != second.feed_id
+    store.adopt("orders", one)
+    store.settle("orders", one, "succeeded")
+    assert store.prune_jobs(retention_s=-1) == ["orders"]
+    assert store.find("orders") is None
+
+
+def test_two_nodes_of_a_name_do_not_live_together(store: ProgressStore) -> None:
+    one = store.join(node("one"), lease_s=60)
+    again = store.join(node("one"), lease_s=60)  # the process before it has ended
+    assert store.renew(one.node_id, lease_s=60, problems={}) is None
+    assert store.renew(again.node_id, lease_s=60, problems={"orders": "no plugin"}) is not None
+    elsewhere = NodeRecord(**{name: getattr(node("one"), name) for name in NodeRecord.__slots__} | {"host": "there"})
+    with pytest.raises(ConfigError, match=r"a node 'one' is alive on here \(process 1\)"):
+        store.join(elsewhere, lease_s=60)
+    with pytest.raises(ConfigError, match=r"there is no living node 'two'.*; living nodes: one"):
+        store.drain("two")
+    assert store.drain("one").draining
+    create(store)
+    assert store.adopt("orders", again) is None
+
+
+class _Nodes(RuleBasedStateMachine):
+    """Three nodes and two jobs, in any order."""
+
+    store: ProgressStore
+    nodes = st.integers(0, 2)
+    jobs = st.sampled_from(["orders", "users"])
+
+    @initialize()
+    def begin(self) -> None:
+        for name in ("orders", "users"):
+            self.store.forget(name)
+        self.sessions = [self.store.join(node(f"n{number}"), lease_s=600) for number in range(3)]
+        self.dead: set[str] = set()
+        self.ran: dict[str, int] = {}
+
+    @rule(name=jobs)
+    def create(self, name: str) -> None:
+        try:
+            create(self.store, name)
+        except ConfigError:
+            found = self.store.find_job(name)
+            assert found is not None
+            assert found.state not in FINISHED
+        else:
+            self.ran.pop(name, None)
+
+    @rule(name=jobs, what=st.sampled_from(["pause", "resume", "cancel"]))
+    def command(self, name: str, what: str) -> None:
+        before = self.store.find_job(name)
+        try:
+            if what == "pause":
+                after = self.store.pause_job(name, "asked for")
+            else:
+                after = self.store.resume_job(name) if what == "resume" else self.store.cancel_job(name, "asked for")
+        except ConfigError:
+            return
+        assert before is not None
+        assert after.state in FOLLOWING[before.state]
+
+    @rule(name=jobs, number=nodes)
+    def adopt(self, name: str, number: int) -> None:
+        before = self.store.find_job(name)
+        adopted = self.store.adopt(name, self.sessions[number])
+        if adopted is None:
+            return
+        assert before is not None
+        assert before.node is None
+        assert self.sessions[number].node_id not in self.dead
+        assert adopted.epoch > self.ran.get(name, 0)
+        self.ran[name] = adopted.epoch
+
+    @rule(name=jobs, number=nodes, ended=st.sampled_from(ENDINGS))
+    def settle(self, name: str, number: int, ended: Ended) -> None:
+        before = self.store.find_job(name)
+        mine = before is not None and before.node_id == self.sessions[number].node_id
+        if ended in ("reverted", "not reverted") and (before is None or before.state != "reverting"):
+            return
+        after = self.store.settle(name, self.sessions[number], ended)
+        assert (after is not None) == mine
+        if before is not None and after is not None:
+            assert after == before.state or after in FOLLOWING[before.state]
+
+    @rule(number=nodes)
+    def die(self, number: int) -> None:
+        die(self.store, self.sessions[number])
+        self.dead.add(self.sessions[number].node_id)
+
+    @rule(number=nodes)
+    def come_back(self, number: int) -> None:
+        self.sessions[number] = self.store.join(node(f"n{number}"), lease_s=600)
+
+    @invariant()
+    def a_job_that_rests_has_no_node(self) -> None:
+        for job in self.store.jobs():
+            if job.state == "paused" or job.state in FINISHED:
+                assert job.node_id is None
+            assert (job.finished is not None) == (job.state in FINISHED)
+
+
+def test_any_order_of_events_keeps_the_rules(store: ProgressStore) -> None:
+    machine = type("Machine", (_Nodes,), {"store": store})
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
