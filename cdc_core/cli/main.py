@@ -11,6 +11,7 @@ import click
 from cdc_core.cli.alter import alter
 from cdc_core.cli.docs import docs
 from cdc_core.cli.drop import drop
+from cdc_core.cli.node import node
 from cdc_core.cli.pack import pack
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.plugins import demo, options, plugins
@@ -48,7 +49,22 @@ def cdc() -> None:
     """
 
 
-for command in (run, check, show, resume, rescan, alter, replay_dead_letters, drop, pack, plugins, options, docs, demo):
+for command in (
+    run,
+    check,
+    node,
+    show,
+    resume,
+    rescan,
+    alter,
+    replay_dead_letters,
+    drop,
+    pack,
+    plugins,
+    options,
+    docs,
+    demo,
+):
     cdc.add_command(command)
 
 

@@ -87,7 +87,7 @@ class Run:
         self._opened = False
         self._patience = Patience(feed, host, state_dir)
         self._warm = False
-        self._steady = False
+        self.steady = False
         self._from: Token | None = None
         self._epoch = 0
         self._record: StatusRecord | None = None
@@ -155,7 +155,7 @@ class Run:
                 if self._record is not None and self._orders.pause is not None and not self._pause_as_asked():
                     return "stopped"
                 with self._attempt() as (config, query, rangefeed):
-                    self._steady = True
+                    self.steady = True
                     ending = self._supervise(config, query, rangefeed)
                 if ending == "complete" or self._orders.stop.is_set():
                     return ending
@@ -168,13 +168,13 @@ class Run:
                 reason: Exception = error
                 final: CdcError | None = error
             except Exception as error:
-                if not self._steady:
+                if not self.steady:
                     self._patience.refuse_to_begin(error, opened=self._opened)
                 if has_advanced(self._feed.name, self._store, since=self._from):
                     self._patience.reset()
                 reason, final = error, self._judge(error)
             if final is not None:
-                if not self._steady or self._feed.options.on_error != "pause" or self._job_epoch is not None:
+                if not self.steady or self._feed.options.on_error != "pause" or self._job_epoch is not None:
                     raise final
                 if not self._pause(mask(one_line(final), self._feed.secrets()), final):
                     return "stopped"

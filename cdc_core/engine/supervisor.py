@@ -114,6 +114,11 @@ class Supervisor:
         return self._run.status
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the run has read from its source: an error before that is one of its set-up."""
+        return self._run.steady
+
+    @property
     def outcome(self) -> Outcome | None:
         """How the run ended, None before its end."""
         return self._outcome

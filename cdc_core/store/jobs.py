@@ -190,19 +190,32 @@ class Jobs(Changefeeds):
             connection.execute(_of(name).values(offered_to=to.node_id, offered_until=DatabaseNow() + for_s))
             return True
 
-    def settle(self, name: str, node: NodeRecord, ended: Ended, reason: str | None = None) -> JobState | None:
+    def settle(
+        self,
+        name: str,
+        node: NodeRecord,
+        ended: Ended,
+        reason: str | None = None,
+        *,
+        clean: bool = True,
+        offer_to: NodeRecord | None = None,
+        offer_s: float = 0.0,
+    ) -> JobState | None:
         """Save how the work of *node* on the job has ended and return the job's state; None if it is not the node's.
 
-        The claim is given up, unless the state is `reverting` now: then the node goes on with that.
+        The claim is given up, unless the state is `reverting` now: then the node goes on with that. *clean*: nothing of
+        the run is alive any more. A job that goes on elsewhere is reserved for *offer_to* for some time.
         """
         with self._transaction() as connection:
             job = _found(connection, name, locked=True)
             if job is None or job.node_id != node.node_id:
                 return None
             state, ends_as = next_state(job.state, job.ends_as, ended)
-            values: dict[str, Any] = {"ends_as": ends_as, "clean": True}
+            values: dict[str, Any] = {"ends_as": ends_as, "clean": clean}
             if state != "reverting" or (ended == "stopped" and job.state == "reverting"):
                 values["node_id"] = None
+            if offer_to is not None and state in RUNNABLE:
+                values |= {"offered_to": offer_to.node_id, "offered_until": DatabaseNow() + offer_s}
             if state in FINISHED:
                 values["finished"] = DatabaseNow()
             if state == job.state:

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("delivery", "readback"),
     ("engine",),
     ("spark",),
+    ("jobs",),
     ("cli",),
 )
 """The modules and packages of the core. From the lowest layer to the highest: values, contracts, packages. Each

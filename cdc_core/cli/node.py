@@ -1,0 +1,104 @@
+"""`cdc node`."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import click
+
+from cdc_core.cli.run import make_state_directory, state_of
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.errors import ConfigError
+from cdc_core.jobs.settings import NodeSettings
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.options import describe, parse_options
+from cdc_core.plugins.host import PluginHost
+
+__all__ = ["node"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FROM_ENVIRONMENT = {"store": "CDC_STORE", "locality": "CDC_LOCALITY"}
+
+
+def _node_options(command: F) -> F:
+    """Give a command an option for each of `NodeSettings`."""
+    for row in reversed(describe(NodeSettings)):
+        default = "" if row.default in ("(required)", "(none)", '""') else f" Default: {row.default}."
+        variable = _FROM_ENVIRONMENT.get(row.name)
+        command = click.option(
+            f"--{row.name.replace('_', '-')}",
+            row.name,
+            metavar=row.type.upper().split()[0],
+            multiple=row.name == "spark",
+            envvar=variable,
+            help=row.doc + default + (f" Also from the environment variable {variable}." if variable else ""),
+        )(command)
+    return command
+
+
+@click.command(short_help="Run jobs as a node, until it is drained.")
+@_node_options
+@debug_option
+@click.pass_obj
+def node(session: CliSession, /, **given: Any) -> int:
+    """Run a node: it adopts jobs of the store, coordinates and executes them, and takes over those of nodes that fail.
+
+    A node needs the plugins of its jobs, and the variables and files that their definitions refer to. SIGTERM and
+    Ctrl-C drain it: the running steps end, other nodes take the jobs over, and it leaves. A second signal abandons the
+    running steps, which are repeated.
+    """
+    settings = _settings(given)
+    session.add_secrets(secret_forms(uri_secrets(settings.store)))
+    session.start_logging()
+    try:
+        from cdc_core.jobs.node import Node
+        from cdc_core.spark.host import SparkHost
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
+            raise ConfigError("a node needs Spark: pip install 'cdc-core[spark]'") from error
+        raise
+    make_state_directory(settings.home)
+    host = SparkHost("node", settings.spark or {}, state_dir=settings.home, changefeeds=settings.max_jobs)
+    running = Node(settings, host, PluginHost.load(), keep_secret=session.add_secrets)
+    with _drained_by_signals(running):
+        running.run()
+    return 0
+
+
+def _settings(given: dict[str, Any]) -> NodeSettings:
+    """Return the node's settings from the command line. Raises: ConfigError."""
+    values = {field.name: given[field.name] for field in fields(NodeSettings) if given[field.name] is not None}
+    if "store" not in values:
+        raise ConfigError("say which progress store the node joins: --store URL, or the variable CDC_STORE")
+    values["store"] = state_of(Path(), values["store"])[1]
+    name = values.setdefault("name", socket.gethostname())
+    values.setdefault("directory", f".cdc/nodes/{name}")
+    spark = dict(setting.partition("=")[::2] for setting in values["spark"])
+    if not all(spark) or not all(spark.values()):
+        raise ConfigError("--spark takes a setting as key=value, such as --spark spark.driver.memory=2g")
+    return parse_options(NodeSettings, values | {"spark": spark}, owner="cdc node")
+
+
+@contextmanager
+def _drained_by_signals(running: Any) -> Iterator[None]:
+    """Drain the node at the first SIGINT or SIGTERM, abandon its running steps at the second."""
+    told: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        (running.abandon if told else running.drain)()
+        told.append(number)
+
+    saved = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in saved.items():
+            signal.signal(number, handler)

@@ -1,0 +1,110 @@
+"""Jobs by what the store keeps of them: everything that a node needs to run one is there, or on the node."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from packaging.version import InvalidVersion, Version
+
+from cdc_core.config.definition import changefeed_from
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["Definitions"]
+
+_LOOK_AGAIN_S = 30.0
+"""How long what a node lacks for a job is believed."""
+
+
+class Definitions:
+    """Resolves the definitions of jobs in *store*, with the plugins and the secrets of this node.
+
+    *keep_secret* is called with the secrets of each changefeed before it is used.
+    """
+
+    def __init__(
+        self, store: ProgressStore, plugins: PluginHost, *, keep_secret: Callable[[frozenset[str]], None]
+    ) -> None:
+        self._store = store
+        self._plugins = plugins
+        self._keep_secret = keep_secret
+        self._found: dict[str, tuple[float, str | None]] = {}
+
+    def why_not(self, name: str) -> str | None:
+        """Return why this node cannot run the job, None if it can. Asked about free jobs at each poll."""
+        at, problem = self._found.get(name, (float("-inf"), None))
+        if time.monotonic() - at >= _LOOK_AGAIN_S:
+            try:
+                self.resolve(name)
+                problem = None
+            except ConfigError as error:
+                problem = str(error)
+            self._found[name] = (time.monotonic(), problem)
+        return problem
+
+    def problems(self) -> dict[str, str]:
+        """Return every job that this node was asked about and cannot run, with the reason."""
+        return {name: problem for name, (_, problem) in self._found.items() if problem is not None}
+
+    def forget_all_but(self, names: set[str]) -> None:
+        """Forget the jobs that are not among *names*."""
+        self._found = {name: found for name, found in self._found.items() if name in names}
+
+    def resolve(self, name: str) -> ResolvedChangefeed:
+        """Return the changefeed of job *name*.
+
+        Raises: ConfigError when the job is unknown, or this node lacks a plugin, a version of one, or a secret;
+        RetryableError from the store.
+        """
+        self._found.pop(name, None)
+        known = self._store.find(name)
+        if known is None:
+            raise ConfigError(f"changefeed '{name}' is not in the store {self._store.shown}")
+        for plugin in known.definition.get("plugins", ()):
+            self._require(plugin["kind"], plugin["name"], plugin["distribution"], plugin["version"])
+        origin = f"the store {self._store.shown}"
+        changefeed = changefeed_from(known.definition, name, origin=origin, environ=os.environ)
+        feed = resolve(changefeed, self._plugins)
+        self._keep_secret(feed.secrets())
+        return feed
+
+    def drop(self, name: str) -> None:
+        """Drop what the job holds at its source; once more does no harm. Raises: CdcError; whatever the source raises.
+
+        Called when no attempt of the job is alive, under an epoch that fences earlier ones.
+        """
+        feed, known, progress = self.resolve(name), self._store.find(name), self._store.load(name)
+        if known is None:
+            return
+        rangefeed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch).open_rangefeed()
+        try:
+            rangefeed.drop(None if progress is None else progress.token)
+        finally:
+            with suppress(CdcError):
+                rangefeed.close()
+
+    def _require(self, kind: str, name: str, distribution: str, version: str) -> None:
+        """Return when this node has the plugin in that version or a newer one. Raises: ConfigError."""
+        wanted = f"{distribution} {version}"
+        for row in self._plugins.listing():
+            if (row.kind, row.name) == (kind, name):
+                if row.distribution == distribution and not _is_older(row.version, version):
+                    return
+                raise ConfigError(
+                    f"{kind} '{name}' is of {row.distribution} {row.version} on this node, and the job was made with"
+                    f" {wanted}; install that version or a newer one"
+                )
+        raise ConfigError(f"this node has no {kind} '{name}', which the job needs; install {wanted}")
+
+
+def _is_older(version: str, than: str) -> bool:
+    try:
+        return Version(version) < Version(than)
+    except InvalidVersion:
+        return version != than

@@ -1,0 +1,88 @@
+"""The session of a node: renewed in a thread of its own, and over in time by the node's own clock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+
+from cdc_core.errors import CdcError, RetryableError
+from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["Lease"]
+
+log = logging.getLogger(__name__)
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while the process is stopped, and with BOOTTIME also while its host sleeps."""
+
+
+class Lease:
+    """Keeps one session of a node alive in *store*, which is its own, until `end`.
+
+    A session lives for *lease_s* after the last renewal that the store has confirmed, counted from before that renewal
+    was sent: no other node takes its jobs earlier. The clocks of nodes and store need not agree.
+    """
+
+    def __init__(self, store: ProgressStore, node: NodeRecord, *, lease_s: float, heartbeat_s: float) -> None:
+        self.problems: Mapping[str, str] = {}
+        """What the next renewal says of jobs that the node cannot run."""
+        self._store = store
+        self._lease_s = lease_s
+        self._heartbeat_s = heartbeat_s
+        sent = _now()
+        self.node = store.join(node, lease_s=lease_s)
+        self._until = sent + lease_s
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name=f"lease of node {node.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def left_s(self) -> float:
+        """How long the session lives on if the store is not heard from again; zero or less when it is over."""
+        return self._until - _now()
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether there is time left to end what runs: a third of the lease."""
+        return self.left_s > self._lease_s / 3
+
+    def end(self, *, leave: bool) -> None:
+        """Renew no more. With *leave*, end the session in the store too; an error of that is only logged."""
+        self._ended.set()
+        self._thread.join()
+        try:
+            if leave:
+                self._store.leave(self.node.node_id)
+        except CdcError as error:
+            log.warning("node '%s' could not say that it leaves: %s", self.node.name, error)
+        self._store.close()
+
+    def _renew(self) -> None:
+        complained = False
+        wait_s = self._heartbeat_s
+        while not self._ended.wait(wait_s):
+            sent = _now()
+            try:
+                node = self._store.renew(self.node.node_id, lease_s=self._lease_s, problems=dict(self.problems))
+            except RetryableError as error:
+                if not complained:
+                    log.warning("node '%s' cannot renew its session: %s", self.node.name, error)
+                complained, wait_s = True, min(1.0, self._heartbeat_s)
+                continue
+            except Exception as error:
+                log.error("node '%s' cannot renew its session: %s", self.node.name, error)
+                node = None
+            if node is None:
+                self._until = float("-inf")
+                return
+            if complained:
+                log.info("node '%s' renews its session again", self.node.name)
+            self.node, self._until = node, sent + self._lease_s
+            complained, wait_s = False, self._heartbeat_s
+
+
+def _now() -> float:
+    return time.clock_gettime(_CLOCK)

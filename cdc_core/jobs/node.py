@@ -1,0 +1,320 @@
+"""A node: it joins the store, adopts jobs, runs them, obeys what people ask of them, and hands them over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.error_text import one_line
+from cdc_core.engine.fencing import RunLock
+from cdc_core.engine.query_host import QueryHost
+from cdc_core.engine.supervisor import Supervisor
+from cdc_core.errors import ConfigError, FencedError, RetryableError
+from cdc_core.jobs.adoption import choose, successor
+from cdc_core.jobs.definitions import Definitions
+from cdc_core.jobs.lease import Lease
+from cdc_core.jobs.reverting import Reverting
+from cdc_core.jobs.settings import NodeSettings
+from cdc_core.masking import mask
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.job_values import Adoption, Ended, JobRecord, NodeRecord, Overview
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["Node"]
+
+log = logging.getLogger(__name__)
+
+_HOLDER = "the node"
+"""Who holds the Spark session beside the jobs: it stays warm when there is none."""
+_OFFER_S = 10.0
+"""How long a job is reserved for the node that it is offered to: several of its polls."""
+_HOUSEKEEPING_S = 60.0
+_LOOK_S = 0.1
+
+
+@dataclass(slots=True)
+class _Work:
+    """What this node does for one job that it has claimed."""
+
+    run: Supervisor | Reverting
+    feed: ResolvedChangefeed | None = None
+    told: bool = False
+    """Whether it was told to stop."""
+
+
+class Node:
+    """One node of the store. `run` is its life; `drain` and `abandon` may be called from any thread.
+
+    Jobs share *host*. *keep_secret* is called with the secrets of each changefeed before anything of it is logged.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        host: QueryHost,
+        plugins: PluginHost,
+        *,
+        keep_secret: Callable[[frozenset[str]], None],
+    ) -> None:
+        self._settings = settings
+        self._host = host
+        self._store = ProgressStore(settings.store)
+        self._definitions = Definitions(self._store, plugins, keep_secret=keep_secret)
+        self._work: dict[str, _Work] = {}
+        self._free_for: Counter[str] = Counter()
+        self._leaving = threading.Event()
+        self._abandoned = threading.Event()
+        self._failed: Exception | None = None
+        self._complained = False
+        self._cleaned_at = time.monotonic()
+
+    def drain(self) -> None:
+        """Have the running steps end and be saved, hand over the jobs, then leave. Returns at once."""
+        self._leaving.set()
+
+    def abandon(self) -> None:
+        """As `drain`, without waiting for the running steps, which the next nodes repeat."""
+        self._abandoned.set()
+        self._leaving.set()
+
+    def run(self) -> None:
+        """Return when the node has left. Raises: ConfigError when it cannot join; what keeps Spark from starting."""
+        settings = self._settings
+        settings.home.mkdir(parents=True, exist_ok=True)
+        with RunLock(settings.home / "node.lock") as lock:
+            if not lock.acquire():
+                raise ConfigError(
+                    f"a node is already running from {settings.home} (process {lock.holder}); give this one"
+                    " another --directory or --name"
+                )
+            self._store.open()
+            warm = threading.Thread(target=self._open_spark, name="opening Spark", daemon=True)
+            warm.start()
+            try:
+                lease = self._join()
+                while lease is not None:
+                    lease = self._serve(lease)
+            finally:
+                warm.join()
+                self._host.let_go(_HOLDER)
+                self._store.close()
+        log.info("node '%s' has left", settings.name)
+        if self._failed is not None:
+            raise self._failed
+
+    def _open_spark(self) -> None:
+        try:
+            self._host.hold(_HOLDER)
+        except Exception as error:
+            self._failed = error
+            self._leaving.set()
+
+    def _join(self) -> Lease | None:
+        """Return a new session, as soon as the store gives one; None when the node is to leave before."""
+        settings, complained = self._settings, False
+        while not self._leaving.is_set():
+            try:
+                store = ProgressStore(settings.store)
+                lease = Lease(store, settings.record(), lease_s=settings.lease, heartbeat_s=settings.heartbeat)
+            except RetryableError as error:
+                if not complained:
+                    log.warning("node '%s' cannot join: %s", settings.name, error)
+                complained = True
+                self._leaving.wait(settings.poll)
+            else:
+                where = f", locality {settings.locality}" if settings.locality else ""
+                log.info("node '%s' has joined %s%s", settings.name, self._store.shown, where)
+                return lease
+        return None
+
+    def _serve(self, lease: Lease) -> Lease | None:
+        """Run jobs until the session is over, and return the next one; None when the node is to leave."""
+        next_poll = time.monotonic()
+        left = False
+        try:
+            while lease.is_safe:
+                leaving = self._leaving.is_set()
+                if leaving and not self._work:
+                    left = True
+                    return None
+                if time.monotonic() >= next_poll:
+                    next_poll = time.monotonic() + self._settings.poll
+                    self._poll(lease)
+                if leaving:
+                    self._tell_all()
+                self._settle_ended(lease)
+                (self._abandoned if leaving else self._leaving).wait(_LOOK_S)
+            log.error(
+                "node '%s' has not heard from the store: it ends what it runs before others take its jobs over",
+                self._settings.name,
+            )
+            for work in self._work.values():
+                work.run.abandon()
+            while self._work:
+                self._settle_ended(lease, lost=True)
+                time.sleep(_LOOK_S)
+        finally:
+            lease.end(leave=left)
+        log.info("node '%s' ran nothing any more when its session ended", self._settings.name)
+        return self._join()
+
+    def _poll(self, lease: Lease) -> None:
+        try:
+            overview = self._store.overview()
+            if lease.node.draining and not self._leaving.is_set():
+                log.info("node '%s' was asked to drain", self._settings.name)
+                self._leaving.set()
+            self._obey(overview, lease.node)
+            if not self._leaving.is_set():
+                self._adopt(overview, lease)
+                self._keep_house()
+        except RetryableError as error:
+            self._complain(error)
+        else:
+            self._complained = False
+
+    def _complain(self, error: RetryableError) -> None:
+        """Log once that the store is out of reach."""
+        if not self._complained:
+            log.warning("node '%s': %s", self._settings.name, error)
+        self._complained = True
+
+    def _keep_house(self) -> None:
+        if time.monotonic() - self._cleaned_at >= _HOUSEKEEPING_S:
+            self._cleaned_at = time.monotonic()
+            for name in self._store.prune_jobs(retention_s=self._settings.retention):
+                log.info("job '%s', finished long ago, is forgotten", name)
+
+    def _obey(self, overview: Overview, me: NodeRecord) -> None:
+        """Stop what is to be paused, cancelled or not run here any more; begin what is claimed and not run."""
+        mine = {job.name: job for job in overview.jobs if job.node_id == me.node_id}
+        for name, work in self._work.items():
+            job = mine.get(name)
+            if isinstance(work.run, Supervisor) and not work.told and (job is None or job.state != "running"):
+                work.told = True
+                work.run.stop()
+        for name in mine.keys() - self._work.keys():  # the store was out of reach in the middle
+            job = mine[name]
+            self._begin(Adoption(name=name, state=job.state, ends_as=job.ends_as, epoch=job.epoch, clean=job.clean), me)
+
+    def _adopt(self, overview: Overview, lease: Lease) -> None:
+        free = {job.name for job in overview.jobs if job.node is None}
+        self._definitions.forget_all_but(free)
+        self._free_for = Counter({name: self._free_for[name] + 1 for name in free})
+        choices = choose(overview, lease.node, may_run=self._may_run, free_for=self._free_for)
+        lease.problems = self._definitions.problems()
+        for name in choices.adopt:
+            adopted = self._store.adopt(name, lease.node)
+            if adopted is not None:
+                self._begin(adopted, lease.node)
+        for name, other in choices.offer:
+            self._store.offer(name, lease.node, other, for_s=_OFFER_S)
+        for name in choices.unmatched:
+            wanted = next(job.locality for job in overview.jobs if job.name == name)
+            there = "; ".join(sorted({str(node.locality) or "none" for node in overview.nodes}))
+            self._store.await_match(
+                name,
+                wait_s=self._settings.locality_wait,
+                reason=f"no living node matches execution_locality '{wanted}'; the living nodes have the localities"
+                f" {there}",
+            )
+
+    def _may_run(self, job: JobRecord) -> bool:
+        if self._settings.owners and job.owner not in self._settings.owners:
+            return False
+        return self._definitions.why_not(job.name) is None
+
+    def _begin(self, adopted: Adoption, me: NodeRecord) -> None:
+        """Begin what an adopted job is in need of."""
+        name = adopted.name
+        if self._leaving.is_set():
+            self._store.settle(name, me, "stopped", clean=adopted.clean)
+        elif adopted.state == "reverting":
+            self._revert(name)
+        elif adopted.state != "running":  # nothing of it runs here, so it has stopped
+            if self._store.settle(name, me, "stopped", clean=adopted.clean) == "reverting":
+                self._revert(name)
+        else:
+            self._run_job(adopted, me)
+
+    def _run_job(self, adopted: Adoption, me: NodeRecord) -> None:
+        name = adopted.name
+        try:
+            feed = self._definitions.resolve(name)
+        except ConfigError as error:
+            self._store.settle(name, me, "paused", str(error), clean=adopted.clean)
+            return
+        log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)
+        run = Supervisor(
+            feed,
+            store=ProgressStore(self._settings.store),
+            state_dir=self._settings.home,
+            host=self._host,
+            resume_command=f"cdc resume {name}",
+            job_epoch=adopted.epoch,
+        )
+        self._work[name] = _Work(run, feed)
+        run.start()
+
+    def _revert(self, name: str) -> None:
+        log.info("job '%s' drops what it holds at its source", name)
+        run = Reverting(name, self._definitions)
+        self._work[name] = _Work(run)
+        run.start()
+
+    def _tell_all(self) -> None:
+        for work in self._work.values():
+            if self._abandoned.is_set():
+                work.run.abandon()
+            elif not work.told:
+                work.run.stop()
+            work.told = True
+
+    def _settle_ended(self, lease: Lease, *, lost: bool = False) -> None:
+        """Save how work has ended that has. With *lost*, others may have the jobs: what cannot be saved is let be."""
+        for name, work in list(self._work.items()):
+            try:
+                found = self._ending(work)
+                if found is None:
+                    continue
+                ended, reason, clean = found
+                to = self._successor(name, lease.node) if self._leaving.is_set() else None
+                state = self._store.settle(name, lease.node, ended, reason, clean=clean, offer_to=to, offer_s=_OFFER_S)
+            except RetryableError as error:
+                self._complain(error)
+                if not lost:
+                    return  # until the store is there again
+                state, reason = None, None
+            del self._work[name]
+            what = "is not this node's any more" if state is None else f"is {state}"
+            log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "")
+            if state == "reverting" and isinstance(work.run, Supervisor):
+                self._revert(name)
+
+    def _successor(self, name: str, me: NodeRecord) -> NodeRecord | None:
+        overview = self._store.overview()
+        job = next((job for job in overview.jobs if job.name == name), None)
+        return None if job is None else successor(overview, job, leaving=me)
+
+    def _ending(self, work: _Work) -> tuple[Ended, str | None, bool] | None:
+        """Return how *work* has ended, why, and whether nothing of it is alive; None while it goes on."""
+        if isinstance(work.run, Reverting):
+            return None if work.run.ended is None else (work.run.ended, work.run.reason, True)
+        outcome = work.run.outcome
+        if outcome is None or work.feed is None:
+            return None
+        if outcome.error is None:
+            return "succeeded" if outcome.kind == "complete" else "stopped", None, outcome.kind == "stopped"
+        text = mask(one_line(outcome.error), work.feed.secrets())
+        if isinstance(outcome.error, FencedError | RetryableError):
+            return "stopped", text, False
+        if not work.run.has_begun and self._store.load(work.feed.name) is not None:
+            return "paused", text, True  # this node's fault, perhaps: nothing of the job is given up for it
+        if work.feed.options.on_error == "pause":
+            return "paused", f"job failed ({text}) but is being paused because of on_error=pause", True
+        return "failed", text, True

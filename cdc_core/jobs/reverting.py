@@ -1,0 +1,65 @@
+"""A job that has ended for good: what it holds at its source is dropped, in a thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from cdc_core.engine.error_text import one_line
+from cdc_core.errors import ConfigError, RetryableError
+from cdc_core.jobs.definitions import Definitions
+from cdc_core.store.job_values import Ended
+
+__all__ = ["Reverting"]
+
+log = logging.getLogger(__name__)
+
+_FIRST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 30.0
+_GIVE_UP_S = 600.0
+
+
+class Reverting:
+    """Drops what job *name* holds at its source. An outage is waited for, for ten minutes."""
+
+    def __init__(self, name: str, definitions: Definitions) -> None:
+        self.ended: Ended | None = None
+        """How it has ended, None before."""
+        self.reason: str | None = None
+        self._name = name
+        self._definitions = definitions
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"reverting {name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give up between two attempts; another node goes on."""
+        self._stop.set()
+
+    abandon = stop
+
+    def _work(self) -> None:
+        waited, wait_s = 0.0, _FIRST_WAIT_S
+        while True:
+            try:
+                self._definitions.drop(self._name)
+            except RetryableError as error:
+                self.reason = one_line(error)
+                if waited == 0:
+                    log.warning("job '%s' cannot be reverted for now: %s", self._name, self.reason)
+                if waited >= _GIVE_UP_S:
+                    self.ended = "not reverted"
+                    return
+                if self._stop.wait(wait_s):
+                    self.ended = "stopped"
+                    return
+                waited, wait_s = waited + wait_s, min(wait_s * 2, _LONGEST_WAIT_S)
+            except Exception as error:
+                hint = "" if isinstance(error, ConfigError) else f" ({type(error).__name__})"
+                self.reason, self.ended = one_line(error) + hint, "not reverted"
+                return
+            else:
+                self.reason, self.ended = None, "reverted"
+                return

@@ -1,0 +1,75 @@
+"""What the operator of a node decides."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from cdc_core.locality import Locality
+from cdc_core.options import Duration, Tiers, option
+from cdc_core.store.job_values import NodeRecord
+
+__all__ = ["NodeSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """The options of `cdc node`, parsed by `cdc_core.options.parse_options`. `spark` are Spark settings by key."""
+
+    store: str = option(doc="SQLAlchemy URL of the progress store: PostgreSQL, or SQLite for a single node.", uri=True)
+    name: str = option(doc="Name of the node, unlike that of every other living one. Default: the host's name.")
+    directory: str = option(doc="Where locks, logs and scratch files are. Default: .cdc/nodes/NAME.")
+    locality: Tiers = option(
+        Tiers(""), doc="Where the node is, the outermost tier first, such as region=eu-west-1,zone=a."
+    )
+    max_jobs: int = option(20, doc="How many jobs the node runs at most.")
+    lease: Duration = option(
+        Duration(15.0), doc="How long after its last sign of life another node may take over what a node runs."
+    )
+    heartbeat: Duration = option(Duration(5.0), doc="How often the node gives a sign of life: twice a lease, at least.")
+    poll: Duration = option(Duration(1.0), doc="How often the node looks for jobs, and for what people ask of its own.")
+    locality_wait: Duration = option(
+        Duration(30.0), doc="How long a job waits for a node that matches its execution_locality, before it is paused."
+    )
+    retention: Duration = option(Duration(14 * 86_400.0), doc="How long finished jobs are kept.")
+    owners: tuple[str, ...] = option((), doc="Run only jobs of these owners, such as ann,bob. Default: of all.")
+    spark: dict[str, str] | None = option(
+        None,
+        doc="Setting of the node's Spark session, as key=value. May be repeated. Jobs with other settings of"
+        " their own get a process of their own.",
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.heartbeat <= self.lease / 2:
+            raise ValueError(
+                f"'heartbeat' ({self.heartbeat:g}s) must be above 0 and at most half of 'lease' ({self.lease:g}s), or"
+                " the node would lose its jobs when one heartbeat is late"
+            )
+        if self.poll <= 0 or self.max_jobs < 1:
+            raise ValueError("'poll' must be above zero, and 'max_jobs' at least 1")
+
+    @property
+    def place(self) -> Locality:
+        """The option `locality`."""
+        return Locality.parse(self.locality)
+
+    @property
+    def home(self) -> Path:
+        """The option `directory`, absolute."""
+        return Path(self.directory).absolute()
+
+    def record(self) -> NodeRecord:
+        """Return the node as it joins the store."""
+        return NodeRecord(
+            node_id="",
+            name=self.name,
+            locality=self.place,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            directory=str(self.home),
+            version=version("cdc-core"),
+            max_jobs=self.max_jobs,
+        )

@@ -1,0 +1,205 @@
+"""`cdc node` as processes that a test can watch and hurt, and jobs for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+from cdc_testing.runs import eventually
+
+from cdc_core.config.definition import changefeed_of
+from cdc_core.config.resolve import resolve
+from cdc_core.locality import Locality
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.job_values import JobRecord
+from cdc_core.store.progress import ProgressStore
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["NodeProcess", "Nodes"]
+
+FAST = ("--lease", "3s", "--heartbeat", "1s", "--poll", "250ms", "--locality-wait", "5s")
+
+
+class NodeProcess:
+    """One node in a directory of its own. Leaving the context kills what runs."""
+
+    def __init__(
+        self, directory: Path, name: str, store: str, *, locality: str = "", options: Sequence[str] = FAST
+    ) -> None:
+        self.name = name
+        self.directory = directory / name
+        self.log_path = directory / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._arguments = ["--store", store, "--name", name, "--directory", str(self.directory), *options]
+        if locality:
+            self._arguments += ["--locality", locality]
+
+    def start(self) -> Self:
+        """Start the node and return at once."""
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cdc_core", "node", *self._arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        return self
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def tree(self) -> list[psutil.Process]:
+        """Return the node's process, its JVM, its Python workers and all others that it has started."""
+        assert self.process is not None
+        try:
+            node = psutil.Process(self.process.pid)
+            return [node, *node.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def kill(self) -> None:
+        """End the node as `kill -9` does; its JVM and its workers notice by themselves."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def freeze(self) -> None:
+        """Stop every process of the node, as a host that hangs."""
+        for process in self.tree():
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+    def thaw(self) -> None:
+        for process in self.tree():
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    def terminate(self) -> None:
+        """Ask the node to drain, as systemd and Kubernetes do."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, *, limit_s: float = 180.0) -> int:
+        """Return the exit status once the node has left."""
+        assert self.process is not None
+        try:
+            return self.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"node {self.name} did not leave in {limit_s:.0f} s\n{self.log_tail()}") from None
+
+    def log(self) -> str:
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    def log_tail(self) -> str:
+        return "\n".join(self.log().splitlines()[-60:])
+
+    def end(self) -> None:
+        """Kill the node and all that it has started."""
+        if self.process is None:
+            return
+        for process in self.tree():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+
+
+class Nodes:
+    """Nodes of one store, by name. Leaving the context kills them and shows their logs if a test fails."""
+
+    def __init__(self, directory: Path, store: str) -> None:
+        self.url = store
+        self.store = ProgressStore(store)
+        self._directory = directory
+        self._nodes: dict[str, NodeProcess] = {}
+
+    def __getitem__(self, name: str) -> NodeProcess:
+        return self._nodes[name]
+
+    def start(self, name: str, *, locality: str = "", options: Sequence[str] = FAST) -> NodeProcess:
+        """Start a node that is new, or one that has ended, and return when it has joined."""
+        node = self._nodes.get(name) or NodeProcess(self._directory, name, self.url, locality=locality, options=options)
+        self._nodes[name] = node
+        node.start()
+        pid = node.process and node.process.pid
+        self.eventually(
+            f"node {name} joins",
+            lambda: not node.is_running or any(each.pid == pid for each in self.store.nodes()[1]),
+            limit_s=120,
+        )
+        assert node.is_running, node.log_tail()
+        return node
+
+    def create(
+        self, name: str, source: str, tables: Sequence[str], sink: str, *, locality: str = "", **options: Any
+    ) -> JobRecord:
+        """Make a job that emits `updated` and resolved marks, and saves as often as it can."""
+        secret = self._directory / f"{name}.source"
+        secret.write_text(source)
+        chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **options}
+        if locality:
+            chosen["execution_locality"] = locality
+        written = {"source": f"${{file:{secret}}}", "tables": list(tables), "sink": sink, "options": chosen}
+        feed = resolve(changefeed_of(name, written, origin="the test", environ={}), PluginHost.load())
+        return self.store.create_job(
+            name, feed.definition(), owner="test", locality=Locality.parse(feed.options.execution_locality or "")
+        )
+
+    def eventually(self, what: str, condition: Callable[[], bool], *, limit_s: float = 180.0) -> None:
+        """Return as soon as *condition* holds. Raises: AssertionError with the nodes' logs."""
+        try:
+            eventually(what, condition, limit_s=limit_s)
+        except AssertionError as error:
+            logs = "\n".join(f"--- {node.name}\n{node.log_tail()}" for node in self._nodes.values())
+            raise AssertionError(f"{error}\n{logs}") from None
+
+    def job(self, name: str) -> JobRecord:
+        found = self.store.find_job(name)
+        assert found is not None
+        return found
+
+    def until(self, name: str, *states: str, limit_s: float = 180.0) -> JobRecord:
+        """Return the job as soon as it is in one of *states*."""
+        self.eventually(f"job {name} is {states}", lambda: self.job(name).state in states, limit_s=limit_s)
+        return self.job(name)
+
+    def high_water(self, name: str) -> Timestamp:
+        """Return up to where the job is resolved."""
+        found = self.store.find(name)
+        assert found is not None
+        return found.high_water
+
+    def until_delivering(self, name: str, *, but_not: NodeProcess | None = None, limit_s: float = 180.0) -> NodeProcess:
+        """Return the node that runs the job, another one than *but_not*, as soon as its high-water mark moves there."""
+        seen: dict[str, Timestamp] = {}
+
+        def delivering() -> bool:
+            node, mark = self.job(name).node, self.high_water(name)
+            if node is None or (but_not is not None and node == but_not.name):
+                return False
+            return mark > seen.setdefault(node, mark)
+
+        self.eventually(f"job {name} delivers", delivering, limit_s=limit_s)
+        node = self.job(name).node
+        assert node is not None
+        return self._nodes[node]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self._nodes.values():
+            node.end()
+        self.store.close()

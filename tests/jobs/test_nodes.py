@@ -1,0 +1,53 @@
+"""A job moves from node to node, and its rows arrive in order and without a gap, whatever happens to its node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
+from cdc_testing.fixtures import fresh_database
+from cdc_testing.nodes import Nodes
+from cdc_testing.postgres import clock
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path) -> Iterator[Nodes]:
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+        yield nodes
+
+
+def test_a_job_outlives_its_nodes(nodes: Nodes, database: str, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    nodes.start("one")
+    nodes.start("two")
+    open_bank(database)
+    with Bank(database, pause_s=0.02):
+        nodes.create("bank", database, TABLES, f"file://{files}")
+        killed = nodes.until_delivering("bank")
+        killed.kill()
+        frozen = nodes.until_delivering("bank", but_not=killed)
+        nodes.start(killed.name)
+        frozen.freeze()
+        drained = nodes.until_delivering("bank", but_not=frozen)
+        frozen.thaw()
+        nodes.until_delivering("bank")
+        drained.terminate()
+        assert drained.wait() == 0, drained.log_tail()
+        last = nodes.until_delivering("bank", but_not=drained)
+        assert last is frozen
+        nodes.store.pause_job("bank", "it was enough")
+        nodes.until("bank", "paused")
+        nodes.store.resume_job("bank")
+        nodes.until_delivering("bank")
+    now = clock(database)
+    nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now, limit_s=60)
+    nodes.store.pause_job("bank", "the end")
+    nodes.until("bank", "paused")
+    assert_faithful(files, database)
+    nodes.store.cancel_job("bank", "no longer needed")
+    nodes.until("bank", "canceled")
