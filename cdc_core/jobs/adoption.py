@@ -55,7 +55,7 @@ def choose(
 
 def successor(overview: Overview, job: JobRecord, *, leaving: NodeRecord) -> NodeRecord | None:
     """Return the node that is to have *job* in place of *leaving*: of those that match it, one with the fewest jobs."""
-    load = Counter(each.node_id for each in overview.jobs)
+    load = Counter(each.node_id or each.offered_to for each in overview.jobs)
     able = [
         node
         for node in _matching(overview, job)

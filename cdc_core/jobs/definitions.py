@@ -12,7 +12,8 @@ from packaging.version import InvalidVersion, Version
 from cdc_core.config.definition import changefeed_from
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.errors import CdcError, ConfigError
+from cdc_core.engine.error_text import one_line
+from cdc_core.errors import CdcError, ConfigError, RetryableError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore
 
@@ -43,8 +44,10 @@ class Definitions:
             try:
                 self.resolve(name)
                 problem = None
-            except ConfigError as error:
-                problem = str(error)
+            except RetryableError:
+                raise
+            except Exception as error:  # whatever a plugin does, other jobs go on
+                problem = one_line(error)
             self._found[name] = (time.monotonic(), problem)
         return problem
 

@@ -100,6 +100,8 @@ class Node:
                 while lease is not None:
                     lease = self._serve(lease)
             finally:
+                for work in self._work.values():  # none, unless an error ends the node
+                    work.run.abandon()
                 warm.join()
                 self._host.let_go(_HOLDER)
                 self._store.close()
@@ -246,8 +248,10 @@ class Node:
         name = adopted.name
         try:
             feed = self._definitions.resolve(name)
-        except ConfigError as error:
-            self._store.settle(name, me, "paused", str(error), clean=adopted.clean)
+        except RetryableError:
+            raise
+        except Exception as error:  # whatever a plugin does, other jobs go on
+            self._store.settle(name, me, "paused", one_line(error), clean=adopted.clean)
             return
         log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)
         run = Supervisor(
