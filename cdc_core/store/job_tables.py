@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 
+from cdc_core.errors import ConfigError
 from cdc_core.store.tables import METADATA, NUMBER
 
 __all__ = ["JOBS", "JOB_EVENTS", "NODES", "DatabaseNow"]
@@ -46,7 +47,7 @@ NODES = sa.Table(
     "cdc_nodes",
     METADATA,
     sa.Column("node_id", sa.String(16), primary_key=True),
-    sa.Column("name", sa.String(80), nullable=False),
+    sa.Column("name", sa.String(80), nullable=False, unique=True),
     sa.Column("locality", sa.Text, nullable=False),
     sa.Column("host", sa.String(255), nullable=False),
     sa.Column("pid", sa.Integer, nullable=False),
@@ -65,6 +66,11 @@ class DatabaseNow(ColumnElement[float]):
 
     inherit_cache = True
     type = sa.Double()
+
+
+@compiles(DatabaseNow)
+def _unknown(_element: DatabaseNow, compiler: Any, **_options: Any) -> str:
+    raise ConfigError(f"jobs and nodes need a store in PostgreSQL or SQLite, and this one is {compiler.dialect.name}")
 
 
 @compiles(DatabaseNow, "postgresql")

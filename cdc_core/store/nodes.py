@@ -27,14 +27,16 @@ class Nodes(Database):
         """Return *node* with a session of its own, which expires in *lease_s* unless it is renewed.
 
         The caller holds a lock of the node's directory: so an earlier session of this name, host and directory is of
-        a process that has ended, and ends now. Raises: ConfigError when a node of this name is alive elsewhere.
+        a process that has ended, and ends now. Raises: ConfigError when a node of this name is alive elsewhere, or the
+        store is neither PostgreSQL nor SQLite.
         """
         now = DatabaseNow()
         node_id = secrets.token_hex(8)
         with self._transaction() as connection:
-            mine = sa.and_(NODES.c.name == node.name, NODES.c.host == node.host, NODES.c.directory == node.directory)
-            connection.execute(sa.delete(NODES).where(mine | (NODES.c.expires < now - _DEAD_FOR_S)))
-            other = sa.select(NODES.c.host, NODES.c.pid).where(NODES.c.name == node.name, NODES.c.expires > now)
+            mine = sa.and_(NODES.c.host == node.host, NODES.c.directory == node.directory) | (NODES.c.expires <= now)
+            old = sa.and_(NODES.c.name == node.name, mine) | (NODES.c.expires < now - _DEAD_FOR_S)
+            connection.execute(sa.delete(NODES).where(old))
+            other = sa.select(NODES.c.host, NODES.c.pid).where(NODES.c.name == node.name)
             found = connection.execute(other).first()
             if found is not None:
                 raise ConfigError(

@@ -42,7 +42,7 @@ def upgrade() -> None:
     op.create_table(
         "cdc_nodes",
         sa.Column("node_id", sa.String(16), primary_key=True),
-        sa.Column("name", sa.String(80), nullable=False),
+        sa.Column("name", sa.String(80), nullable=False, unique=True),
         sa.Column("locality", sa.Text, nullable=False),
         sa.Column("host", sa.String(255), nullable=False),
         sa.Column("pid", sa.Integer, nullable=False),
