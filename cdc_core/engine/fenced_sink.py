@@ -6,18 +6,21 @@ The lock files of `fencing` protect one host. Attempts on several hosts share on
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
+from cdc_core.telemetry.stages import continued_while
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["EpochCheck", "FencedSink"]
+__all__ = ["CHECK_VALID_S", "EpochCheck", "FencedSink"]
 
-_VALID_S = 0.2
+CHECK_VALID_S = 0.2
+"""How long after the begin of a newer attempt a task may begin its last call."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while a process is stopped, and with BOOTTIME also while its host sleeps."""
 
@@ -39,14 +42,14 @@ class EpochCheck:
         now = time.clock_gettime(_CLOCK)
         if now >= self._valid_until:
             self._store.require_newest(self._name, self._epoch)
-            self._valid_until = now + _VALID_S  # not later: the process may have been stopped since
+            self._valid_until = now + CHECK_VALID_S  # not later: the process may have been stopped since
 
     def close(self) -> None:
         self._store.close()
 
 
 class FencedSink(Sink):
-    """Passes on calls to *sink* as long as *require_newest* raises nothing.
+    """Passes on calls to *sink* as long as *require_newest* raises nothing. `repeating` inside of a call asks it too.
 
     What it cannot prevent: a process that is stopped inside a call of *sink*, and continues after a newer attempt has
     begun, completes that call.
@@ -58,13 +61,19 @@ class FencedSink(Sink):
         self._require_newest = require_newest
 
     def begin(self, slice_: SliceInfo) -> None:
-        self._require_newest()
-        self._sink.begin(slice_)
+        with self._fenced():
+            self._sink.begin(slice_)
 
     def emit(self, rows: RowBatch) -> None:
-        self._require_newest()
-        self._sink.emit(rows)
+        with self._fenced():
+            self._sink.emit(rows)
 
     def flush(self) -> Flushed:
+        with self._fenced():
+            return self._sink.flush()
+
+    @contextmanager
+    def _fenced(self) -> Iterator[None]:
         self._require_newest()
-        return self._sink.flush()
+        with continued_while(self._require_newest):
+            yield

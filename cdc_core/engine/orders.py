@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-__all__ = ["Orders"]
+__all__ = ["Orders", "Stopped"]
+
+
+class Stopped(Exception):  # noqa: N818
+    """Told to stop while nothing was running yet."""
 
 
 @dataclass(slots=True)

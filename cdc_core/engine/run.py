@@ -19,10 +19,11 @@ from cdc_core.engine.completion import all_delivered, drop_history, finish_earli
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import one_line, owner_of
 from cdc_core.engine.executors import check_executors, required_of_hosts
-from cdc_core.engine.fencing import RunLock, await_idle
-from cdc_core.engine.orders import Orders
+from cdc_core.engine.fencing import RunLock
+from cdc_core.engine.orders import Orders, Stopped
 from cdc_core.engine.patience import FINAL, Patience
 from cdc_core.engine.pausing import Pausing
+from cdc_core.engine.predecessors import Predecessors
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.saved_progress import SavedProgress, has_advanced
@@ -49,10 +50,6 @@ _POLL_S = 0.25
 _STOP_LIMIT_S = 120.0
 
 
-class _Stopped(Exception):  # noqa: N818
-    """Told to stop while nothing was running yet."""
-
-
 class _WatchError(Exception):
     """Whoever watches the status failed, as its only argument says. No retry helps."""
 
@@ -69,6 +66,7 @@ class Run:
         orders: Orders,
         *,
         once: bool,
+        after_unclean: bool,
         resume_command: str | None,
         job_epoch: int | None,
         watch: Callable[[Status], None] | None,
@@ -91,8 +89,11 @@ class Run:
         self._from: Token | None = None
         self._epoch = 0
         self._record: StatusRecord | None = None
-        resume = resume_command or f"cdc resume FILE {feed.name}"
-        self._pausing = Pausing(feed.name, store, command=resume, say=self._say, stop=orders.stop)
+        command = resume_command or f"cdc resume FILE {feed.name}"
+        self._pausing = Pausing(feed.name, store, command=command, say=self._say, stop=orders.stop)
+        self._predecessors = Predecessors(
+            feed.name, state_dir, after_unclean=after_unclean, say=self._say, orders=orders
+        )
 
     def run(self) -> Ending:
         """Return how the run ended.
@@ -143,7 +144,7 @@ class Run:
             ending = self._attempts()
             self._keep_pause()
             return ending
-        except _Stopped:
+        except Stopped:
             return "stopped"
         finally:
             self._host.let_go(self._feed.name)
@@ -160,7 +161,7 @@ class Run:
                 if ending == "complete" or self._orders.stop.is_set():
                     return ending
                 continue  # it was left for a pause
-            except _Stopped:
+            except Stopped:
                 return "stopped"
             except (FencedError, _WatchError):
                 raise
@@ -244,6 +245,7 @@ class Run:
         """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
         parallelism = self._hold()
         epoch = self._epoch = self._store.begin_attempt(self._feed.name, after=self._epoch)
+        self._predecessors.refused()
         self._record = self._record or StatusRecord(self._feed.name, self._store)  # before, it is another run's
         run_dir = self._state_dir / f"{self._feed.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)
@@ -251,7 +253,7 @@ class Run:
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
             cleanup.callback(self._forget_tasks)
-            self._await_idle()
+            self._predecessors.await_tasks()
             feed = self._feed.for_attempt(feed_id=self._feed.feed_id, epoch=epoch, parallelism=parallelism)
             requirements = cleanup.enter_context(required_of_hosts(feed, self._host, create=True))
             config = AttemptConfig(feed=feed, state_dir=self._state_dir, run_dir=run_dir, requirements=requirements)
@@ -263,6 +265,7 @@ class Run:
             rangefeed = feed.open_rangefeed()
             cleanup.callback(self._quietly, rangefeed.close)
             token = self._from = start_token(feed, self._store, rangefeed)
+            self._predecessors.await_calls(feed, scans=rangefeed.scan_progress(token) is not None)
             tables = [schema.name for schema in rangefeed.schemas()]
             feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
             config = replace(config, feed=feed, start=token)
@@ -302,7 +305,7 @@ class Run:
                 if (final := self._judge(error)) is not None:
                     raise final from None
                 if self._wait(error, self._patience.next_wait_s(error)):
-                    raise _Stopped from None
+                    raise Stopped from None
 
     def _forget_tasks(self) -> None:
         self.status = replace(self.status, shares={}, waiting_on=None, waiting_on_s=None)
@@ -317,7 +320,7 @@ class Run:
 
     def _check_stop(self) -> None:
         if self._orders.stop.is_set():
-            raise _Stopped
+            raise Stopped
 
     def _supervise(self, config: AttemptConfig, query: Query, rangefeed: Rangefeed) -> Ending:
         """Watch the query until it is to end, and return as `_finish` does. Raises: the error that ended it before."""
@@ -369,17 +372,6 @@ class Run:
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
         drop_history(config.feed, rangefeed, progress)
         return ending
-
-    def _await_idle(self) -> None:
-        """Return when no task of an earlier attempt is alive on this host."""
-
-        def pause(seconds: float) -> None:
-            self._say(phase="waiting for tasks of an earlier attempt to end")
-            if self._orders.stop.wait(seconds):
-                raise _Stopped
-
-        lock = self._state_dir / f"{self._feed.name}.tasks.lock"
-        await_idle(lock, owner=f"changefeed '{self._feed.name}'", pause=pause)
 
     def _say(self, **changes: Any) -> None:
         self.status = replace(self.status, **changes)

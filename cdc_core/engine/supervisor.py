@@ -49,6 +49,9 @@ class Supervisor:
     *job_epoch* is the epoch under which a node has claimed the changefeed as a job. Then on_error=pause ends the run
     with the error: whoever runs the job pauses it.
 
+    *after_unclean* says that another node ran the changefeed before and may still be alive: if a scan is in progress,
+    the first attempt waits as long as a call of the sink may last.
+
     *watch* is called in the thread with each new status, a few times a second. An exception of it ends the run, which
     abandons the running step, and is the outcome's error.
     """
@@ -61,6 +64,7 @@ class Supervisor:
         state_dir: Path,
         host: QueryHost,
         once: bool = False,
+        after_unclean: bool = False,
         resume_command: str | None = None,
         job_epoch: int | None = None,
         watch: Callable[[Status], None] | None = None,
@@ -76,6 +80,7 @@ class Supervisor:
             host,
             self._orders,
             once=once,
+            after_unclean=after_unclean,
             resume_command=resume_command,
             job_epoch=job_epoch,
             watch=watch,

@@ -25,6 +25,7 @@ __all__ = [
     "STORE",
     "Repeat",
     "Stages",
+    "continued_while",
     "repeating",
     "stage",
     "time_encoder",
@@ -102,6 +103,7 @@ class Stages:
 
 
 _measured: ContextVar[Stages | None] = ContextVar("cdc_stages", default=None)
+_may_continue: ContextVar[Callable[[], None] | None] = ContextVar("cdc_may_continue", default=None)
 
 
 @contextmanager
@@ -125,7 +127,13 @@ def repeating(reason: str, *, next_attempt_s: float) -> Iterator[None]:
     For a component that repeats something by itself before its call returns: put it around the wait, in the thread that
     the engine called. The changefeed's status shows it; outside of a changefeed it does nothing. *reason* is one line
     without secrets, and is shortened when it is long. An error that is raised needs no such report.
+
+    Raises: FencedError at its begin when a newer attempt of the changefeed has begun, so that the call does not go on;
+    RetryableError when the progress store cannot say so.
     """
+    may_continue = _may_continue.get()
+    if may_continue is not None:
+        may_continue()
     stages = _measured.get()
     if stages is None:
         yield
@@ -135,6 +143,16 @@ def repeating(reason: str, *, next_attempt_s: float) -> Iterator[None]:
         yield
     finally:
         stages.say(None)
+
+
+@contextmanager
+def continued_while(may_continue: Callable[[], None]) -> Iterator[None]:
+    """Have every `repeating` inside the block call *may_continue* first; it raises what ends the call."""
+    token = _may_continue.set(may_continue)
+    try:
+        yield
+    finally:
+        _may_continue.reset(token)
 
 
 def waited_for(items: Iterable[R]) -> Iterator[R]:

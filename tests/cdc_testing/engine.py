@@ -118,6 +118,7 @@ def run_feed(
     store: ProgressStore,
     state_dir: Path,
     once: bool = False,
+    after_unclean: bool = False,
     status: Callable[[Status], None] = lambda _: None,
     resume_command: str | None = None,
 ) -> int:
@@ -134,6 +135,7 @@ def run_feed(
         state_dir=state_dir,
         host=SparkHost(feed.name, feed.spark, state_dir=state_dir),
         once=once,
+        after_unclean=after_unclean,
         resume_command=resume_command,
         watch=status,
     )

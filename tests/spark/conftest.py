@@ -32,6 +32,7 @@ class Engine:
         self,
         *,
         once: bool = True,
+        after_unclean: bool = False,
         watch: Callable[[Status], None] | None = None,
         within_s: float = 600.0,
         own_spark: bool = False,
@@ -61,6 +62,7 @@ class Engine:
                 store=self.store,
                 state_dir=self.directory,
                 once=once,
+                after_unclean=after_unclean,
                 status=show,
                 resume_command=resume_command,
             )

@@ -100,7 +100,7 @@ def test_an_attempt_that_was_overtaken_does_not_reach_the_sink(
         store.begin_attempt("t")
         return passed_on(sink, *arguments)
 
-    monkeypatch.setattr(fenced_sink, "_VALID_S", 0.0)
+    monkeypatch.setattr(fenced_sink, "CHECK_VALID_S", 0.0)
     monkeypatch.setattr(FencedSink, call, overtaken)
     message = write(config)
     assert isinstance(from_wire(message.failure or ""), FencedError)

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
+from cdc_sink_cloudstorage.names import DataFile, parse_name
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
 from cdc_core import RowBatch, SliceInfo
@@ -71,6 +73,22 @@ def test_a_reader_never_sees_part_of_a_file(
     assert faults == []
     assert looks > 0
     assert len(visible()) >= 20
+
+
+def test_a_file_that_an_earlier_attempt_writes_late_sorts_before_those_of_its_successor(
+    open_sink: Callable[..., CloudStorageSink],
+    open_destination: Callable[..., CloudStorageDestination],
+    slice_of: Callable[..., SliceInfo],
+    visible: Callable[[], list[str]],
+    rows: Callable[..., RowBatch],
+) -> None:
+    earlier, later = open_sink(epoch=7), open_sink(epoch=8)
+    for sink in (later, earlier):
+        sink.begin(slice_of())
+        sink.emit(rows([1]))
+        sink.flush()
+    assert [parsed.epoch for path in sorted(visible()) if isinstance(parsed := parse_name(path), DataFile)] == [7, 8]
+    assert open_destination().longest_call_s() == 0.0, "a successor need not wait"
 
 
 def test_a_killed_writer_leaves_nothing_visible_and_the_next_attempt_cleans_up(

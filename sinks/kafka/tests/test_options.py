@@ -3,10 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cdc_sink_kafka.destination import KafkaDestination
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
 
-from cdc_core import ConfigError, OptionError, parse_options
+from cdc_core import ConfigError, OptionError, SinkContext, parse_options
 
 OWNER = "sink 'kafka'"
 EVERY_ENTRY = (
@@ -184,3 +185,12 @@ def test_a_property_that_an_option_sets_cannot_be_set_directly(name: str, option
 def test_properties_that_would_break_the_guarantees_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"the property '{name}' cannot be set: "):
         properties({"librdkafka": {name: "1"}})
+
+
+def test_the_longest_call_is_one_that_no_broker_answers() -> None:
+    encoder: Any = None
+    options = parsed({"flush_timeout": "30s"})
+    context = SinkContext(
+        changefeed="t", epoch=1, uri="kafka://broker:9092", options=options, encoder=encoder, tables=()
+    )
+    assert KafkaDestination(context).longest_call_s() == 40.0

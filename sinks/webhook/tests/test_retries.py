@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from cdc_sink_webhook.destination import WebhookDestination
 from cdc_sink_webhook.sink import WebhookSink
 from cdc_testing.engine import eventually
 from cdc_testing.webhook_server import WebhookServer
 
-from cdc_core import RowBatch
-from cdc_core.telemetry.stages import SINK, Repeat, Stages
+from cdc_core import RowBatch, SinkContext
+from cdc_core.errors import FencedError
+from cdc_core.telemetry.stages import SINK, Repeat, Stages, continued_while
 
 
 class Task(threading.Thread):
@@ -51,3 +54,31 @@ def test_the_reason_and_the_time_of_a_retry_are_reported_while_a_call_waits(
     task.join(30)
     assert not task.is_alive()
     assert task.repeats[-1] is None
+
+
+def test_a_call_that_waits_for_the_endpoint_ends_when_a_newer_attempt_has_begun(
+    open_sink: Callable[..., WebhookSink],
+    rows: Callable[..., RowBatch],
+    flush: Callable[..., dict[str, Any]],
+    server: WebhookServer,
+) -> None:
+    server.faults(random=[{"share": 1.0, "status": 401, "text": "wrong token"}])
+    sink, asked = open_sink(flush(retry={"Max": "inf", "Backoff": "10ms"})), 0
+
+    def may_continue() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise FencedError("another attempt began")
+
+    sink.emit(rows([1]))
+    with continued_while(may_continue), pytest.raises(FencedError):
+        sink.flush()
+
+
+@pytest.mark.parametrize(("options", "seconds"), [({}, 84.0), ({"webhook_client_timeout": "10s"}, 112.0)])
+def test_the_longest_call_does_not_depend_on_the_number_of_retries(
+    options: dict[str, Any], seconds: float, flush: Callable[..., dict[str, Any]], context: Callable[..., SinkContext]
+) -> None:
+    given = context("webhook-https://localhost:1/", {**flush(retry={"Max": "inf"}), **options})
+    assert WebhookDestination(given).longest_call_s() == seconds

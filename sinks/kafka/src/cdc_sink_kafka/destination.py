@@ -8,6 +8,8 @@ from cdc_sink_kafka.headers import Headers
 
 __all__ = ["KafkaDestination"]
 
+_ON_THE_WAY_S = 10.0
+
 
 class KafkaDestination(Destination):
     """Checks brokers and topics, and creates missing topics."""
@@ -31,6 +33,10 @@ class KafkaDestination(Destination):
     def topic(self, table: TableName) -> str:
         """Return the topic of *table*: prefix and name, or `topic_name`, escaped as CockroachDB does."""
         return self._settings.topics.of(table)
+
+    def longest_call_s(self) -> float:
+        """Return flush_timeout, and the time in which brokers take in what was on its way to them."""
+        return self._settings.options.flush_timeout + _ON_THE_WAY_S
 
     def payload(self, schema: TableSchema) -> TableSchema:
         """Return *schema* without the column whose entries become headers."""

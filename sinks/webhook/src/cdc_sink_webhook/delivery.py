@@ -15,7 +15,7 @@ from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.retries import PendingRetries
 from cdc_sink_webhook.sink_config import RetryConfig
 
-__all__ = ["Delivered", "Delivery"]
+__all__ = ["LONGEST_WAIT_S", "Delivered", "Delivery"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ _SLOW_DOWN = (429, 503)
 """After these statuses all requests wait, not only the one that was answered."""
 _MAX_WAIT_S = 60.0
 """When the endpoint asks for a longer wait, the engine waits instead, and shows it."""
+LONGEST_WAIT_S = _MAX_WAIT_S * (1.0 + _JITTER)
+"""Before a request or a retry."""
 
 
 @dataclass(slots=True)

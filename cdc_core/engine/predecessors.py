@@ -1,0 +1,70 @@
+"""What earlier attempts may still be doing, and how the next one waits for it to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.fenced_sink import CHECK_VALID_S
+from cdc_core.engine.fencing import await_idle
+from cdc_core.engine.orders import Orders, Stopped
+
+__all__ = ["Predecessors"]
+
+_POLL_S = 0.25
+
+
+class Predecessors:
+    """Earlier attempts of changefeed *name*, as one run sees them. Used by its thread.
+
+    *after_unclean* says that another node ran the changefeed before, and did not say that it had stopped. *say* shows
+    changes of the status, *orders* end every wait with `Stopped`.
+    """
+
+    def __init__(
+        self, name: str, state_dir: Path, *, after_unclean: bool, say: Callable[..., None], orders: Orders
+    ) -> None:
+        self._owner = f"changefeed '{name}'"
+        self._lock = state_dir / f"{name}.tasks.lock"
+        self._unclean = after_unclean
+        self._say = say
+        self._orders = orders
+        self._refused_since: float | None = None
+
+    def refused(self) -> None:
+        """Note that a newer attempt has begun, so that theirs begin no call of the sink any more."""
+        if self._refused_since is None:
+            self._refused_since = time.monotonic()
+
+    def await_tasks(self) -> None:
+        """Return when no task of theirs is alive on this host. Raises: Stopped; RetryableError after a minute."""
+
+        def pause(seconds: float) -> None:
+            self._wait("waiting for tasks of an earlier attempt to end", seconds)
+
+        await_idle(self._lock, owner=self._owner, pause=pause)
+
+    def await_calls(self, feed: ResolvedChangefeed, *, scans: bool) -> None:
+        """Return when calls of the sink that another node began have had their time to end. Once a run.
+
+        Only when the attempt *scans*: rows of the log that such a call delivers late are repeats, but rows of a scan
+        can be old versions that were never delivered. Raises: Stopped.
+        """
+        if not (self._unclean and scans):
+            return
+        assert self._refused_since is not None, "refused() comes first"
+        destination = feed.open_destination()
+        try:
+            until = self._refused_since + CHECK_VALID_S + destination.longest_call_s()
+        finally:
+            destination.close()
+        while (left := until - time.monotonic()) > 0:
+            self._wait("waiting for calls of the earlier node to end", min(left, _POLL_S))
+        self._unclean = False
+
+    def _wait(self, phase: str, seconds: float) -> None:
+        self._say(phase=phase)
+        if self._orders.stop.wait(seconds):
+            raise Stopped

@@ -1,0 +1,59 @@
+"""How long an attempt waits for what earlier ones may still be doing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.engine import counter_feed
+from cdc_testing.scripted import JournalDestination
+
+from cdc_core.engine.fenced_sink import CHECK_VALID_S
+from cdc_core.engine.orders import Orders, Stopped
+from cdc_core.engine.predecessors import Predecessors
+
+CALLS = "waiting for calls of the earlier node to end"
+
+
+class Rig:
+    def __init__(self, directory: Path, *, after_unclean: bool) -> None:
+        self.feed = counter_feed(directory)
+        self.orders = Orders()
+        self.phases: list[str] = []
+        self.predecessors = Predecessors("t", directory, after_unclean=after_unclean, say=self.say, orders=self.orders)
+
+    def say(self, **changes: Any) -> None:
+        self.phases.append(changes["phase"])
+
+
+@pytest.mark.parametrize(("after_unclean", "scans"), [(False, True), (True, False)])
+def test_only_a_scan_after_another_node_waits(tmp_path: Path, *, after_unclean: bool, scans: bool) -> None:
+    rig = Rig(tmp_path, after_unclean=after_unclean)
+    rig.predecessors.refused()
+    rig.predecessors.await_calls(rig.feed, scans=scans)
+    assert rig.phases == []
+
+
+def test_the_time_counts_from_the_first_attempt_that_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JournalDestination, "longest_call_s", lambda _: 0.3)
+    rig = Rig(tmp_path, after_unclean=True)
+    began = time.monotonic()
+    rig.predecessors.refused()
+    rig.predecessors.await_calls(rig.feed, scans=True)
+    assert time.monotonic() - began >= 0.3 + CHECK_VALID_S
+    assert set(rig.phases) == {CALLS}
+    rig.phases.clear()
+    rig.predecessors.refused()
+    rig.predecessors.await_calls(rig.feed, scans=True)
+    assert rig.phases == []
+
+
+def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, after_unclean=True)
+    rig.predecessors.refused()
+    rig.orders.stop.set()
+    with pytest.raises(Stopped):
+        rig.predecessors.await_calls(rig.feed, scans=True)
+    assert rig.phases == [CALLS]
