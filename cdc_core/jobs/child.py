@@ -1,0 +1,222 @@
+"""One changefeed as a process of its own, for a node whose Spark session does not suit it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.supervisor import Outcome
+from cdc_core.errors import RetryableError
+from cdc_core.jobs.child_lines import Lines, lease_clock, line, outcome_of, status_of
+from cdc_core.jobs.process_session import kill_session
+from cdc_core.spark.log_file import open_log
+from cdc_core.telemetry.status import Status
+
+__all__ = ["ChildLostError", "ChildRun"]
+
+_READ_BYTES = 65536
+_ABANDON_LIMIT_S = 20.0
+
+
+class ChildLostError(RetryableError):
+    """The process of a changefeed ended before its run did. What it has saved is saved; another run continues."""
+
+
+class ChildRun:
+    """Runs one changefeed in a child process with a Spark session of its own. Used as a `Supervisor`, from any thread.
+
+    The child may run until the moment *until* on the clock of `lease_clock`, and for longer after `extend`. If it does
+    not hear in time that it may, or this process ends, it kills itself and everything that it has started; this process
+    does the same to it. A child that was told to abandon the step has 20 seconds. *run* are the other keywords of
+    `Supervisor`, such as `job_epoch`; *store* is the URL of the progress store.
+
+    The child gets all of this, secrets included, through a pipe: its command line shows nothing, and its environment is
+    that of this process. What it logs is logged here, under the same names. What Spark, libraries and Python itself
+    print goes to `NAME.spark.log` in *state_dir*.
+    """
+
+    def __init__(self, feed: ResolvedChangefeed, *, store: str, state_dir: Path, until: float, **run: Any) -> None:
+        self.feed = feed
+        self._log_path = state_dir.absolute() / f"{feed.name}.spark.log"
+        self._status = Status(changefeed=feed.name, phase="starting", log_name=self._log_path.name)
+        self._begun = False
+        self._until = until
+        self._abandon_until = float("inf")
+        level = logging.getLogger("cdc_core").getEffectiveLevel()
+        job = {"feed": feed.to_json(), "store": store, "state_dir": str(state_dir.absolute()), "level": level}
+        self._to_send = line(until=until, job={**job, "run": run})
+        self._lock = threading.Lock()
+        self._reason = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._woken, self._wake = os.pipe()
+        self._outcome: Outcome | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"process of changefeed {feed.name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the process and return at once. Called once."""
+        self._thread.start()
+
+    def extend(self, until: float) -> None:
+        """Let the child run until that moment. Called after each renewal of the node's session; returns at once."""
+        if until != self._until:
+            self._until = until
+            self._send(line(until=until))
+
+    def stop(self) -> None:
+        """Have the running step end and be saved, then end the run. Return at once; do nothing after the end."""
+        self._send(line(order="stop"))
+
+    def abandon(self) -> None:
+        """End the run without waiting for the running step, which the next run repeats. Return at once."""
+        self._abandon_until = min(self._abandon_until, lease_clock() + _ABANDON_LIMIT_S)
+        self._send(line(order="abandon"))
+
+    def kill(self) -> None:
+        """Kill the process and everything that it has started. Return when they have ended; do nothing after that."""
+        self._kill("was killed")
+
+    @property
+    def status(self) -> Status:
+        """The state of the run, at most some seconds old. Holds no secret."""
+        return self._status
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the run has read from its source: an error before that is one of its set-up."""
+        return self._begun
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended, None before: then no process of it is alive on this host.
+
+        If the process ended without saying, the outcome is "failed" with a ChildLostError.
+        """
+        return self._outcome
+
+    def wait(self, timeout_s: float | None = None) -> Outcome | None:
+        """Return the outcome as soon as the run has ended; None when it has not within *timeout_s*.
+
+        Return None at once before the start.
+        """
+        if self._thread.ident is not None:
+            self._ended.wait(timeout_s)
+        return self._outcome
+
+    def _send(self, content: bytes) -> None:
+        with self._lock:
+            if self._outcome is None:
+                self._to_send += content
+                os.write(self._wake, b".")
+
+    def _work(self) -> None:
+        said: Outcome | None = None
+        status: int | None = None
+        try:
+            self._start()
+            said = self._follow()
+        except Exception as error:
+            self._reason = f"could not be started: {error}" if self._process is None else f"was killed: {error}"
+        finally:
+            status = self._reap()
+        with self._lock:
+            self._outcome = said or Outcome("failed", self._lost(status))
+            os.close(self._wake)
+            os.close(self._woken)
+        self._ended.set()
+
+    def _start(self) -> None:
+        with self._lock, open_log(self._log_path) as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "cdc_core.jobs.child_main"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                start_new_session=True,  # a Ctrl-C at a terminal is for the node; and see `kill_session`
+            )
+
+    def _follow(self) -> Outcome | None:
+        """Pass lines on until the child has told its outcome, and return that; None when it ended before."""
+        process, lines = self._process, Lines()
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+            while True:
+                left_s = min(self._until, self._abandon_until) - lease_clock()
+                if left_s <= 0:
+                    late = self._abandon_until < self._until
+                    self._kill("did not abandon its step in time" if late else "had no lease of its node any more")
+                    return None
+                ready = {key.fd for key, _ in selector.select(left_s)}
+                if self._woken in ready:
+                    os.read(self._woken, _READ_BYTES)
+                    if process.stdin not in selector.get_map():
+                        selector.register(process.stdin, selectors.EVENT_WRITE)
+                if process.stdin.fileno() in ready and not self._write(process.stdin.fileno()):
+                    selector.unregister(process.stdin)
+                if process.stdout.fileno() in ready:
+                    piece = os.read(process.stdout.fileno(), _READ_BYTES)
+                    if not piece:
+                        return None
+                    for values in lines.add(piece):
+                        said = self._take(values)
+                        if said is not None:
+                            return said
+
+    def _write(self, file: int) -> bool:
+        """Send what there is to send, as far as the pipe takes it; return whether something is left."""
+        with self._lock:
+            try:
+                sent = os.write(file, self._to_send) if self._to_send else 0
+            except BlockingIOError:
+                return True
+            except BrokenPipeError:  # it has ended, as its other pipe will say
+                sent = len(self._to_send)
+            self._to_send = self._to_send[sent:]
+            return bool(self._to_send)
+
+    def _take(self, values: dict[str, Any]) -> Outcome | None:
+        if "log" in values:
+            level, name, text = values["log"]
+            logging.getLogger(name).log(level, "%s", text)
+        if "status" in values:
+            self._status, self._begun = status_of(values["status"]), values["begun"]
+        return outcome_of(values) if "outcome" in values else None
+
+    def _kill(self, reason: str) -> None:
+        with self._lock:
+            if self._process is not None and self._outcome is None and self._process.returncode is None:
+                self._reason = self._reason or reason
+                kill_session(self._process.pid)
+
+    def _reap(self) -> int | None:
+        """Return the exit status of the child, None if there is none, when nothing of it is alive."""
+        with self._lock:
+            process = self._process
+            if process is None:
+                return None
+            kill_session(process.pid)  # before it is reaped: its number cannot be another's yet
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            return process.wait()
+
+    def _lost(self, status: int | None) -> ChildLostError:
+        process = "" if self._process is None else f" (process {self._process.pid})"
+        reason = self._reason or f"ended with status {status} before its run did"
+        return ChildLostError(
+            f"changefeed '{self.feed.name}': its process{process} {reason}; see {self._log_path} for more", outage=False
+        )

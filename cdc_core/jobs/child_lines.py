@@ -1,0 +1,92 @@
+"""What a node and a child process say to each other: lines of JSON, through pipes that no other process has.
+
+To the child: one `job` first, then `until` (the end of its lease, on the clock of `lease_clock`) and `order` ("stop",
+"abandon"), in any order. From the child: `log` (level, logger, text), `status` with `begun`, and one `outcome` last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from cdc_core.engine.error_text import one_line
+from cdc_core.engine.supervisor import Outcome
+from cdc_core.errors import CdcError, from_wire, to_wire
+from cdc_core.masking import mask
+from cdc_core.rangefeed import ScanProgress
+from cdc_core.telemetry.status import Status
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Lines", "lease_clock", "line", "outcome_of", "outcome_values", "status_of", "status_values"]
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def lease_clock() -> float:
+    """Return the time in seconds on a clock that all processes of this host share.
+
+    It goes on while a process is stopped, and on Linux while the host sleeps.
+    """
+    return time.clock_gettime(_CLOCK)
+
+
+def line(**values: Any) -> bytes:
+    return json.dumps(values).encode() + b"\n"
+
+
+class Lines:
+    """Finds the lines in what comes out of a pipe, piece by piece."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def add(self, piece: bytes) -> Iterator[dict[str, Any]]:
+        """Yield the lines that *piece* completes."""
+        *whole, self._rest = (self._rest + piece).split(b"\n")
+        yield from map(json.loads, whole)
+
+
+def status_values(status: Status) -> dict[str, Any]:
+    """Return *status* as JSON values."""
+    since = status.paused_since
+    return dataclasses.asdict(status) | {
+        "high_water": str(status.high_water),
+        "shares": dict(status.shares),
+        "paused_since": None if since is None else since.isoformat(),
+    }
+
+
+def status_of(values: Mapping[str, Any]) -> Status:
+    """Return what `status_values` was given."""
+    scan, since = values["scan"], values["paused_since"]
+    return Status(
+        **{
+            **values,
+            "high_water": Timestamp.parse(values["high_water"]),
+            "scan": None if scan is None else ScanProgress(**scan),
+            "paused_since": None if since is None else datetime.fromisoformat(since),
+        }
+    )
+
+
+def outcome_values(outcome: Outcome, secrets: frozenset[str]) -> dict[str, Any]:
+    """Return *outcome* as JSON values, without *secrets*."""
+    error = outcome.error
+    if error is None:
+        text = None
+    elif isinstance(error, CdcError):
+        error.args = tuple(mask(str(argument), secrets) for argument in error.args)
+        text = to_wire(error)
+    else:
+        text = mask(one_line(error), secrets)
+    return {"outcome": outcome.kind, "error": text}
+
+
+def outcome_of(values: Mapping[str, Any]) -> Outcome:
+    """Return what `outcome_values` was given. An error that is no CdcError becomes a RuntimeError with its text."""
+    text = values["error"]
+    return Outcome(values["outcome"], None if text is None else from_wire(text) or RuntimeError(text))

@@ -1,0 +1,156 @@
+"""One changefeed in a process of its own: `python -m cdc_core.jobs.child_main`, which `ChildRun` starts.
+
+It lives no longer than its lease, and no longer than the process that started it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.supervisor import Outcome, Supervisor
+from cdc_core.jobs.child_lines import Lines, lease_clock, line, outcome_values, status_values
+from cdc_core.jobs.process_session import kill_session
+from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["main"]
+
+_STATUS_S = 1.0
+_LOOK_S = 0.2
+_READ_BYTES = 65536
+
+
+class _Node:
+    """The other side: its orders, and its silence. Kills this process and all it has started when the lease is over."""
+
+    def __init__(self, orders: int, reports: int) -> None:
+        self._orders = orders
+        self._reports = reports
+        self._lines = Lines()
+        self._sending = threading.Lock()
+        self._job = threading.Event()
+        self.job: dict[str, Any] = {}
+        self.stop = threading.Event()
+        self.abandon = threading.Event()
+        self._until = float("inf")
+        threading.Thread(target=self._listen, name="orders of the node", daemon=True).start()
+        self._job.wait()
+
+    def say(self, **values: Any) -> None:
+        """Send one line. A node that does not listen any more is about to be noticed."""
+        content = line(**values)
+        with self._sending:
+            try:
+                while content:
+                    content = content[os.write(self._reports, content) :]
+            except BrokenPipeError:
+                return
+
+    def _listen(self) -> None:
+        waiting = select.poll()
+        waiting.register(self._orders, select.POLLIN)
+        while True:
+            left_s = self._until - lease_clock()
+            if left_s <= 0:
+                _die()
+            if waiting.poll(None if left_s == float("inf") else left_s * 1000):
+                piece = os.read(self._orders, _READ_BYTES)
+                if not piece:
+                    _die()
+                for values in self._lines.add(piece):
+                    self._obey(values)
+
+    def _obey(self, values: dict[str, Any]) -> None:
+        self._until = values.get("until", self._until)
+        if "job" in values:
+            self.job = values["job"]
+            self._job.set()
+        match values.get("order"):
+            case "stop":
+                self.stop.set()
+            case "abandon":
+                self.abandon.set()
+
+
+class _ToNode(logging.Handler):
+    """Sends log records to the node, masked."""
+
+    def __init__(self, say: Callable[..., None], secrets: frozenset[str]) -> None:
+        super().__init__()
+        self._say = say
+        self.addFilter(MaskingFilter(secrets))
+        self.addFilter(lambda record: record.name != "root")  # py4j logs tracebacks there that it also raises
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._say(log=[record.levelno, record.name, self.format(record)])
+
+
+def main() -> None:
+    """Run the job that the node sends. It alone hears how that ended: the exit status says nothing."""
+    orders, reports = os.dup(0), os.dup(1)  # no process that this one starts has them
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    node = _Node(orders, reports)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: node.stop.set())
+    feed = ResolvedChangefeed.from_json(node.job["feed"])
+    secrets = feed.secrets() | secret_forms(uri_secrets(node.job["store"]))
+    _log_to(node, secrets)
+    try:
+        outcome = _run(node, feed)
+    except Exception as error:
+        outcome = Outcome("failed", error)
+    node.say(**outcome_values(outcome, secrets))
+
+
+def _log_to(node: _Node, secrets: frozenset[str]) -> None:
+    root = logging.getLogger()
+    root.handlers[:] = [_ToNode(node.say, secrets)]
+    root.setLevel(logging.INFO)
+    logging.getLogger("cdc_core").setLevel(node.job["level"])
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+
+
+def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
+    from cdc_core.spark.host import SparkHost
+
+    state_dir = Path(node.job["state_dir"])
+    supervisor = Supervisor(
+        feed,
+        store=ProgressStore(node.job["store"]),
+        state_dir=state_dir,
+        host=SparkHost(feed.name, feed.spark, state_dir=state_dir),
+        **node.job["run"],
+    )
+    supervisor.start()
+    said, due = None, float("-inf")
+    while True:
+        outcome = supervisor.wait(_LOOK_S)
+        if node.stop.is_set():
+            supervisor.stop()
+        if node.abandon.is_set():
+            supervisor.abandon()
+        status = supervisor.status
+        if status != said and (outcome is not None or lease_clock() >= due):
+            node.say(status=status_values(status), begun=supervisor.has_begun)
+            said, due = status, lease_clock() + _STATUS_S
+        if outcome is not None:
+            return outcome
+
+
+def _die() -> NoReturn:
+    """End this process and all that it has started, at once: nothing of them may emit any more."""
+    kill_session(os.getpid(), but=os.getpid())
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
