@@ -19,6 +19,7 @@ from cdc_core.cli.replay import replay_dead_letters
 from cdc_core.cli.rescan import rescan
 from cdc_core.cli.resume import resume
 from cdc_core.cli.run import check, run
+from cdc_core.cli.schedule import schedule
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.show import show
 from cdc_core.errors import CdcError
@@ -66,6 +67,7 @@ for command in (
     demo,
 ):
     cdc.add_command(command)
+cdc.add_command(schedule)
 
 
 def main(args: Sequence[str] | None = None) -> int:

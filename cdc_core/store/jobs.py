@@ -49,27 +49,7 @@ class Jobs(Changefeeds):
         left is continued. Raises: ConfigError when it is a job already, or no living node matches *locality*.
         """
         with self._transaction() as connection:
-            known = _found(connection, name, locked=True)
-            if known is not None and known.state not in FINISHED:
-                raise ConfigError(f"changefeed '{name}' is a job already ({known.state}); choose another name")
-            require_match(name, locality, alive_sessions(connection))
-            if known is not None:
-                forget(connection, name)
-            self._register(connection, name, definition)
-            connection.execute(update(name).values(paused=None))
-            connection.execute(
-                sa.insert(JOBS).values(
-                    name=name,
-                    state="running",
-                    owner=owner,
-                    locality=str(locality),
-                    clean=True,
-                    schedule=schedule,
-                    created=DatabaseNow(),
-                )
-            )
-            _record(connection, name, "running", "created", None)
-            return _known(connection, name)
+            return self._create_job(connection, name, definition, owner=owner, locality=locality, schedule=schedule)
 
     def pause_job(self, name: str, reason: str) -> JobRecord:
         """Have the job paused, at once if no living node runs it. Raises: ConfigError when it is not running."""
@@ -248,6 +228,38 @@ class Jobs(Changefeeds):
             for name in names:
                 forget(connection, name)
         return names
+
+    def _create_job(
+        self,
+        connection: sa.Connection,
+        name: str,
+        definition: Mapping[str, Any],
+        *,
+        owner: str,
+        locality: Locality,
+        schedule: str | None,
+    ) -> JobRecord:
+        known = _found(connection, name, locked=True)
+        if known is not None and known.state not in FINISHED:
+            raise ConfigError(f"changefeed '{name}' is a job already ({known.state}); choose another name")
+        require_match(name, locality, alive_sessions(connection))
+        if known is not None:
+            forget(connection, name)
+        self._register(connection, name, definition)
+        connection.execute(update(name).values(paused=None))
+        connection.execute(
+            sa.insert(JOBS).values(
+                name=name,
+                state="running",
+                owner=owner,
+                locality=str(locality),
+                clean=True,
+                schedule=schedule,
+                created=DatabaseNow(),
+            )
+        )
+        _record(connection, name, "running", "created", None)
+        return _known(connection, name)
 
 
 def _of(name: str) -> sa.Update:

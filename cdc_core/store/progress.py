@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cdc_core.store.dead_letters import DeadLetters
 from cdc_core.store.forgetting import forget
-from cdc_core.store.jobs import Jobs
 from cdc_core.store.nodes import Nodes
 from cdc_core.store.opening import sqlite_file, store_url
 from cdc_core.store.pauses import Pauses
@@ -12,6 +11,7 @@ from cdc_core.store.plans import Plans
 from cdc_core.store.records import Records
 from cdc_core.store.rescans import Rescans
 from cdc_core.store.saved_progress import SavedProgress
+from cdc_core.store.schedules import Schedules
 from cdc_core.store.statuses import Statuses
 from cdc_core.store.values import (
     ChangefeedRecord,
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class ProgressStore(Jobs, Nodes, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans):
+class ProgressStore(Schedules, Nodes, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans):
     """One database with everything that is kept of changefeeds: each base class is one kind of thing."""
 
     def forget(self, name: str) -> None:

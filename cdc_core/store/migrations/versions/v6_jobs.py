@@ -54,3 +54,24 @@ def upgrade() -> None:
         sa.Column("draining", sa.Boolean, nullable=False),
         sa.Column("problems", sa.Text, nullable=False),
     )
+    op.create_table(
+        "cdc_schedules",
+        sa.Column("name", sa.String(25), primary_key=True),
+        sa.Column("definition", sa.Text, nullable=False),
+        sa.Column("locality", sa.Text, nullable=False),
+        sa.Column("owner", sa.String(64), nullable=False),
+        sa.Column("cron", sa.Text, nullable=False),
+        sa.Column("time_zone", sa.String(64), nullable=False),
+        sa.Column("on_previous_running", sa.String(10), nullable=False),
+        sa.Column("on_execution_failure", sa.String(10), nullable=False),
+        sa.Column("created", sa.Double, nullable=False),
+        sa.Column("next_run", sa.Double),
+        sa.Column("reason", sa.Text),
+        sa.Column("last_job", sa.String(40)),
+        sa.Column("version", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "cdc_schedule_runs",
+        sa.Column("job", sa.String(40), primary_key=True),
+        sa.Column("schedule", sa.String(25), nullable=False, index=True),
+    )

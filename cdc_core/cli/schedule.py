@@ -1,0 +1,253 @@
+"""`cdc schedule`."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from cdc_core.cli.run import find_changefeed, resolved, state_of
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import require_store
+from cdc_core.config.scheduled import require_schedule_name, scheduled, scheduled_definition
+from cdc_core.errors import ConfigError
+from cdc_core.jobs.schedules import Schedules
+from cdc_core.locality import Locality
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.store.job_values import moment
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.schedule_values import OnExecutionFailure, OnPreviousRunning, ScheduleRecord
+from cdc_core.telemetry.status import shown_moment
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["schedule"]
+
+_store = click.option(
+    "--store",
+    metavar="DIR|URL",
+    envvar="CDC_STORE",
+    required=True,
+    help="The progress store that the nodes share. Default: the environment variable CDC_STORE.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print each schedule as one line of JSON.")
+
+
+@click.group()
+def schedule() -> None:
+    """Run a changefeed as a scan, again and again, at the times of a cron expression.
+
+    Each run is a job of its own, which a node runs: see `cdc docs schedules`.
+    """
+
+
+@schedule.command()
+@click.argument("name")
+@click.argument("file", metavar="FILE")
+@click.argument("changefeed", required=False)
+@click.option("--cron", required=True, help="When to run, such as '30 2 * * *' or @daily.")
+@click.option("--time-zone", default="UTC", show_default=True, help="The time zone of --cron, such as Europe/Berlin.")
+@click.option(
+    "--first-run",
+    metavar="now|TIME",
+    help="When to run first. Default: at the next time of --cron. ISO 8601 with zone.",
+)
+@click.option(
+    "--on-previous-running",
+    type=click.Choice(get_args(OnPreviousRunning)),
+    default="wait",
+    show_default=True,
+    help="What to do while the run before has not ended: start another one, skip this one, or wait for the end.",
+)
+@click.option(
+    "--on-execution-failure",
+    type=click.Choice(get_args(OnExecutionFailure)),
+    default="reschedule",
+    show_default=True,
+    help="What to do after a run that failed: retry a minute later, run at the next time, or pause the schedule.",
+)
+@click.option("--owner", default=getpass.getuser, help="Who owns the schedule and its jobs. Default: the current user.")
+@_store
+@_json
+@debug_option
+@click.pass_obj
+def create(
+    session: CliSession,
+    name: str,
+    file: str,
+    changefeed: str | None,
+    cron: str,
+    time_zone: str,
+    first_run: str | None,
+    on_previous_running: OnPreviousRunning,
+    on_execution_failure: OnExecutionFailure,
+    owner: str,
+    store: str,
+    as_json: bool,
+) -> int:
+    """Create the schedule NAME for the CHANGEFEED in the TOML file FILE, or for a pipeline that a package publishes.
+
+    Every run is scan only: initial_scan = "only" is implied.
+    """
+    require_schedule_name(name)
+    if not 1 <= len(owner) <= 64:
+        raise ConfigError(f"--owner has {len(owner)} characters; use 1 to 64")
+    feed = resolved(session, scheduled(find_changefeed(file, changefeed)[0]))
+    definition = scheduled_definition(feed)
+    first = None if first_run in (None, "now") else _moment(str(first_run))
+    with closing(_opened(session, store)) as opened:
+        wanted = ScheduleRecord(
+            name=name,
+            definition=definition,
+            locality=Locality.parse(feed.options.execution_locality or ""),
+            owner=owner,
+            cron=cron,
+            time_zone=time_zone,
+            on_previous_running=on_previous_running,
+            on_execution_failure=on_execution_failure,
+            next_run=first,
+        )
+        made = Schedules(opened).create(wanted, at_once=first_run == "now")
+        _print(session, made, as_json=as_json)
+    return 0
+
+
+@schedule.command("list")
+@_store
+@_json
+@debug_option
+@click.pass_obj
+def list_(session: CliSession, store: str, as_json: bool) -> int:
+    """List the schedules of the store."""
+    with closing(_known(session, store)) as opened:
+        found = opened.schedules()
+        if not (found or as_json):
+            click.echo(f"the progress store {opened.shown} has no schedules")
+        for index, each in enumerate(found):
+            if index and not as_json:
+                click.echo()
+            _print(session, each, as_json=as_json)
+    return 0
+
+
+@schedule.command()
+@click.argument("name")
+@click.option("--reason", default="asked for", show_default=True, help="Why, as `cdc schedule list` shows it.")
+@_store
+@_json
+@debug_option
+@click.pass_obj
+def pause(session: CliSession, name: str, reason: str, store: str, as_json: bool) -> int:
+    """Start no more runs of the schedule NAME. Those that have started go on."""
+    with closing(_known(session, store)) as opened:
+        opened.pause_schedule(name, reason)
+        _print(session, opened.schedule(name), as_json=as_json)
+    return 0
+
+
+@schedule.command()
+@click.argument("name")
+@_store
+@_json
+@debug_option
+@click.pass_obj
+def resume(session: CliSession, name: str, store: str, as_json: bool) -> int:
+    """Let the paused schedule NAME run again, at the next time of its cron expression."""
+    with closing(_known(session, store)) as opened:
+        _print(session, Schedules(opened).resume(name), as_json=as_json)
+    return 0
+
+
+@schedule.command()
+@click.argument("name")
+@_store
+@_json
+@debug_option
+@click.pass_obj
+def drop(session: CliSession, name: str, store: str, as_json: bool) -> int:
+    """Remove the schedule NAME. Its jobs stay: end those that run with `cdc cancel`."""
+    with closing(_known(session, store)) as opened:
+        known = opened.schedule(name)
+        opened.drop_schedule(name)
+        click.echo(json.dumps(_as_json(known)) if as_json else f"schedule '{name}' is removed")
+    return 0
+
+
+def _opened(session: CliSession, store: str) -> ProgressStore:
+    url = state_of(Path(), store)[1]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    return ProgressStore(url)
+
+
+def _known(session: CliSession, store: str) -> ProgressStore:
+    """Return the store, which exists. Raises: ConfigError."""
+    opened = _opened(session, store)
+    require_store(opened, option="--store")
+    return opened
+
+
+def _moment(text: str) -> float:
+    try:
+        return Timestamp.read(text).wall / 1e9
+    except ValueError as error:
+        raise ConfigError(f"--first-run {text}: {error}; write now, or a time such as 2026-01-31T12:00:00Z") from error
+
+
+def _print(session: CliSession, found: ScheduleRecord, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(session.masked(json.dumps(_as_json(found))))
+        return
+    for line in _lines(found):
+        click.echo(session.masked(line))
+
+
+def _lines(found: ScheduleRecord) -> Iterator[str]:
+    next_run = moment(found.next_run)
+    yield f"schedule '{found.name}': " + ("paused" if next_run is None else f"next run {shown_moment(next_run)}")
+    shown = _as_json(found)
+    runs = ", ".join(f"{run.job} ({run.state or 'forgotten'})" for run in found.runs)
+    for label, text in (
+        ("cron", f"{found.cron} ({found.time_zone})"),
+        ("source", f"{shown['source']}: {', '.join(shown['tables'])}"),
+        ("sink", f"{shown['sink']} ({shown['format']})"),
+        ("owner", found.owner),
+        ("nodes", str(found.locality)),
+        ("previous running", found.on_previous_running),
+        ("failure", found.on_execution_failure),
+        ("last run", found.last_job),
+        ("running", runs),
+        ("reason", found.reason),
+    ):
+        if text:
+            yield f"  {label:17} {text}"
+
+
+def _as_json(found: ScheduleRecord) -> dict[str, Any]:
+    definition = found.definition
+    source = definition["source"]
+    return {
+        "name": found.name,
+        "state": "paused" if found.next_run is None else "active",
+        "cron": found.cron,
+        "time_zone": found.time_zone,
+        "next_run": _iso(found.next_run),
+        "last_job": found.last_job,
+        "runs": [{"job": run.job, "state": run.state} for run in found.runs],
+        "reason": found.reason,
+        "on_previous_running": found.on_previous_running,
+        "on_execution_failure": found.on_execution_failure,
+        "owner": found.owner,
+        "execution_locality": str(found.locality) or None,
+        "created": _iso(found.created),
+        "source": source if isinstance(source, str) else ", ".join(source),
+        **{name: definition[name] for name in ("tables", "sink", "format")},
+    }
+
+
+def _iso(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,166 @@
+"""Schedules: when jobs are to be started. Each change, with the job that it starts, is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError
+from cdc_core.store.job_tables import JOBS, DatabaseNow
+from cdc_core.store.job_values import FINISHED
+from cdc_core.store.jobs import Jobs
+from cdc_core.store.nodes import alive_sessions, require_match
+from cdc_core.store.schedule_tables import SCHEDULE_RUNS, SCHEDULES
+from cdc_core.store.schedule_values import ScheduleChange, ScheduledRun, ScheduleRecord, schedule_record
+from cdc_core.store.values import dump
+
+__all__ = ["Schedules"]
+
+_JOB = (JOBS.c.state.label("job_state"), JOBS.c.reason.label("job_reason"))
+_WITH_RUNS = (
+    sa.select(SCHEDULES, SCHEDULE_RUNS.c.job, *_JOB, DatabaseNow().label("now"))
+    .join(SCHEDULE_RUNS, SCHEDULE_RUNS.c.schedule == SCHEDULES.c.name, isouter=True)
+    .join(JOBS, JOBS.c.name == SCHEDULE_RUNS.c.job, isouter=True)
+    .order_by(SCHEDULES.c.name, SCHEDULE_RUNS.c.job)
+)
+_HAS_ENDED = SCHEDULE_RUNS.c.job.is_not(None) & (JOBS.c.name.is_(None) | JOBS.c.state.in_(FINISHED))
+
+
+class Schedules(Jobs):
+    """Every schedule, until it is dropped. Its jobs are jobs like others, and outlive it."""
+
+    def create_schedule(self, wanted: ScheduleRecord) -> ScheduleRecord:
+        """Add the schedule, which nodes follow from now on, and return it.
+
+        Raises: ConfigError when there is one of this name, or no living node matches its locality.
+        """
+        with self._transaction() as connection:
+            if _row(connection, wanted.name) is not None:
+                raise ConfigError(
+                    f"schedule '{wanted.name}' exists already; run `cdc schedule drop {wanted.name}` first, or choose"
+                    " another name"
+                )
+            require_match(wanted.name, wanted.locality, alive_sessions(connection))
+            connection.execute(
+                sa.insert(SCHEDULES).values(
+                    name=wanted.name,
+                    definition=dump(wanted.definition),
+                    locality=str(wanted.locality),
+                    owner=wanted.owner,
+                    cron=wanted.cron,
+                    time_zone=wanted.time_zone,
+                    on_previous_running=wanted.on_previous_running,
+                    on_execution_failure=wanted.on_execution_failure,
+                    created=DatabaseNow(),
+                    next_run=wanted.next_run,
+                    version=0,
+                )
+            )
+            return schedule_record(_known(connection, wanted.name))
+
+    def schedules(self) -> list[ScheduleRecord]:
+        """Return every schedule, by name, with its open runs."""
+        with self._transaction(reading=True) as connection:
+            return _records(connection.execute(_WITH_RUNS).all())
+
+    def schedule(self, name: str) -> ScheduleRecord:
+        """Return the schedule, without its runs. Raises: ConfigError when it is unknown."""
+        with self._transaction(reading=True) as connection:
+            return schedule_record(_known(connection, name))
+
+    def due_schedules(self) -> tuple[float, list[ScheduleRecord]]:
+        """Return the database's clock and the schedules that are due, with all their runs, or that have a run that has
+        ended, with those runs. One read; the clock is 0 when there are none.
+        """
+        due = _WITH_RUNS.where((SCHEDULES.c.next_run <= DatabaseNow()) | _HAS_ENDED)
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(due).all()
+        return (rows[0].now if rows else 0.0), _records(rows)
+
+    def change_schedule(self, known: ScheduleRecord, change: ScheduleChange) -> bool:
+        """Change the schedule and start the job of *change*; return False, and do nothing, if it is not as *known* now.
+
+        Raises: ConfigError, and changes nothing, when the job cannot be created.
+        """
+        values = {"next_run": change.next_run, "reason": change.reason, "version": known.version + 1}
+        if change.start is not None:
+            values["last_job"] = change.start
+        same = (SCHEDULES.c.version == known.version) & (SCHEDULES.c.created == known.created)
+        mine = sa.update(SCHEDULES).where(SCHEDULES.c.name == known.name, same)
+        with self._transaction() as connection:
+            if not connection.execute(mine.values(values)).rowcount:
+                return False
+            connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.job.in_(change.ended)))
+            if change.start is not None:
+                self._create_job(
+                    connection,
+                    change.start,
+                    known.definition,
+                    owner=known.owner,
+                    locality=known.locality,
+                    schedule=known.name,
+                )
+                connection.execute(sa.insert(SCHEDULE_RUNS).values(job=change.start, schedule=known.name))
+        return True
+
+    def pause_schedule(self, name: str, reason: str) -> None:
+        """Start no more jobs; those that run go on. Raises: ConfigError when it is unknown, or paused."""
+        with self._transaction() as connection:
+            if _known(connection, name, locked=True).next_run is None:
+                raise ConfigError(f"schedule '{name}' is paused already")
+            connection.execute(_of(name).values(next_run=None, reason=reason, version=SCHEDULES.c.version + 1))
+
+    def resume_schedule(self, name: str, *, next_run: float) -> None:
+        """Start jobs again, the first one at *next_run*. Raises: ConfigError when it is unknown, or not paused."""
+        with self._transaction() as connection:
+            if _known(connection, name, locked=True).next_run is not None:
+                raise ConfigError(f"schedule '{name}' is not paused")
+            connection.execute(_of(name).values(next_run=next_run, reason=None, version=SCHEDULES.c.version + 1))
+
+    def drop_schedule(self, name: str) -> None:
+        """Delete the schedule; its jobs stay. Raises: ConfigError when it is unknown."""
+        with self._transaction() as connection:
+            _known(connection, name)
+            connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.schedule == name))
+            connection.execute(sa.delete(SCHEDULES).where(SCHEDULES.c.name == name))
+
+    def clock(self) -> float:
+        """Return the database's clock, in seconds since 1970."""
+        with self._transaction(reading=True) as connection:
+            return float(connection.execute(sa.select(DatabaseNow())).scalar_one())
+
+
+def _of(name: str) -> sa.Update:
+    return sa.update(SCHEDULES).where(SCHEDULES.c.name == name)
+
+
+def _row(connection: sa.Connection, name: str, *, locked: bool = False) -> Any:
+    selected = sa.select(SCHEDULES).where(SCHEDULES.c.name == name)
+    return connection.execute(selected.with_for_update() if locked else selected).one_or_none()
+
+
+def _known(connection: sa.Connection, name: str, *, locked: bool = False) -> Any:
+    """Return the row of the schedule. *locked*: no other transaction changes it until the end of this one."""
+    row = _row(connection, name, locked=locked)
+    if row is None:
+        names = ", ".join(connection.execute(sa.select(SCHEDULES.c.name).order_by(SCHEDULES.c.name)).scalars())
+        raise ConfigError(
+            f"there is no schedule '{name}'; " + (f"the store knows {names}" if names else "there are none")
+        )
+    return row
+
+
+def _records(rows: Sequence[Any]) -> list[ScheduleRecord]:
+    found = []
+    for _, each in groupby(rows, key=lambda row: row.name):
+        of_one = list(each)
+        runs = [
+            ScheduledRun(job=row.job, state=row.job_state, reason=row.job_reason)
+            for row in of_one
+            if row.job is not None
+        ]
+        found.append(schedule_record(of_one[0], runs))
+    return found
