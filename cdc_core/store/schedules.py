@@ -67,9 +67,10 @@ class Schedules(Jobs):
             return _records(connection.execute(_WITH_RUNS).all())
 
     def schedule(self, name: str) -> ScheduleRecord:
-        """Return the schedule, without its runs. Raises: ConfigError when it is unknown."""
+        """Return the schedule, with its open runs. Raises: ConfigError when it is unknown."""
         with self._transaction(reading=True) as connection:
-            return schedule_record(_known(connection, name))
+            _known(connection, name)
+            return _records(connection.execute(_WITH_RUNS.where(SCHEDULES.c.name == name)).all())[0]
 
     def due_schedules(self) -> tuple[float, list[ScheduleRecord]]:
         """Return the database's clock and the schedules that are due, with all their runs, or that have a run that has
