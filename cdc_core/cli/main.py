@@ -56,6 +56,7 @@ for command in (
     node,
     show,
     resume,
+    schedule,
     rescan,
     alter,
     replay_dead_letters,
@@ -67,7 +68,6 @@ for command in (
     demo,
 ):
     cdc.add_command(command)
-cdc.add_command(schedule)
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -70,6 +70,7 @@ def report_lines(report: Report) -> Iterator[str]:
         ("scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
         *(("rescan", _rescan(each)) for each in shown["rescans"]),
         ("high-water mark", _high_water(report)),
+        ("held back", _held_back(report)),
         *(("shard", _shard(each)) for each in shown["shards"]),
         ("delivered", _delivered(shown)),
         ("last saved", report.known.saved_at and shown_moment(report.known.saved_at)),
@@ -118,6 +119,11 @@ def _high_water(report: Report) -> str:
     if report.behind_s is None:
         return ""
     return f"{shown_moment(report.known.high_water.to_datetime())} ({behind_text(report.behind_s)} behind)"
+
+
+def _held_back(report: Report) -> str:
+    age_s = report.protected_age_s
+    return "" if age_s is None else f"{behind_text(age_s)} of the source's history"
 
 
 def _delivered(shown: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ __all__ = ["Changefeed", "ChangefeedOptions"]
 
 _MOST_ROW_BYTES = 1024 * MB
 """Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
+_LEAST_PROTECTION_S = 60.0
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -203,8 +204,9 @@ class ChangefeedOptions:
     )
     gc_protect_expires_after: Duration | None = option(
         None,
-        doc="Cancel a job whose high-water mark is older than this, so that the source need not keep its history any"
-        " longer. By default nothing is cancelled.",
+        doc="Have nodes cancel a job whose high-water mark is older than this, so that the source need not keep its"
+        " history any longer, also while it is paused. At least 1m. By default nothing is cancelled. A changefeed of"
+        " `cdc run` is not a job and is never cancelled.",
     )
 
     def __post_init__(self) -> None:
@@ -224,6 +226,8 @@ class ChangefeedOptions:
         for name in ("max_step_rows", "max_step_bytes", "max_row_bytes", "dead_letter_max", "max_attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
+        if self.gc_protect_expires_after is not None and self.gc_protect_expires_after < _LEAST_PROTECTION_S:
+            raise ValueError("'gc_protect_expires_after' must be at least 1m")
         if self.max_retry_backoff < self.retry_backoff:
             raise ValueError(
                 f"'max_retry_backoff' ({format_duration(self.max_retry_backoff)}) must not be less than "

@@ -17,8 +17,10 @@ from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.jobs.adoption import choose, successor
 from cdc_core.jobs.definitions import Definitions
+from cdc_core.jobs.gc_protection import GcProtection
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.reverting import Reverting
+from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import mask
 from cdc_core.plugins.host import PluginHost
@@ -64,6 +66,7 @@ class Node:
         self._settings = settings
         self._host = host
         self._store = ProgressStore(settings.store)
+        self._schedules, self._protection = Schedules(self._store), GcProtection(self._store)
         self._definitions = Definitions(self._store, plugins, keep_secret=keep_secret)
         self._work: dict[str, _Work] = {}
         self._free_for: Counter[str] = Counter()
@@ -174,6 +177,8 @@ class Node:
             self._obey(overview, lease.node)
             if not self._leaving.is_set():
                 self._adopt(overview, lease)
+                self._schedules.tick()
+                self._protection.tick(overview.now)
                 self._keep_house()
         except RetryableError as error:
             self._complain(error)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Report", "is_alive", "report"]
+__all__ = ["Report", "is_alive", "protected_since", "report"]
 
 _SILENCE = timedelta(seconds=30)
 """A run saves its status every ten seconds at least. One that did not for this long is dead or cut off."""
@@ -38,6 +39,7 @@ class Report:
     dead_letters: int
     now: datetime
     rescans: Sequence[RescanRecord] = ()
+    job: JobRecord | None = None
 
     @property
     def state(self) -> str:
@@ -56,6 +58,12 @@ class Report:
         return max(0.0, self.now.timestamp() - mark.wall / 1e9) if mark else None
 
     @property
+    def protected_age_s(self) -> float | None:
+        """For how long a job has held back history at its source; None when it is not a job, or holds none."""
+        since = None if self.job is None else protected_since(self.job, self.known)
+        return None if since is None else max(0.0, self.now.timestamp() - since)
+
+    @property
     def gauges(self) -> dict[str, float]:
         """The source's gauges, as of the last steps."""
         return {name.removeprefix(_GAUGE): value for name, value in self._counters.items() if name.startswith(_GAUGE)}
@@ -72,6 +80,7 @@ class Report:
             "high_water": str(mark) if mark else None,
             "high_water_at": mark.to_datetime().isoformat() if mark else None,
             "behind_s": self.behind_s,
+            "protected_age_s": self.protected_age_s,
             "saved_at": _text(known.saved_at),
             "totals": {name: int(self._counters.get(name, 0)) for name in _TOTALS},
             "dead_letters": self.dead_letters,
@@ -130,8 +139,18 @@ def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> R
         status=store.status(known.name),
         dead_letters=len(store.dead_letters(known.name)),
         rescans=store.rescans(known.name),
+        job=store.find_job(known.name),
         now=now,
     )
+
+
+def protected_since(job: JobRecord, known: ChangefeedRecord) -> float | None:
+    """Return since when the job holds back history at its source, in seconds since 1970: its high-water mark, or its
+    creation before there is one. None when nothing is held back any more.
+    """
+    if job.state in ("canceled", "succeeded", "failed"):
+        return None
+    return known.high_water.wall / 1e9 if known.high_water else job.created
 
 
 def is_alive(status: SavedStatus | None, *, now: datetime) -> bool:

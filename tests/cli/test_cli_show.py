@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.cli.main import main
+from cdc_core.locality import Locality
 from cdc_core.store.opening import open_engine
 from cdc_core.store.progress import DeadLetter, Progress, ProgressStore, store_url
 from cdc_core.store.tables import STATUSES
@@ -105,6 +106,12 @@ def test_everything_that_is_known_is_shown(file: Path, store: ProgressStore, cap
         "  source's history  age_s 1.5, retained 2.0 MB, not released at the last 2 steps",
         "  waiting for       sink 'shelf'",
     ]
+
+
+def test_what_a_job_holds_back_is_shown(file: Path, store: ProgressStore, capsys: Capture) -> None:
+    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    assert "  held back         0." in shown(file, capsys, "orders")
+    assert as_json(file, capsys)["protected_age_s"] < 60
 
 
 def test_what_the_source_says_is_shown_while_a_run_is_alive(file: Path, store: ProgressStore, capsys: Capture) -> None:

@@ -1,0 +1,100 @@
+"""What jobs hold back at their sources: the history after their high-water marks, which a source must not collect."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.interpolation import interpolate
+from cdc_core.config.resolve import canonical_names
+from cdc_core.errors import ConfigError
+from cdc_core.options import format_duration, option_names, parse_options
+from cdc_core.store.job_values import FOLLOWING, JobRecord
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.reports import protected_since
+from cdc_core.telemetry.status import behind_text
+
+__all__ = ["LOOK_S", "WARN_AFTER_S", "WARN_EVERY_S", "GcProtection", "expires_after"]
+
+LOOK_S = 60.0
+"""How often the store is read."""
+WARN_AFTER_S = 86_400.0
+WARN_EVERY_S = 3_600.0
+_OPTION = "gc_protect_expires_after"
+_REMEDY = "the source cannot collect it; see `cdc show`, and resume or cancel the job"
+
+log = logging.getLogger(__name__)
+
+
+class GcProtection:
+    """What a node does about jobs that hold back much. Every node does it, whoever runs the job."""
+
+    def __init__(self, store: ProgressStore) -> None:
+        self._store = store
+        self._look_at = 0.0
+        self._warned: dict[str, float] = {}
+
+    def tick(self, now: float) -> list[str]:
+        """Cancel the jobs that have held back history for longer than they may, and return their names.
+
+        Logs a warning about each job that has done so for 24 hours, once an hour. Called at each poll with the
+        database's clock; reads the store at most once a minute. Raises: RetryableError as the store does.
+        """
+        if now < self._look_at:
+            return []
+        self._look_at = now + LOOK_S
+        known = {changefeed.name: changefeed for changefeed in self._store.list()}
+        cancelled, old = [], {}
+        for job in self._store.overview().jobs:
+            since = protected_since(job, known[job.name]) if job.name in known else None
+            if since is None or "cancel-requested" not in FOLLOWING[job.state]:
+                continue
+            if self._has_expired(job, now - since, known[job.name].definition, now):
+                cancelled.append(job.name)
+            elif now - since >= WARN_AFTER_S:
+                old[job.name] = now - since
+        for name, age_s in old.items():
+            self._warn(name, now, f"has held back history at its source for {behind_text(age_s)}", _REMEDY)
+        return cancelled
+
+    def _has_expired(self, job: JobRecord, age_s: float, definition: Mapping[str, Any], now: float) -> bool:
+        """Cancel the job if it has held back history for longer than it may, and return whether this node did."""
+        try:
+            most_s = expires_after(job.name, definition)
+        except ConfigError as error:
+            self._warn(job.name, now, f"cannot be cancelled by {_OPTION}", str(error))
+            return False
+        if most_s is None or age_s <= most_s:
+            return False
+        reason = (
+            f"it held back history at its source for {behind_text(age_s)}, longer than"
+            f" {_OPTION} = {format_duration(most_s)}"
+        )
+        try:
+            self._store.cancel_job(job.name, reason)
+        except ConfigError:  # another node was faster, or it has ended
+            return False
+        log.warning("job '%s' is cancelled: %s", job.name, reason)
+        return True
+
+    def _warn(self, name: str, now: float, what: str, remedy: str) -> None:
+        if now - self._warned.get(name, -WARN_EVERY_S) >= WARN_EVERY_S:
+            self._warned[name] = now
+            log.warning("job '%s' %s: %s", name, what, remedy)
+
+
+def expires_after(name: str, definition: Mapping[str, Any]) -> float | None:
+    """Return the option of the stored definition, in seconds; None without it.
+
+    Raises: ConfigError when it cannot be read, such as a variable that this process lacks.
+    """
+    owner = f"changefeed '{name}'"
+    written = definition.get("written", {}).get("options", {})
+    given = canonical_names(written, option_names(ChangefeedOptions), owner=owner)
+    if _OPTION not in given:
+        return None
+    value = interpolate(given[_OPTION], place=f"{owner}, option '{_OPTION}'", environ=os.environ)
+    return parse_options(ChangefeedOptions, {_OPTION: value}, owner=owner).gc_protect_expires_after

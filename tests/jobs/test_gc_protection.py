@@ -1,0 +1,140 @@
+"""Jobs hold back history at their sources, and not for longer than they may."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from cdc_testing.stored import DEFINITION
+
+from cdc_core import Frontier, Span, Timestamp
+from cdc_core.errors import ConfigError
+from cdc_core.jobs.gc_protection import LOOK_S, WARN_AFTER_S, WARN_EVERY_S, GcProtection, expires_after
+from cdc_core.locality import Locality
+from cdc_core.store.job_tables import JOBS
+from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.progress import Progress, ProgressStore
+from cdc_core.store.reports import report
+
+NODE = NodeRecord(
+    node_id="", name="n", locality=Locality(), host="here", pid=1, directory="/n", version="1", max_jobs=9
+)
+HOUR_S = 3_600.0
+
+
+def definition(**options: Any) -> dict[str, Any]:
+    return {**DEFINITION, "written": {"options": options}}
+
+
+def create(store: ProgressStore, *, marked_at: float | None = None, **options: Any) -> float:
+    """Make the job 'orders', with a high-water mark if *marked_at*. Return the database's clock."""
+    store.create_job("orders", definition(**options), owner="ann", locality=Locality())
+    if marked_at is not None:
+        epoch = store.begin_attempt("orders")
+        frontier = Frontier([Span("shop.public.orders")])
+        frontier.forward(Span("shop.public.orders"), Timestamp(int(marked_at * 1e9)))
+        store.save("orders", epoch, Progress(token={}, frontier=frontier))
+    return store.overview().now
+
+
+def state(store: ProgressStore) -> tuple[str, str | None]:
+    found = store.find_job("orders")
+    assert found is not None
+    return found.state, found.reason
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_job_that_holds_back_more_than_it_may_is_cancelled(
+    store: ProgressStore, caplog: pytest.LogCaptureFixture, paused: bool
+) -> None:
+    now = store.clock()
+    create(store, marked_at=now - 3 * HOUR_S, GC_PROTECT_EXPIRES_AFTER="2h")
+    if paused:
+        store.pause_job("orders", "maintenance")
+    assert GcProtection(store).tick(now) == ["orders"]
+    reason = "it held back history at its source for 3 h 0 min, longer than gc_protect_expires_after = 2h"
+    assert state(store) == ("cancel-requested", reason)
+    assert f"job 'orders' is cancelled: {reason}" in caplog.text
+    assert GcProtection(store).tick(now) == [], "it is being cancelled already"
+
+
+def test_the_age_before_the_first_mark_is_that_of_the_job(store: ProgressStore) -> None:
+    now = create(store, gc_protect_expires_after="2h")
+    assert GcProtection(store).tick(now + 1.9 * HOUR_S) == []
+    assert GcProtection(store).tick(now + 2.1 * HOUR_S) == ["orders"]
+
+
+def test_a_fresh_mark_keeps_an_old_job(store: ProgressStore) -> None:
+    now = store.clock() + 100 * HOUR_S
+    create(store, marked_at=now - HOUR_S, gc_protect_expires_after="2h")
+    assert GcProtection(store).tick(now) == []
+
+
+def test_by_default_nothing_is_cancelled_and_a_warning_comes_once_an_hour(
+    store: ProgressStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    now = store.clock()
+    create(store, marked_at=now)
+    protection = GcProtection(store)
+    for later_s, warnings in (
+        (WARN_AFTER_S - 1, 0),
+        (WARN_AFTER_S + LOOK_S, 1),
+        (WARN_AFTER_S + 2 * LOOK_S, 1),
+        (WARN_AFTER_S + 3 * LOOK_S + WARN_EVERY_S, 2),
+    ):
+        assert protection.tick(now + later_s) == []
+        assert len(caplog.records) == warnings
+    assert caplog.messages[0].startswith("job 'orders' has held back history at its source for 24 h 1 min: ")
+    assert state(store)[0] == "running"
+
+
+def test_the_store_is_read_at_most_once_a_minute(store: ProgressStore) -> None:
+    now = create(store)
+    protection = GcProtection(store)
+    protection.tick(now)
+    statements: list[str] = []
+    sa.event.listen(store._opened(), "before_cursor_execute", lambda *args: statements.append(args[2]))
+    protection.tick(now + LOOK_S - 1)
+    assert statements == []
+    protection.tick(now + LOOK_S)
+    assert statements
+
+
+def test_an_option_that_this_node_cannot_read_cancels_nothing(
+    store: ProgressStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = create(store, gc_protect_expires_after="${LONGEST}")
+    assert GcProtection(store).tick(now + 100 * HOUR_S) == []
+    assert "needs the environment variable 'LONGEST', which is not set" in caplog.text
+    assert state(store)[0] == "running"
+
+
+def test_the_option_is_parsed_as_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGEST", "1h30m")
+    assert expires_after("orders", definition(gc_protect_expires_after="${LONGEST}")) == 5_400
+    assert expires_after("orders", DEFINITION) is None
+    with pytest.raises(ConfigError, match=r"'gc_protect_expires_after' must be at least 1m"):
+        expires_after("orders", definition(gc_protect_expires_after="59s"))
+
+
+def test_a_report_says_what_a_job_holds_back(store: ProgressStore) -> None:
+    now = store.clock()
+    create(store, marked_at=now - 90)
+    store.register("users", DEFINITION)
+    orders, users = (
+        report(store, known, now=datetime.fromtimestamp(now, UTC)).to_json()["protected_age_s"]
+        for known in store.list()
+    )
+    assert orders == pytest.approx(90, abs=0.001)
+    assert users is None, "it is not a job"
+    one = store.join(NODE, lease_s=60)
+    assert store.adopt("orders", one) is not None
+    assert store.settle("orders", one, "succeeded") == "succeeded"
+    assert report(store, store.list()[0], now=datetime.fromtimestamp(now, UTC)).protected_age_s is None
+    with store._transaction() as connection:
+        connection.execute(sa.update(JOBS).values(state="revert-failed"))
+    assert report(store, store.list()[0], now=datetime.fromtimestamp(now, UTC)).protected_age_s is not None
