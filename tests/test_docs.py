@@ -248,7 +248,10 @@ def test_the_avro_page_shows_the_schema_that_is_registered() -> None:
 
 
 def test_every_command_and_option_is_explained() -> None:
-    for command in cdc.commands.values():
+    commands = list(cdc.commands.values())
+    for command in commands:
+        if isinstance(command, click.Group):
+            commands.extend(command.commands.values())
         assert command.help
         for parameter in command.params:
             if isinstance(parameter, click.Option):

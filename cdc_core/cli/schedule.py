@@ -38,7 +38,7 @@ _store = click.option(
 _json = click.option("--json", "as_json", is_flag=True, help="Print each schedule as one line of JSON.")
 
 
-@click.group()
+@click.group(short_help="Run a changefeed as a scan at the times of a cron expression.")
 def schedule() -> None:
     """Run a changefeed as a scan, again and again, at the times of a cron expression.
 
@@ -46,7 +46,7 @@ def schedule() -> None:
     """
 
 
-@schedule.command()
+@schedule.command(short_help="Create a schedule.")
 @click.argument("name")
 @click.argument("file", metavar="FILE")
 @click.argument("changefeed", required=False)
@@ -135,7 +135,7 @@ def list_(session: CliSession, store: str, as_json: bool) -> int:
     return 0
 
 
-@schedule.command()
+@schedule.command(short_help="Start no more runs of a schedule.")
 @click.argument("name")
 @click.option("--reason", default="asked for", show_default=True, help="Why, as `cdc schedule list` shows it.")
 @_store
@@ -150,7 +150,7 @@ def pause(session: CliSession, name: str, reason: str, store: str, as_json: bool
     return 0
 
 
-@schedule.command()
+@schedule.command(short_help="Let a paused schedule run again.")
 @click.argument("name")
 @_store
 @_json
@@ -163,7 +163,7 @@ def resume(session: CliSession, name: str, store: str, as_json: bool) -> int:
     return 0
 
 
-@schedule.command()
+@schedule.command(short_help="Remove a schedule; its jobs stay.")
 @click.argument("name")
 @_store
 @_json

@@ -124,7 +124,7 @@ class Schedules(Jobs):
     def drop_schedule(self, name: str) -> None:
         """Delete the schedule; its jobs stay. Raises: ConfigError when it is unknown."""
         with self._transaction() as connection:
-            _known(connection, name)
+            _known(connection, name, locked=True)
             connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.schedule == name))
             connection.execute(sa.delete(SCHEDULES).where(SCHEDULES.c.name == name))
 

@@ -100,6 +100,9 @@ def test_a_change_by_another_node_is_not_made_again(store: ProgressStore) -> Non
     assert store.change_schedule(known, change)
     assert not store.change_schedule(known, change)
     assert len(store.jobs()) == 1
+    store.drop_schedule("nightly")
+    create(store, cron="@daily")
+    assert not store.change_schedule(known, change), "it is another one of the same name"
 
 
 def test_wait_starts_the_next_run_when_the_one_before_has_ended(store: ProgressStore) -> None:
