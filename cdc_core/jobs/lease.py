@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 
 from cdc_core.errors import CdcError, RetryableError
+from cdc_core.jobs.child_lines import lease_clock
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["Lease"]
 
 log = logging.getLogger(__name__)
-
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while the process is stopped, and with BOOTTIME also while its host sleeps."""
 
 
 class Lease:
@@ -32,9 +29,9 @@ class Lease:
         self._store = store
         self._lease_s = lease_s
         self._heartbeat_s = heartbeat_s
-        sent = _now()
+        sent = lease_clock()
         self.node = store.join(node, lease_s=lease_s)
-        self._until = sent + lease_s
+        self.until = sent + lease_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name=f"lease of node {node.name}", daemon=True)
         self._thread.start()
@@ -42,7 +39,7 @@ class Lease:
     @property
     def left_s(self) -> float:
         """How long the session lives on if the store is not heard from again; zero or less when it is over."""
-        return self._until - _now()
+        return self.until - lease_clock()
 
     @property
     def is_safe(self) -> bool:
@@ -64,7 +61,7 @@ class Lease:
         complained = False
         wait_s = self._heartbeat_s
         while not self._ended.wait(wait_s):
-            sent = _now()
+            sent = lease_clock()
             try:
                 node = self._store.renew(self.node.node_id, lease_s=self._lease_s, problems=dict(self.problems))
             except RetryableError as error:
@@ -76,13 +73,9 @@ class Lease:
                 log.error("node '%s' cannot renew its session: %s", self.node.name, error)
                 node = None
             if node is None:
-                self._until = float("-inf")
+                self.until = float("-inf")
                 return
             if complained:
                 log.info("node '%s' renews its session again", self.node.name)
-            self.node, self._until = node, sent + self._lease_s
+            self.node, self.until = node, sent + self._lease_s
             complained, wait_s = False, self._heartbeat_s
-
-
-def _now() -> float:
-    return time.clock_gettime(_CLOCK)

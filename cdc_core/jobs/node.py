@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
@@ -16,6 +17,7 @@ from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.jobs.adoption import choose, successor
+from cdc_core.jobs.child import ChildRun
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.gc_protection import GcProtection
 from cdc_core.jobs.lease import Lease
@@ -36,6 +38,8 @@ _HOLDER = "the node"
 _OFFER_S = 10.0
 """How long a job is reserved for the node that it is offered to: several of its polls."""
 _HOUSEKEEPING_S = 60.0
+_FIRST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 60.0
 _LOOK_S = 0.1
 
 
@@ -43,7 +47,7 @@ _LOOK_S = 0.1
 class _Work:
     """What this node does for one job that it has claimed."""
 
-    run: Supervisor | Reverting
+    run: Supervisor | ChildRun | Reverting
     feed: ResolvedChangefeed | None = None
     told: bool = False
     """Whether it was told to stop."""
@@ -69,6 +73,7 @@ class Node:
         self._schedules, self._protection = Schedules(self._store), GcProtection(self._store)
         self._definitions = Definitions(self._store, plugins, keep_secret=keep_secret)
         self._work: dict[str, _Work] = {}
+        self._not_before: dict[str, tuple[float, float]] = {}
         self._free_for: Counter[str] = Counter()
         self._leaving = threading.Event()
         self._abandoned = threading.Event()
@@ -152,6 +157,9 @@ class Node:
                     self._poll(lease)
                 if leaving:
                     self._tell_all()
+                for work in self._work.values():
+                    if isinstance(work.run, ChildRun):
+                        work.run.extend(lease.until)
                 self._settle_ended(lease)
                 (self._abandoned if leaving else self._leaving).wait(_LOOK_S)
             log.error(
@@ -174,7 +182,7 @@ class Node:
             if lease.node.draining and not self._leaving.is_set():
                 log.info("node '%s' was asked to drain", self._settings.name)
                 self._leaving.set()
-            self._obey(overview, lease.node)
+            self._obey(overview, lease)
             if not self._leaving.is_set():
                 self._adopt(overview, lease)
                 self._schedules.tick()
@@ -197,17 +205,18 @@ class Node:
             for name in self._store.prune_jobs(retention_s=self._settings.retention):
                 log.info("job '%s', finished long ago, is forgotten", name)
 
-    def _obey(self, overview: Overview, me: NodeRecord) -> None:
+    def _obey(self, overview: Overview, lease: Lease) -> None:
         """Stop what is to be paused, cancelled or not run here any more; begin what is claimed and not run."""
-        mine = {job.name: job for job in overview.jobs if job.node_id == me.node_id}
+        mine = {job.name: job for job in overview.jobs if job.node_id == lease.node.node_id}
         for name, work in self._work.items():
             job = mine.get(name)
-            if isinstance(work.run, Supervisor) and not work.told and (job is None or job.state != "running"):
+            if not isinstance(work.run, Reverting) and not work.told and (job is None or job.state != "running"):
                 work.told = True
                 work.run.stop()
         for name in mine.keys() - self._work.keys():  # the store was out of reach in the middle
             job = mine[name]
-            self._begin(Adoption(name=name, state=job.state, ends_as=job.ends_as, epoch=job.epoch, clean=job.clean), me)
+            claimed = Adoption(name=name, state=job.state, ends_as=job.ends_as, epoch=job.epoch, clean=job.clean)
+            self._begin(claimed, lease)
 
     def _adopt(self, overview: Overview, lease: Lease) -> None:
         free = {job.name for job in overview.jobs if job.node is None}
@@ -218,7 +227,7 @@ class Node:
         for name in choices.adopt:
             adopted = self._store.adopt(name, lease.node)
             if adopted is not None:
-                self._begin(adopted, lease.node)
+                self._begin(adopted, lease)
         for name, other in choices.offer:
             self._store.offer(name, lease.node, other, for_s=_OFFER_S)
         for name in choices.unmatched:
@@ -234,11 +243,13 @@ class Node:
     def _may_run(self, job: JobRecord) -> bool:
         if self._settings.owners and job.owner not in self._settings.owners:
             return False
+        if time.monotonic() < self._not_before.get(job.name, (0.0, 0.0))[0]:
+            return False
         return self._definitions.why_not(job.name) is None
 
-    def _begin(self, adopted: Adoption, me: NodeRecord) -> None:
+    def _begin(self, adopted: Adoption, lease: Lease) -> None:
         """Begin what an adopted job is in need of."""
-        name = adopted.name
+        name, me = adopted.name, lease.node
         if self._leaving.is_set():
             self._store.settle(name, me, "stopped", clean=adopted.clean)
         elif adopted.state == "reverting":
@@ -247,10 +258,10 @@ class Node:
             if self._store.settle(name, me, "stopped", clean=adopted.clean) == "reverting":
                 self._revert(name)
         else:
-            self._run_job(adopted, me)
+            self._run_job(adopted, lease)
 
-    def _run_job(self, adopted: Adoption, me: NodeRecord) -> None:
-        name = adopted.name
+    def _run_job(self, adopted: Adoption, lease: Lease) -> None:
+        name, me = adopted.name, lease.node
         try:
             feed = self._definitions.resolve(name)
         except RetryableError:
@@ -259,14 +270,17 @@ class Node:
             self._store.settle(name, me, "paused", one_line(error), clean=adopted.clean)
             return
         log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)
-        run = Supervisor(
-            feed,
-            store=ProgressStore(self._settings.store),
-            state_dir=self._settings.home,
-            host=self._host,
-            resume_command=f"cdc resume {name}",
-            job_epoch=adopted.epoch,
-        )
+        run: Supervisor | ChildRun
+        how: dict[str, Any] = {
+            "resume_command": f"cdc resume {name}",
+            "job_epoch": adopted.epoch,
+            "after_unclean": not adopted.clean,
+        }
+        if feed.spark == (self._settings.spark or {}):
+            store = ProgressStore(self._settings.store)
+            run = Supervisor(feed, store=store, state_dir=self._settings.home, host=self._host, **how)
+        else:
+            run = ChildRun(feed, store=self._settings.store, state_dir=self._settings.home, until=lease.until, **how)
         self._work[name] = _Work(run, feed)
         run.start()
 
@@ -298,12 +312,19 @@ class Node:
                 self._complain(error)
                 if not lost:
                     return  # until the store is there again
-                state, reason = None, None
+                state, ended, reason = None, "stopped", None
             del self._work[name]
+            self._note_end(name, ended, reason)
             what = "is not this node's any more" if state is None else f"is {state}"
             log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "")
-            if state == "reverting" and isinstance(work.run, Supervisor):
+            if state == "reverting" and not isinstance(work.run, Reverting):
                 self._revert(name)
+
+    def _note_end(self, name: str, ended: Ended, reason: str | None) -> None:
+        """Leave a job alone for a while that this node could not keep running: longer each time, a minute at most."""
+        _, wait_s = self._not_before.pop(name, (0.0, _FIRST_WAIT_S))
+        if ended == "stopped" and reason is not None:
+            self._not_before[name] = time.monotonic() + wait_s, min(2 * wait_s, _LONGEST_WAIT_S)
 
     def _successor(self, name: str, me: NodeRecord) -> NodeRecord | None:
         overview = self._store.overview()
