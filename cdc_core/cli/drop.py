@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from cdc_core.cli.confirm import agreed
+from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, name_in, resolved, state_of
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
@@ -23,10 +24,14 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.shards.shard import shard_feed_id
 from cdc_core.source_objects import SourceObjects
+from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.telemetry.status import size_text
 
 __all__ = ["drop"]
+
+_REVERTED = ("canceled", "succeeded", "failed")
+"""States of jobs that hold nothing at their sources."""
 
 
 @click.command(short_help="Remove a changefeed from its source and from the progress store.")
@@ -64,7 +69,8 @@ def drop(
     retains history for it. Then deletes it from the progress store. What was delivered stays at the sink. A later run
     under the same name starts again, with an initial scan. Stop the changefeed first.
 
-    If this fails half-way, repeat it.
+    If this fails half-way, repeat it. A job is ended with `cdc cancel`; of one that has finished, this deletes what
+    the progress store knows.
 
     With --orphans and the URI of a source, finds what changefeeds created there that none of the progress stores knows,
     and drops what is not in use.
@@ -76,27 +82,43 @@ def drop(
     if only or len(states) > 1:
         raise ConfigError("--only and a second --state belong to --orphans; a changefeed has one progress store")
     state = states[0] if states else None
+    store = store_or_environment(file, state, store)
+    if store is not None:
+        require_one_name(name, state)
+        job = _job_to_forget(session, store, file, forget_only=forget_only)
+        if job is not None:
+            return _drop(session, file, None, *state_of(Path(), store), yes=yes, job=job)
     if not forget_only:
         changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
         return _drop(session, changefeed.name, resolved(session, changefeed), state_dir, url, yes=yes)
     if store is None:
         name, beside = name_in(file, name)
     else:
-        require_one_name(name, state)
         name, beside, state = file, Path(), store
     return _drop(session, name, None, *state_of(beside, state), yes=yes)
 
 
 def _drop(
-    session: CliSession, name: str, feed: ResolvedChangefeed | None, state_dir: Path, url: str, *, yes: bool
+    session: CliSession,
+    name: str,
+    feed: ResolvedChangefeed | None,
+    state_dir: Path,
+    url: str,
+    *,
+    yes: bool,
+    job: JobRecord | None = None,
 ) -> int:
     session.add_secrets(secret_forms(uri_secrets(url)))
     store = ProgressStore(url)
     with ExitStack() as open_:
         open_.callback(store.close)
         known = require_known(store, name)
-        open_.enter_context(stopped(store, name, state_dir))
+        find_job(store, name, by_store=job is not None)
+        if job is None:
+            open_.enter_context(stopped(store, name, state_dir))
         rangefeed, what = None, f"left at the source {', '.join(known.sources)}: whatever it created there"
+        if job is not None and job.state in _REVERTED:
+            what = f"nothing is left at the source {', '.join(known.sources)}: the job is {job.state}"
         if feed is not None:
             _require_source(feed, known)
             rangefeed = open_.enter_context(closing(feed.for_attempt(feed_id=known.feed_id, epoch=0).open_rangefeed()))
@@ -107,7 +129,7 @@ def _drop(
         click.echo(f"changefeed '{name}' of the progress store {store.shown}")
         click.echo(session.masked(f"  {what}"))
         click.echo(f"  forgotten: {_forgotten(store, known)}")
-        if not _agreed(f"Remove changefeed '{name}'?", yes=yes):
+        if not agreed(f"Remove changefeed '{name}'?", yes=yes):
             return 1
         store.begin_attempt(name)  # runs on other hosts end instead of creating again what is dropped
         if rangefeed is not None:
@@ -119,6 +141,23 @@ def _drop(
         store.forget(name)
     click.echo(f"changefeed '{name}' is removed")
     return 0
+
+
+def _job_to_forget(session: CliSession, store: str, name: str, *, forget_only: bool) -> JobRecord | None:
+    """Return the job; None when the changefeed is not one. Raises: ConfigError when a node has still to do with it."""
+    url = state_of(Path(), store)[1]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as progress:
+        require_known(progress, name, option="--store")
+        job = find_job(progress, name, by_store=True)
+    if job is None or job.state in _REVERTED or (forget_only and job.state in ("paused", "revert-failed")):
+        return job
+    if job.state == "revert-failed":
+        raise ConfigError(
+            f"job '{name}' is revert-failed, so its source may still retain history for it; try again with"
+            f" `cdc cancel {name}`, or use --forget-only"
+        )
+    raise ConfigError(f"job '{name}' is {job.state}; end it with `cdc cancel {name}`")
 
 
 def _require_source(feed: ResolvedChangefeed, known: ChangefeedRecord) -> None:
@@ -183,7 +222,7 @@ def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Se
         if not chosen:
             return 0
         click.echo("A changefeed whose progress is in another store loses its history, and must scan its tables again.")
-        if not _agreed(f"Drop {len(chosen)} of {len(orphans)}?", yes=yes):
+        if not agreed(f"Drop {len(chosen)} of {len(orphans)}?", yes=yes):
             return 1
         for entry in chosen:
             now = {each.name: each for each in rangefeed.created() or ()}.get(entry.name)
@@ -224,15 +263,3 @@ def _text(entry: SourceObjects) -> str:
     retained = "" if entry.retained_bytes is None else f", retains {size_text(entry.retained_bytes)} of history"
     owner = f" of changefeed '{entry.changefeed}'" if entry.changefeed else ""
     return f"{entry.name} ({' and '.join(entry.kinds)}{owner}{retained})"
-
-
-def _agreed(question: str, *, yes: bool) -> bool:
-    """Return whether the user agrees. Raises: ConfigError when there is no terminal to ask on."""
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise ConfigError("this must be confirmed, and the standard input is not a terminal; use --yes")
-    if click.confirm(question):
-        return True
-    click.echo("nothing was removed")
-    return False

@@ -9,10 +9,17 @@ from collections.abc import Sequence
 import click
 
 from cdc_core.cli.alter import alter
+from cdc_core.cli.cancel import cancel
+from cdc_core.cli.create import create
 from cdc_core.cli.docs import docs
+from cdc_core.cli.drain import drain
 from cdc_core.cli.drop import drop
+from cdc_core.cli.jobs import jobs
 from cdc_core.cli.node import node
+from cdc_core.cli.nodes import nodes
+from cdc_core.cli.owner import owner
 from cdc_core.cli.pack import pack
+from cdc_core.cli.pause import pause
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.plugins import demo, options, plugins
 from cdc_core.cli.replay import replay_dead_letters
@@ -67,6 +74,8 @@ for command in (
     docs,
     demo,
 ):
+    cdc.add_command(command)
+for command in (create, jobs, pause, cancel, nodes, drain, owner):
     cdc.add_command(command)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, make_state_directory, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_known, store_option
@@ -15,6 +16,7 @@ from cdc_core.delivery.replay import DeadLetterReader, Replay, WaitingRow
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
+from cdc_core.store.job_values import FINISHED
 from cdc_core.store.progress import DeadLetter, ProgressStore
 
 __all__ = ["replay_dead_letters"]
@@ -53,11 +55,12 @@ def replay_dead_letters(
 ) -> int:
     """Send the dead letters of the changefeed NAME in FILE to its sink again.
 
-    The changefeed must be stopped. Rows of one key are sent in order. A row that is refused again stays a dead letter,
-    and the exit status is 1. Discard a row that cannot be fixed by its number.
+    The changefeed must be stopped, and a job paused. Rows of one key are sent in order. A row that is refused again
+    stays a dead letter, and the exit status is 1. Discard a row that cannot be fixed by its number.
     """
     if only_list and given_up:
         raise ConfigError("--list changes nothing, and --give-up discards rows; use only one of them")
+    store = store_or_environment(file, state, store)
     changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
     session.start_logging()
     feed = resolved(session, changefeed)
@@ -65,6 +68,13 @@ def replay_dead_letters(
     progress = ProgressStore(url)
     try:
         require_known(progress, feed.name)
+        job = find_job(
+            progress,
+            feed.name,
+            by_store=only_list or store is not None,
+            only=() if only_list else ("paused", *FINISHED),
+            remedy=f"pause it first: `cdc pause {feed.name}`",
+        )
         waiting = progress.dead_letters(feed.name)
         if only_list or not (waiting or given_up):
             for line in _listed(waiting) if waiting else [f"changefeed '{feed.name}' has no dead letters"]:
@@ -73,7 +83,14 @@ def replay_dead_letters(
         from cdc_core.engine.replay import replay
 
         make_state_directory(state_dir)
-        result, missing = replay(feed, store=progress, state_dir=state_dir, find=partial(_find, feed), give_up=given_up)
+        result, missing = replay(
+            feed,
+            store=progress,
+            state_dir=state_dir,
+            find=partial(_find, feed),
+            give_up=given_up,
+            job_epoch=None if job is None else job.epoch,
+        )
     finally:
         progress.close()
     for line in _told(feed, result, missing, len(set(given_up))):

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import click
 
+from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
@@ -60,6 +61,7 @@ def rescan(
     With --all --new-slot, a changefeed whose source has lost history continues under its name. What was deleted in
     the meantime is not emitted: `cdc show` tells the timestamp below which rows no longer exist.
     """
+    store = store_or_environment(file, state, store)
     name, table = _name_and_table(words, everything=everything, named=store is not None)
     if new_slot and not everything:
         raise ConfigError("--new-slot reads all tables again; write --all --new-slot")
@@ -70,6 +72,13 @@ def rescan(
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as progress:
         known = require_known(progress, feed.name, option="--state" if store is None else "--store")
+        find_job(
+            progress,
+            feed.name,
+            by_store=store is not None,
+            only=("paused",) if new_slot else ("running", "paused"),
+            remedy=f"pause it first: `cdc pause {feed.name}`" if new_slot else "wait until it is paused",
+        )
         if progress.load(feed.name) is None:
             raise ConfigError(f"changefeed '{feed.name}' has not begun yet; its first run reads all tables")
         if feed.options.initial_scan == "only":

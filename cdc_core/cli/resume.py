@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from cdc_core.cli.job_commands import await_job, echo_job, json_option, store_or_environment, wait_option
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, store_option
+from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.reports import report
 
 __all__ = ["resume"]
 
 
-@click.command(short_help="Resume a paused changefeed.")
+@click.command(short_help="Resume a paused changefeed or job.")
 @click.argument("file", metavar="FILE")
 @click.argument("name", required=False)
 @click.option(
@@ -23,15 +28,28 @@ __all__ = ["resume"]
     metavar="DIR|URL",
     help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
+@wait_option
 @store_option
+@json_option
 @debug_option
 @click.pass_obj
-def resume(session: CliSession, file: str, name: str | None, state: str | None, store: str | None) -> int:
-    """Resume the changefeed NAME in FILE, which an error has paused, from where it stopped.
+def resume(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    state: str | None,
+    wait: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Resume the changefeed NAME in FILE, which an error has paused, or a job, from where it stopped.
 
     Fix the cause first: otherwise the same error pauses it again. A run that waits notices within two seconds. Without
     one, the next `cdc run` continues. Only the name is read from FILE: passwords and plugins are not needed.
+
+    A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
     """
+    store = store_or_environment(file, state, store)
     if store is None:
         name, beside = name_in(file, name)
     else:
@@ -41,12 +59,32 @@ def resume(session: CliSession, file: str, name: str | None, state: str | None, 
     session.add_secrets(secret_forms(uri_secrets(url)))
     progress = ProgressStore(url)
     try:
-        require_known(progress, name, option="--state" if store is None else "--store")
+        known = require_known(progress, name, option="--state" if store is None else "--store")
+        if progress.find_job(name) is not None:
+            return _resume_job(session, progress, name, wait=wait, as_json=as_json)
+        if wait:
+            raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
         resumed = progress.resume(name)
+        if as_json:
+            shown = report(progress, known if not resumed else require_known(progress, name), now=datetime.now(UTC))
+            click.echo(session.masked(json.dumps(shown.to_json())))
+            return 0
     finally:
         progress.close()
     if resumed:
         click.echo(f"changefeed '{name}' is resumed: a waiting run continues now; otherwise start one with `cdc run`")
     else:
         click.echo(f"changefeed '{name}' is not paused")
+    return 0
+
+
+def _resume_job(session: CliSession, store: ProgressStore, name: str, *, wait: bool, as_json: bool) -> int:
+    job = store.resume_job(name)
+    if wait:
+        job = await_job(store, name, lambda job: job.node is not None, instead="no node runs it")
+    if job.node is not None:
+        text = f"job '{name}' is resumed, on node {job.node}"
+    else:
+        text = f"job '{name}' is resumed; a node that matches it will adopt it"
+    echo_job(session, store, job, text, as_json=as_json)
     return 0

@@ -27,7 +27,18 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.schema import TableSchema
 from cdc_core.store.progress import store_url
 
-__all__ = ["check", "find_changefeed", "located", "make_state_directory", "name_in", "resolved", "run", "state_of"]
+__all__ = [
+    "check",
+    "find_changefeed",
+    "is_file",
+    "located",
+    "make_state_directory",
+    "name_in",
+    "names_in",
+    "resolved",
+    "run",
+    "state_of",
+]
 
 STATE_DIRECTORY = ".cdc"
 
@@ -154,12 +165,12 @@ def located(
 
 def names_in(file: str, name: str | None, store: str | None) -> Sequence[str | None]:
     """Return the names to look for: *name*, or without one all in the file. Raises: ConfigError."""
-    return changefeed_names(Path(file)) if name is None and store is None and _is_file(file) else [name]
+    return changefeed_names(Path(file)) if name is None and store is None and is_file(file) else [name]
 
 
 def find_changefeed(file: str, name: str | None) -> tuple[Changefeed, Path]:
     """Return the changefeed asked for and the directory that its state belongs to."""
-    if _is_file(file):
+    if is_file(file):
         return read_changefeed(Path(file), name), Path(file).parent
     return _published(file), Path()
 
@@ -169,12 +180,13 @@ def name_in(file: str, name: str | None) -> tuple[str, Path]:
 
     Nothing else of the file is read: what it refers to may be missing.
     """
-    if _is_file(file):
+    if is_file(file):
         return find_name(Path(file), name), Path(file).parent
     return _published(file).name, Path()
 
 
-def _is_file(file: str) -> bool:
+def is_file(file: str) -> bool:
+    """Return whether *file* is the path of a file, there or not, and not a name."""
     path = Path(file)
     return path.is_file() or path.suffix == ".toml" or len(path.parts) > 1
 

@@ -11,15 +11,20 @@ from typing import Any
 
 import click
 
+from cdc_core.cli.job_commands import store_or_environment
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_store
+from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option
 from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.store.liveness import ENDINGS, is_alive
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, report
 from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
 
 __all__ = ["show"]
+
+_EVENTS = 20
+"""How many of the latest changes of a job's state are listed; with --json, all."""
 
 
 @click.command(short_help="Show what the progress store knows of changefeeds.")
@@ -30,28 +35,39 @@ __all__ = ["show"]
     metavar="DIR|URL",
     help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
+@store_option
 @click.option("--json", "as_json", is_flag=True, help="Print each changefeed as one line of JSON.")
 @debug_option
 @click.pass_obj
-def show(session: CliSession, file: str | None, name: str | None, state: str | None, as_json: bool) -> int:
+def show(
+    session: CliSession, file: str | None, name: str | None, state: str | None, store: str | None, as_json: bool
+) -> int:
     """Show the changefeed NAME in FILE; without NAME, every changefeed of the same progress store.
 
     Without FILE the store is the one of the current directory. Works while changefeeds run, on this host or another,
     and changes nothing.
+
+    With --store, or with the environment variable CDC_STORE where FILE is no file, FILE is the name of a changefeed or
+    job in that store; without it, all of them are shown.
     """
     beside = Path()
-    if file is not None:
+    by_name = store_or_environment(file, state, store)
+    if by_name is not None:
+        require_one_name(name, state)
+        name, state = file, by_name
+    elif file is not None:
         path = Path(file)
         name, beside = (None, path.parent) if name is None and path.is_file() else name_in(file, name)
     url = state_of(beside, state)[1]
     session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as store:
-        require_store(store)
-        found = store.list() if name is None else [require_known(store, name)]
+    with closing(ProgressStore(url)) as progress:
+        option = "--state" if by_name is None else "--store"
+        require_store(progress, option=option)
+        found = progress.list() if name is None else [require_known(progress, name, option=option)]
         if not (found or as_json):
-            click.echo(f"the progress store {store.shown} knows no changefeed")
+            click.echo(f"the progress store {progress.shown} knows no changefeed")
         for index, known in enumerate(found):
-            each = report(store, known, now=datetime.now(UTC))
+            each = report(progress, known, now=datetime.now(UTC))
             if as_json:
                 click.echo(json.dumps(each.to_json()))
                 continue
@@ -63,8 +79,14 @@ def show(session: CliSession, file: str | None, name: str | None, state: str | N
 def report_lines(report: Report) -> Iterator[str]:
     """Yield the report as a block of lines, without what is not known."""
     shown = report.to_json()
-    yield f"changefeed '{shown['name']}': {_state(report, shown)}"
+    job = shown["job"]
+    if job is None:
+        yield f"changefeed '{shown['name']}': {_state(report, shown)}"
+    else:
+        reason = "" if job["state"] == "running" or job["reason"] is None else f": {job['reason']}"
+        yield f"job '{shown['name']}': {job['state']}{' on node ' + job['node'] if job['node'] else ''}{reason}"
     rows = [
+        *(() if job is None else _job(report, shown, job)),
         ("source", f"{', '.join(report.known.sources)}: {', '.join(shown['tables'] or ())}"),
         ("sink", f"{shown['sink']} ({shown['format']})"),
         ("scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
@@ -80,9 +102,24 @@ def report_lines(report: Report) -> Iterator[str]:
         ("waiting for", _waiting(shown)),
         ("error", shown["error"]),
     ]
+    if job is not None:
+        rows += [("" if number else "history", _event(event)) for number, event in enumerate(job["history"][-_EVENTS:])]
     for label, text in rows:
         if text:
             yield f"  {label:17} {text}"
+
+
+def _job(report: Report, shown: dict[str, Any], job: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+    yield "status", job["running_status"]
+    yield "owner", job["owner"]
+    yield "locality", job["execution_locality"]
+    yield "last run", _state(report, shown) if report.status else None
+
+
+def _event(event: dict[str, Any]) -> str:
+    node = f", by node {event['node']}" if event["node"] else ""
+    reason = f": {event['reason']}" if event["reason"] else ""
+    return f"{shown_moment(datetime.fromisoformat(event['at']))} {event['state']}{node}{reason}"
 
 
 def _state(report: Report, shown: dict[str, Any]) -> str:
@@ -92,9 +129,9 @@ def _state(report: Report, shown: dict[str, Any]) -> str:
         return f"paused since {shown_moment(paused.since)}: {paused.reason}"
     if status is None:
         return "has never run" if report.state == "new" else "no run has saved its status"
-    if report.state == "running":
+    if is_alive(status, now=report.now):
         return f"{shown['phase']} {where}"
-    if report.state == "silent":
+    if status.values.get("phase") not in ENDINGS:
         return f"not heard from since {shown_moment(status.written_at)}, then {shown['phase']} {where}"
     return f"{shown['phase']} at {shown_moment(status.written_at)} {where}"
 

@@ -10,23 +10,28 @@ from pathlib import Path
 from cdc_core.cli.run import make_state_directory
 from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import ConfigError
+from cdc_core.store.job_values import FINISHED
+from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
-from cdc_core.store.reports import is_alive
 
 __all__ = ["stopped"]
 
 
 @contextmanager
 def stopped(store: ProgressStore, name: str, state_dir: Path) -> Iterator[None]:
-    """Let no run of changefeed *name* begin from *state_dir* during the block.
+    """Let no run of changefeed *name* begin from *state_dir* during the block. A job is paused, or has finished.
 
-    Raises: ConfigError when one is alive there, or has been heard from on another host within half a minute.
+    Raises: ConfigError when one is alive there, or has been heard from on another host within half a minute; when the
+    job is in another state.
     """
+    job = store.find_job(name)
+    if job is not None and job.state != "paused" and job.state not in FINISHED:
+        raise ConfigError(f"job '{name}' is {job.state}; pause it first: `cdc pause {name}`")
     make_state_directory(state_dir)
     with RunLock(state_dir / f"{name}.lock") as lock:
         if not lock.acquire():
             raise ConfigError(f"changefeed '{name}' is running from {state_dir} (process {lock.holder}); stop it first")
-        status = store.status(name)
+        status = None if job is not None else store.status(name)  # of a job, the store knows whether a node runs it
         if status is not None and is_alive(status, now=datetime.now(UTC)):
             raise ConfigError(
                 f"changefeed '{name}' is running on {status.values.get('host')} (process {status.values.get('pid')});"

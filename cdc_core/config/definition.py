@@ -17,7 +17,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import MASK, NO_SECRETS, has_unencoded_password, is_secret_name, masked_uri, uri_secrets
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["changed_plugins", "changefeed_from", "changefeed_of", "stored_definition"]
+__all__ = ["changed_plugins", "changefeed_from", "changefeed_of", "require_references", "stored_definition"]
 
 _LABEL = re.compile(r"\A(?i:(Api-?Key|Api-?Token|Basic|Bearer|Splunk|Token) +|[\w.-]+=)(?=\S)")
 """What may precede a secret: a scheme as in `Bearer …`, or a name as in `code=…`."""
@@ -66,6 +66,16 @@ def changefeed_from(definition: Mapping[str, Any], name: str, *, origin: str, en
             " file, and run once from the file"
         )
     return changefeed_of(name, definition["written"], origin=origin, environ=environ)
+
+
+def require_references(definition: Mapping[str, Any], name: str) -> None:
+    """Return if the definition is whole without its secrets: all are references. Raises: ConfigError."""
+    literal = definition["literal_secrets"]
+    if literal:
+        raise ConfigError(
+            f"changefeed '{name}': {_listed(literal)} {'has' if len(literal) == 1 else 'have'} a secret in plain text,"
+            " which the store does not keep; write it as ${VARIABLE} or ${file:PATH}, which is resolved on the node"
+        )
 
 
 def changed_plugins(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

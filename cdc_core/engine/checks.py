@@ -20,6 +20,7 @@ __all__ = [
     "check_and_prepare",
     "check_and_prepare_sink",
     "check_dead_letters",
+    "check_delivery",
     "check_encoder",
     "check_sink",
     "check_source",
@@ -42,7 +43,7 @@ def check_and_prepare(
     schemas = check_source(with_saved(feed, store))
     if progress is None:
         check_time_range(feed)
-    _check_delivery(feed, schemas)
+    check_delivery(feed, schemas)
     check_executors(schemas)
     prepare_sink(feed, schemas)
 
@@ -57,11 +58,12 @@ def with_saved(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChange
 
 def check_and_prepare_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
     """Return when rows of *schemas* can be delivered. Raises: ConfigError."""
-    _check_delivery(feed, schemas)
+    check_delivery(feed, schemas)
     prepare_sink(feed, schemas)
 
 
-def _check_delivery(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
+def check_delivery(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
+    """Return when rows of *schemas* can be encoded and delivered. Raises: ConfigError. Creates nothing."""
     check_sink(feed, schemas)
     check_encoder(feed, schemas)
     check_dead_letters(feed, schemas)

@@ -27,13 +27,15 @@ def replay(
     state_dir: Path,
     find: Callable[[Sequence[DeadLetter]], Sequence[WaitingRow]],
     give_up: Collection[int] = (),
+    job_epoch: int | None = None,
 ) -> tuple[Replay, int]:
     """Send the dead letters of *feed* to its sink again; return the outcome, and how many rows were not found.
 
     *find* returns the rows of dead letters; it is called when there are rows to send. Rows with the numbers *give_up*
     are not sent, and are no dead letters any more when this returns; when it raises, they still are. Nothing else
     delivers meanwhile: neither another run, nor tasks that a killed run left behind. What was sent is durable at the
-    sink before the progress store says so; after a crash in between it is sent once more.
+    sink before the progress store says so; after a crash in between it is sent once more. *job_epoch* is the newest
+    epoch of a job that is paused, None when the changefeed is not a job.
 
     Raises: ConfigError when the changefeed is running, the sink cannot take rows, or a number of *give_up* is unknown;
     RetryableError; FencedError when a run has begun on another host; whatever the sink raises about anything but rows.
@@ -51,16 +53,16 @@ def replay(
         letters = [letter for letter in waiting if letter.number not in give_up]
         rows = find(letters) if letters else ()
         missing = len(letters) - sum(len(row.letters) for row in rows)
-        known = register(feed, store)
+        known = register(feed, store, epoch=job_epoch)
         if not rows:
             if give_up:
-                store.mark_replayed(feed.name, store.begin_attempt(feed.name), list(give_up))
+                store.mark_replayed(feed.name, store.begin_attempt(feed.name, after=job_epoch), list(give_up))
             return Replay(sent=(), kept=(), flushed=Flushed()), missing
         schemas = list({row.row.schema.name: row.row.schema for row in rows}.values())
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store.url)
         check_sink(feed, schemas)
         prepare_sink(feed, schemas)
-        epoch = store.begin_attempt(feed.name)
+        epoch = store.begin_attempt(feed.name, after=job_epoch)
         tables = [schema.name for schema in schemas]
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, table_names=tables)
         check = EpochCheck(store, name=feed.name, epoch=epoch)

@@ -29,6 +29,7 @@ from cdc_core.store.job_values import (
 )
 from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import CHANGEFEEDS, update
+from cdc_core.store.values import dump
 
 __all__ = ["Jobs"]
 
@@ -86,24 +87,35 @@ class Jobs(Changefeeds):
             return _known(connection, name)
 
     def redefine_job(
-        self, name: str, definition: Mapping[str, Any], *, locality: Locality, changes_tables: bool, why: str
+        self,
+        name: str,
+        definition: Mapping[str, Any],
+        *,
+        locality: Locality,
+        initial_scans: Mapping[str, bool],
+        why: str,
     ) -> JobRecord:
-        """Give the paused job another definition; *why* says in the history what has changed. Raises: ConfigError."""
+        """Give the paused job another definition; *why* says in the history what has changed. Raises: ConfigError.
+
+        *initial_scans* is as in `choose_initial_scans`.
+        """
         with self._transaction() as connection:
             job = _known(connection, name, locked=True)
             if job.state != "paused":
                 raise ConfigError(f"job '{name}' is {job.state}; pause it first: `cdc pause {name}`")
-            self._register(connection, name, definition, changes_tables=changes_tables)
+            self._register(connection, name, definition, changes_tables=True)
+            connection.execute(update(name).values(initial_scans=dump(initial_scans) if initial_scans else None))
             connection.execute(_of(name).values(locality=str(locality)))
             _record(connection, name, "paused", why, None)
             return _known(connection, name)
 
-    def own_job(self, name: str, owner: str) -> None:
+    def own_job(self, name: str, owner: str) -> JobRecord:
         """Give the job another owner. Raises: ConfigError when it is unknown."""
         with self._transaction() as connection:
             job = _known(connection, name, locked=True)
             connection.execute(_of(name).values(owner=owner))
             _record(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
+            return _known(connection, name)
 
     def find_job(self, name: str) -> JobRecord | None:
         """Return the job, None when the changefeed is not one."""

@@ -85,6 +85,11 @@ class Nodes(Database):
             now = connection.execute(sa.select(DatabaseNow())).scalar_one()
         return now, [node_record(row) for row in rows]
 
+    def living_nodes(self) -> list[NodeRecord]:
+        """Return the sessions that have not expired, by name."""
+        with self._transaction(reading=True) as connection:
+            return alive_sessions(connection)
+
     def drain(self, name: str) -> NodeRecord:
         """Have the living node *name* hand over its jobs and end; return it. Raises: ConfigError when there is none."""
         with self._transaction() as connection:

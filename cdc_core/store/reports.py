@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from cdc_core.store.job_values import JobRecord
+from cdc_core.store.job_reports import JobReport, job_report
+from cdc_core.store.job_values import JobEvent, JobRecord, moment
+from cdc_core.store.liveness import ENDINGS, is_alive
 from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Report", "is_alive", "protected_since", "report"]
+__all__ = ["Report", "protected_since", "report"]
 
-_SILENCE = timedelta(seconds=30)
-"""A run saves its status every ten seconds at least. One that did not for this long is dead or cut off."""
-_ENDINGS = {
-    "stopped": "stopped",
-    "abandoned": "stopped",
-    "given up": "stopped",
-    "failed": "failed",
-    "complete": "complete",
-}
-"""The state of a changefeed by the last phase of its run."""
 _TOTALS = ("steps", "rows", "rows_repeated", "messages", "bytes", "files")
 _GAUGE = "source."
 _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at")
@@ -31,7 +23,10 @@ _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One changefeed as of `now`. Holds no secret. `dead_letters` counts those that were not replayed."""
+    """One changefeed as of `now`. Holds no secret. `dead_letters` counts those that were not replayed.
+
+    `job` is None, and `history` empty, unless it is a job.
+    """
 
     known: ChangefeedRecord
     progress: Progress | None
@@ -39,16 +34,19 @@ class Report:
     dead_letters: int
     now: datetime
     rescans: Sequence[RescanRecord] = ()
-    job: JobRecord | None = None
+    job: JobReport | None = None
+    history: Sequence[JobEvent] = ()
 
     @property
     def state(self) -> str:
-        """What the changefeed does, in one of the words that docs/operations.md explains."""
+        """What the changefeed does, in one of the words that docs/operations.md explains; of a job, its state."""
+        if self.job is not None:
+            return self.job.job.state
         if self.known.paused is not None:
             return "paused"
         if self.status is None:
             return "new" if self.progress is None else "unknown"
-        ending = _ENDINGS.get(self.status.values.get("phase", ""))
+        ending = ENDINGS.get(self.status.values.get("phase", ""))
         return ending or ("running" if is_alive(self.status, now=self.now) else "silent")
 
     @property
@@ -60,7 +58,7 @@ class Report:
     @property
     def protected_age_s(self) -> float | None:
         """For how long a job has held back history at its source; None when it is not a job, or holds none."""
-        since = None if self.job is None else protected_since(self.job, self.known)
+        since = None if self.job is None else protected_since(self.job.job, self.known)
         return None if since is None else max(0.0, self.now.timestamp() - since)
 
     @property
@@ -98,6 +96,7 @@ class Report:
             "heard_at": self.status and _text(self.status.written_at),
             "feed_id": known.feed_id,
             "epoch": known.epoch,
+            "job": None if self.job is None else {**self.job.to_json(), "history": list(map(_event, self.history))},
         }
 
     @property
@@ -133,13 +132,15 @@ class Report:
 
 def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> Report:
     """Return what *store* knows of a changefeed. Changes nothing; runs do not notice."""
+    job = store.find_job(known.name)
     return Report(
         known=known,
         progress=store.load(known.name),
         status=store.status(known.name),
         dead_letters=len(store.dead_letters(known.name)),
         rescans=store.rescans(known.name),
-        job=store.find_job(known.name),
+        job=None if job is None else job_report(store, job, known, now=now),
+        history=() if job is None else store.job_events(known.name),
         now=now,
     )
 
@@ -153,10 +154,9 @@ def protected_since(job: JobRecord, known: ChangefeedRecord) -> float | None:
     return known.high_water.wall / 1e9 if known.high_water else job.created
 
 
-def is_alive(status: SavedStatus | None, *, now: datetime) -> bool:
-    """Return whether a run has saved a status within the last 30 seconds, and has not ended since."""
-    return status is not None and status.values.get("phase") not in _ENDINGS and now - status.written_at <= _SILENCE
+def _event(event: JobEvent) -> dict[str, Any]:
+    return {"at": _text(moment(event.at)), "state": event.state, "reason": event.reason, "node": event.node}
 
 
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="seconds")
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat(timespec="seconds")

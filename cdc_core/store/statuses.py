@@ -31,6 +31,13 @@ class Statuses(Database):
         """Return the status that was saved last, None when none was."""
         with self._transaction(reading=True) as connection:
             row = connection.execute(sa.select(STATUSES).where(STATUSES.c.name == name)).one_or_none()
-        if row is None:
-            return None
-        return SavedStatus(values=json.loads(row.status), written_at=datetime.fromisoformat(row.written_at))
+        return None if row is None else _saved(row)
+
+    def statuses(self) -> dict[str, SavedStatus]:
+        """Return the status that each changefeed saved last, by name."""
+        with self._transaction(reading=True) as connection:
+            return {row.name: _saved(row) for row in connection.execute(sa.select(STATUSES))}
+
+
+def _saved(row: Any) -> SavedStatus:
+    return SavedStatus(values=json.loads(row.status), written_at=datetime.fromisoformat(row.written_at))

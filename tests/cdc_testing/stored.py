@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import sqlalchemy as sa
+
 from cdc_core import Frontier, Span, Timestamp
+from cdc_core.locality import Locality
+from cdc_core.store.job_tables import NODES, DatabaseNow
+from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import Progress, ProgressStore
 
 DEFINITION: dict[str, Any] = {
@@ -26,3 +31,25 @@ def paused(store: ProgressStore) -> str | None:
     found = store.find("orders")
     assert found is not None
     return None if found.paused is None else found.paused.reason
+
+
+def node(name: str, locality: str = "") -> NodeRecord:
+    """Return a node as it joins the store."""
+    return NodeRecord(
+        node_id="",
+        name=name,
+        locality=Locality.parse(locality),
+        host="here",
+        pid=1,
+        directory=f"/{name}",
+        version="1",
+        max_jobs=9,
+    )
+
+
+def die(store: ProgressStore, session: NodeRecord) -> None:
+    """Have the session of a node expire."""
+    with store._transaction() as connection:
+        connection.execute(
+            sa.update(NODES).where(NODES.c.node_id == session.node_id).values(expires=DatabaseNow() - 0.001)
+        )

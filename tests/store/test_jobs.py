@@ -5,33 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import sqlalchemy as sa
-from cdc_testing.stored import DEFINITION
+from cdc_testing.stored import DEFINITION, die, node
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
-from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import FINISHED, FOLLOWING, Ended, NodeRecord
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
 ENDINGS: tuple[Ended, ...] = ("stopped", "succeeded", "failed", "paused", "reverted", "not reverted")
-
-
-def node(name: str, locality: str = "") -> NodeRecord:
-    return NodeRecord(
-        node_id="",
-        name=name,
-        locality=Locality.parse(locality),
-        host="here",
-        pid=1,
-        directory=f"/{name}",
-        version="1",
-        max_jobs=9,
-    )
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -42,14 +27,6 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )
     yield store
     store.close()
-
-
-def die(store: ProgressStore, session: NodeRecord) -> None:
-    """Have the session of a node expire."""
-    with store._transaction() as connection:
-        connection.execute(
-            sa.update(NODES).where(NODES.c.node_id == session.node_id).values(expires=DatabaseNow() - 0.001)
-        )
 
 
 def create(store: ProgressStore, name: str = "orders", locality: str = "") -> None:

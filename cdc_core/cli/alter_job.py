@@ -1,0 +1,58 @@
+"""What `cdc alter` does with a job."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from cdc_core.cli.create import check_job, locality_of
+from cdc_core.cli.job_commands import by_user, echo_job
+from cdc_core.cli.run import resolved
+from cdc_core.cli.session import CliSession
+from cdc_core.cli.stored import require_known
+from cdc_core.config.alteration import Alteration
+from cdc_core.config.definition import changefeed_from, changefeed_of, require_references
+from cdc_core.engine.checks import with_saved
+from cdc_core.errors import ConfigError
+from cdc_core.store.job_values import JobRecord
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["alter_job"]
+
+
+def alter_job(
+    session: CliSession, store: ProgressStore, job: JobRecord, change: Alteration, *, scan: bool | None, as_json: bool
+) -> None:
+    """Give the paused job its changed definition. Raises: ConfigError, which leaves it as it is."""
+    name, origin = job.name, f"the progress store {store.shown}"
+    known = require_known(store, name, option="--store")
+    changefeed = changefeed_from(known.definition, name, origin=origin, environ=os.environ)
+    before = resolved(session, changefeed)
+    written = change.applied(known.definition["written"], changefeed.tables)
+    after = resolved(session, changefeed_of(name, written, origin=origin, environ=os.environ))
+    require_references(after.stored, name)
+    if after.sink.name != before.sink.name:
+        raise ConfigError(
+            f"job '{name}' delivers to sink '{before.sink.name}', not '{after.sink.name}', and the type of a sink"
+            " cannot be altered; create another job"
+        )
+    begun = store.load(name) is not None
+    if begun and (change.add or change.drop) and not after.rangefeed.registration.changes_tables:
+        raise ConfigError(f"{after.rangefeed.owner} cannot change the tables of a changefeed that has begun")
+    if scan is not None and not begun:
+        raise ConfigError(f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that")
+    check_job(with_saved(after.for_attempt(feed_id=known.feed_id, epoch=known.epoch), store))
+    chosen = {table: wanted for table, wanted in store.initial_scans(name).items() if table not in change.drop}
+    chosen |= {} if scan is None else dict.fromkeys(change.add, scan)
+    altered = store.redefine_job(
+        name,
+        after.definition(),
+        locality=locality_of(after),
+        initial_scans=chosen,
+        why=f"altered ({by_user()}): {change}",
+    )
+    text = f"job '{name}' is altered: {change}; continue it with `cdc resume {name}`"
+    echo_job(session, store, altered, text, as_json=as_json)
+    if not as_json and after.tables != before.tables:
+        click.echo(f"its tables are {', '.join(after.tables)}")

@@ -1,0 +1,51 @@
+"""`cdc cancel`."""
+
+from __future__ import annotations
+
+import click
+
+from cdc_core.cli.confirm import agreed
+from cdc_core.cli.job_commands import (
+    await_job,
+    by_user,
+    echo_job,
+    job_store,
+    job_store_option,
+    json_option,
+    wait_option,
+)
+from cdc_core.cli.session import CliSession, debug_option
+
+__all__ = ["cancel"]
+
+
+@click.command(short_help="End a job for good.")
+@click.argument("name", metavar="NAME")
+@click.option("--reason", metavar="TEXT", help="Why, for `cdc show` and the history of the job.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@wait_option
+@job_store_option
+@json_option
+@debug_option
+@click.pass_obj
+def cancel(
+    session: CliSession, name: str, reason: str | None, yes: bool, wait: bool, store: str | None, as_json: bool
+) -> int:
+    """End the job NAME for good: a node drops what it created at its source, such as PostgreSQL's slot and publication.
+
+    It cannot be resumed. What was delivered stays at the sink. Of a job that could not be reverted, this tries again.
+    """
+    with job_store(session, store) as opened:
+        if not agreed(f"Cancel job '{name}' for good?", yes=yes):
+            return 1
+        job = opened.cancel_job(name, reason or by_user())
+        if wait:
+            job = await_job(opened, name, lambda job: job.state == "canceled", instead="it was not canceled")
+        if job.state == "canceled":
+            text = f"job '{name}' is canceled"
+        elif job.node is not None:
+            text = f"job '{name}': node {job.node} will cancel it"
+        else:
+            text = f"job '{name}' will be canceled by the next node that adopts it"
+        echo_job(session, opened, job, text, as_json=as_json)
+    return 0

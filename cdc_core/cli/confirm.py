@@ -1,0 +1,23 @@
+"""What is done for good is asked about first."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from cdc_core.errors import ConfigError
+
+__all__ = ["agreed"]
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Return whether the user agrees. Raises: ConfigError when there is no terminal to ask on."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError("this must be confirmed, and the standard input is not a terminal; use --yes")
+    if click.confirm(question):
+        return True
+    click.echo("nothing was removed")
+    return False

@@ -1,0 +1,164 @@
+"""What the commands for jobs share: which store, waiting for what was requested, and what they print."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from cdc_core.cli.run import is_file, state_of
+from cdc_core.cli.session import CliSession
+from cdc_core.cli.stored import require_known, require_store
+from cdc_core.errors import ConfigError, TerminalError
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.store.job_reports import job_report
+from cdc_core.store.job_values import FINISHED, JobRecord, JobState
+from cdc_core.store.progress import ProgressStore
+
+__all__ = [
+    "aligned",
+    "await_job",
+    "by_user",
+    "echo_job",
+    "find_job",
+    "job_store",
+    "job_store_option",
+    "json_option",
+    "poll",
+    "require_owner",
+    "store_or_environment",
+    "user_name",
+    "wait_option",
+]
+
+T = TypeVar("T")
+
+_VARIABLE = "CDC_STORE"
+_POLL_S = 0.2
+_LONGEST_OWNER = 64
+
+job_store_option = click.option(
+    "--store",
+    metavar="DIR|URL",
+    envvar=_VARIABLE,
+    help=f"The store of the jobs, the one that the nodes have. Default: the environment variable {_VARIABLE}.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+wait_option = click.option("--wait", is_flag=True, help="Return when it is done, not when it is requested.")
+
+
+@contextmanager
+def job_store(session: CliSession, store: str | None, *, create: bool = False) -> Iterator[ProgressStore]:
+    """Open the store of the jobs; its secrets are masked from now on. Raises: ConfigError."""
+    if not store:
+        raise ConfigError(f"no store is given; use --store DIR|URL, or set {_VARIABLE}")
+    url = state_of(Path(), store)[1]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as opened:
+        if create:
+            opened.open()
+        else:
+            require_store(opened, option="--store")
+        yield opened
+
+
+def store_or_environment(file: str | None, state: str | None, store: str | None) -> str | None:
+    """Return *store*, otherwise the environment's if *file* is no file and *state* is None: FILE is a name there."""
+    if store is not None or state is not None or (file is not None and is_file(file)):
+        return store
+    return os.environ.get(_VARIABLE) or None
+
+
+def find_job(
+    store: ProgressStore, name: str, *, by_store: bool, only: Sequence[JobState] = (), remedy: str = ""
+) -> JobRecord | None:
+    """Return the job, None when the changefeed is not one.
+
+    A job has its definition in the store alone: raises ConfigError unless *by_store*; also when its state is not among
+    *only*, with what to do about that.
+    """
+    job = store.find_job(name)
+    if job is None:
+        return None
+    if not by_store:
+        raise ConfigError(
+            f"changefeed '{name}' is a job, whose definition is in the store; name it without its file: --store DIR|URL"
+            f" {name}"
+        )
+    if only and job.state not in only:
+        hint = "it has ended; create another job" if job.state in FINISHED else remedy
+        raise ConfigError(f"job '{name}' is {job.state}; {hint}")
+    return job
+
+
+def await_job(store: ProgressStore, name: str, done: Callable[[JobRecord], bool], *, instead: str) -> JobRecord:
+    """Return the job when it is *done*. Raises: TerminalError, which begins with *instead*, when it rests otherwise.
+
+    Ctrl-C ends the wait and not the request.
+    """
+
+    def look() -> JobRecord | None:
+        job = store.find_job(name)
+        if job is None:
+            raise TerminalError(f"{instead}: job '{name}' is no longer in the store {store.shown}")
+        if done(job):
+            return job
+        if job.state in FINISHED or job.state == "paused":
+            raise TerminalError(f"{instead}: job '{name}' is {job.state}" + (f": {job.reason}" if job.reason else ""))
+        return None
+
+    return poll(look)
+
+
+def poll(look: Callable[[], T | None]) -> T:
+    """Return the first value of *look* that is not None, however long that takes."""
+    while (found := look()) is None:
+        time.sleep(_POLL_S)
+    return found
+
+
+def user_name() -> str:
+    """Return the name of the user of this process. Raises: ConfigError when it has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:  # a container may run as a number
+        raise ConfigError("this process's user has no name; set LOGNAME, or use --owner") from error
+
+
+def require_owner(owner: str) -> str:
+    """Return *owner*. Raises: ConfigError when it is no name."""
+    if not owner.strip() or len(owner) > _LONGEST_OWNER:
+        raise ConfigError(f"'{owner}' is not a name of an owner; use 1 to {_LONGEST_OWNER} characters")
+    return owner
+
+
+def by_user() -> str:
+    """Return who asks for a change, for the history of a job."""
+    try:
+        return f"asked for by {user_name()}"
+    except ConfigError:
+        return f"asked for by user {os.getuid()}"
+
+
+def echo_job(session: CliSession, store: ProgressStore, job: JobRecord, text: str, *, as_json: bool) -> None:
+    """Print what was done: *text*, or the job as `cdc jobs --json` does."""
+    if as_json:
+        known = require_known(store, job.name, option="--store")
+        text = json.dumps(job_report(store, job, known, now=datetime.now(UTC)).to_json())
+    click.echo(session.masked(text))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a table of texts as lines, without columns that are empty; the first row is the heading."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

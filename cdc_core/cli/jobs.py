@@ -1,0 +1,62 @@
+"""`cdc jobs`."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+import click
+
+from cdc_core.cli.job_commands import aligned, job_store, job_store_option
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.store.job_reports import JobReport, job_reports
+from cdc_core.store.job_values import moment
+from cdc_core.telemetry.status import behind_text
+
+__all__ = ["jobs"]
+
+_RECENT = timedelta(hours=12)
+_HEADING = ("name", "state", "node", "owner", "created", "started", "finished", "behind", "status")
+
+
+@click.command(short_help="List the jobs.")
+@click.option("--all", "everything", is_flag=True, help="Also list jobs that finished more than 12 hours ago.")
+@click.option("--json", "as_json", is_flag=True, help="Print each job as one line of JSON.")
+@job_store_option
+@debug_option
+@click.pass_obj
+def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None) -> int:
+    """List every job of the store: its state, the node that runs it, and how far it is.
+
+    `cdc show NAME` tells all that is known of one.
+    """
+    with job_store(session, store) as opened:
+        found = job_reports(opened)
+        shown = [each for each in found if everything or not _is_old(each)]
+        if as_json:
+            for each in shown:
+                click.echo(session.masked(json.dumps(each.to_json())))
+        elif shown:
+            for line in aligned([_HEADING, *map(_row, shown)]):
+                click.echo(session.masked(line))
+        else:
+            older = f"; {len(found)} finished earlier, see --all" if found else ""
+            click.echo(f"there are no jobs in the store {opened.shown}{older}")
+    return 0
+
+
+def _is_old(report: JobReport) -> bool:
+    finished = moment(report.job.finished)
+    return finished is not None and report.now - finished > _RECENT
+
+
+def _row(report: JobReport) -> tuple[str, ...]:
+    job = report.job
+    behind = "" if report.behind_s is None else behind_text(report.behind_s)
+    times = [_shown(moment(seconds)) for seconds in (job.created, job.started, job.finished)]
+    status = report.running_status or job.reason or ""
+    return (job.name, job.state, job.node or "", job.owner, *times, behind, " ".join(status.split()))
+
+
+def _shown(at: datetime | None) -> str:
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"

@@ -1,0 +1,75 @@
+"""`cdc nodes`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from cdc_core.cli.job_commands import aligned, job_store, job_store_option
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.store.job_values import JobRecord, NodeRecord, moment
+
+__all__ = ["node_values", "nodes"]
+
+_HEADING = ("name", "state", "locality", "host", "process", "jobs", "version", "started", "expires")
+
+
+@click.command(short_help="List the nodes.")
+@click.option("--json", "as_json", is_flag=True, help="Print each node as one line of JSON.")
+@job_store_option
+@debug_option
+@click.pass_obj
+def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
+    """List the nodes of the store: where each one is, how many jobs it runs, and which jobs it cannot run.
+
+    A node whose session has expired is listed for a day as dead.
+    """
+    with job_store(session, store) as opened:
+        jobs = opened.jobs()
+        now, found = opened.nodes()
+        listed = [node_values(node, jobs, now=now) for node in found]
+        if as_json:
+            for each in listed:
+                click.echo(session.masked(json.dumps(each)))
+            return 0
+        if not listed:
+            click.echo(f"no node has joined the store {opened.shown}; start one with `cdc node`")
+            return 0
+        for line in aligned([_HEADING, *map(_row, listed)]):
+            click.echo(line)
+        for each in listed:
+            for job, problem in each["problems"].items():
+                click.echo(session.masked(f"{each['name']} cannot run job '{job}': {problem}"))
+    return 0
+
+
+def node_values(node: NodeRecord, jobs: Sequence[JobRecord], *, now: float) -> dict[str, Any]:
+    """Return a node as JSON values; docs/jobs.md explains each."""
+    state = "dead" if node.expires <= now else "draining" if node.draining else "alive"
+    started, expires = moment(node.started), moment(node.expires)
+    assert started is not None
+    assert expires is not None
+    return {
+        "name": node.name,
+        "node_id": node.node_id,
+        "state": state,
+        "locality": str(node.locality) or None,
+        "host": node.host,
+        "pid": node.pid,
+        "version": node.version,
+        "jobs": [job.name for job in jobs if job.node_id == node.node_id],
+        "max_jobs": node.max_jobs,
+        "started": started.isoformat(timespec="seconds"),
+        "expires": expires.isoformat(timespec="seconds"),
+        "problems": dict(node.problems),
+    }
+
+
+def _row(shown: dict[str, Any]) -> tuple[str, ...]:
+    jobs = f"{len(shown['jobs'])} of {shown['max_jobs']}"
+    times = [shown[name].replace("T", " ").replace("+00:00", "Z") for name in ("started", "expires")]
+    texts = [shown[name] for name in ("name", "state", "locality", "host", "pid")]
+    return (*(str(text or "") for text in texts), jobs, shown["version"], *times)

@@ -1,0 +1,25 @@
+"""`cdc owner`."""
+
+from __future__ import annotations
+
+import click
+
+from cdc_core.cli.job_commands import echo_job, job_store, job_store_option, json_option, require_owner
+from cdc_core.cli.session import CliSession, debug_option
+
+__all__ = ["owner"]
+
+
+@click.command(short_help="Give a job another owner.")
+@click.argument("name", metavar="NAME")
+@click.argument("user", metavar="USER")
+@job_store_option
+@json_option
+@debug_option
+@click.pass_obj
+def owner(session: CliSession, name: str, user: str, store: str | None, as_json: bool) -> int:
+    """Make USER the owner of the job NAME. A node may run only the jobs of some owners."""
+    with job_store(session, store) as opened:
+        job = opened.own_job(name, require_owner(user))
+        echo_job(session, opened, job, f"job '{name}' belongs to {user}", as_json=as_json)
+    return 0

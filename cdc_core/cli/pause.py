@@ -1,0 +1,40 @@
+"""`cdc pause`."""
+
+from __future__ import annotations
+
+import click
+
+from cdc_core.cli.job_commands import (
+    await_job,
+    by_user,
+    echo_job,
+    job_store,
+    job_store_option,
+    json_option,
+    wait_option,
+)
+from cdc_core.cli.session import CliSession, debug_option
+
+__all__ = ["pause"]
+
+
+@click.command(short_help="Pause a job.")
+@click.argument("name", metavar="NAME")
+@click.option("--reason", metavar="TEXT", help="Why, for `cdc show` and the history of the job.")
+@wait_option
+@job_store_option
+@json_option
+@debug_option
+@click.pass_obj
+def pause(session: CliSession, name: str, reason: str | None, wait: bool, store: str | None, as_json: bool) -> int:
+    """Pause the job NAME: its node finishes the running step, and no node runs it until `cdc resume`.
+
+    While a job is paused, its source retains the history that the job has not delivered, and may run out of space.
+    """
+    with job_store(session, store) as opened:
+        job = opened.pause_job(name, reason or by_user())
+        if wait and job.state != "paused":
+            job = await_job(opened, name, lambda job: job.state == "paused", instead="it was not paused")
+        text = f"job '{name}' is paused" if job.state == "paused" else f"job '{name}': node {job.node} will pause it"
+        echo_job(session, opened, job, text, as_json=as_json)
+    return 0

@@ -1,0 +1,134 @@
+"""Changes of a changefeed's definition, as its user would make them in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_core.config.interpolation import escaped
+from cdc_core.errors import ConfigError
+from cdc_core.options import did_you_mean
+
+__all__ = ["Alteration", "changed_tables"]
+
+_FIXED = ("cursor", "end_time", "initial_scan")
+"""Options by which earlier steps have left out rows."""
+_REMEDIES = {
+    "source": "create another job",
+    "name": "create another job",
+    "tables": "use --add and --drop",
+    "options": "name the option itself",
+    "spark": "name the Spark property itself, such as spark.executor.memory",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """Tables to add and to drop, and values to set and to unset: options, `sink`, `format`, or Spark properties.
+
+    Values are texts as in a file: `${VARIABLE}` is a reference. Tables are taken literally.
+    """
+
+    add: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    set: Mapping[str, str] = field(default_factory=dict)
+    unset: Collection[str] = ()
+
+    @classmethod
+    def parse(
+        cls, *, add: Sequence[str], drop: Sequence[str], assignments: Sequence[str], unset: Sequence[str]
+    ) -> Alteration:
+        """Return the alteration with *assignments* written as `NAME=VALUE`. Raises: ConfigError."""
+        found: dict[str, str] = {}
+        for assignment in assignments:
+            name, equals, value = assignment.partition("=")
+            if not (name and equals):
+                raise ConfigError(f"--set {assignment}: this sets nothing; write --set NAME=VALUE")
+            if name in found:
+                raise ConfigError(f"--set {name} is given twice; keep one of them")
+            found[name] = value
+        for name in (*found, *unset):
+            _require_alterable(name)
+        for name in unset:
+            if name in found:
+                raise ConfigError(f"'{name}' is to be set and unset; keep one of them")
+            if name in ("sink", "format"):
+                raise ConfigError(f"'{name}' cannot be unset; set another one with --set {name}=VALUE")
+        return cls(add=add, drop=drop, set=found, unset=unset)
+
+    def applied(self, written: Mapping[str, Any], tables: Sequence[str]) -> dict[str, Any]:
+        """Return *written*, as `Changefeed.written`, with the changes. *tables* are its tables without references.
+
+        Raises: ConfigError.
+        """
+        changed = {key: value for key, value in written.items() if key not in ("options", "spark")}
+        options, spark = dict(written.get("options", {})), dict(written.get("spark", {}))
+        if self.add or self.drop:
+            changed["tables"] = escaped(changed_tables(tables, self.add, self.drop))
+        for name in self.unset:
+            table = spark if _is_spark(name) else options
+            if not _remove(table, name):
+                raise ConfigError(f"'{name}' is not set{did_you_mean(name, table)}")
+        for name, value in self.set.items():
+            if name in ("sink", "format"):
+                changed[name] = value
+                continue
+            table = spark if _is_spark(name) else options
+            _remove(table, name)
+            table[name] = value
+        return {**changed, "options": options, "spark": spark}
+
+    def __str__(self) -> str:
+        """What is changed, for people, without values: they may be secret."""
+        parts = {"added": self.add, "dropped": self.drop, "set": self.set, "unset": self.unset}
+        return "; ".join(f"{verb} {', '.join(names)}" for verb, names in parts.items() if names)
+
+
+def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str]) -> list[str]:
+    """Return *tables* with and without those. Raises: ConfigError."""
+    for table in drop:
+        if table not in tables:
+            raise ConfigError(f"the changefeed has no table '{table}'{did_you_mean(table, tables)}")
+    for table in add:
+        if table in tables and table not in drop:
+            raise ConfigError(f"the changefeed has the table '{table}' already")
+    changed = [table for table in tables if table not in drop]
+    changed += [table for table in dict.fromkeys(add) if table not in changed]
+    if not changed:
+        raise ConfigError("no table would be left; to end the changefeed, use `cdc drop`, or `cdc cancel` for a job")
+    return changed
+
+
+def _require_alterable(name: str) -> None:
+    remedy = "create another job" if name.lower() in _FIXED else _REMEDIES.get(name)
+    if remedy is not None:
+        raise ConfigError(f"'{name}' cannot be altered; {remedy}")
+
+
+def _is_spark(name: str) -> bool:
+    return name == "master" or name.startswith("spark.")
+
+
+def _remove(table: dict[str, Any], name: str) -> bool:
+    """Remove *name*, in any spelling, from a table of options; return whether it was there.
+
+    `kafka.x` may be written as that, or as `x` in the table `kafka`. Without *name*'s dot, all of a table goes.
+    """
+    found = False
+    for key, value in list(table.items()):
+        head, wanted = _folded(key), _folded(name)
+        if head == wanted or head.startswith(f"{wanted}."):
+            del table[key]
+            found = True
+        elif isinstance(value, Mapping) and wanted.startswith(f"{head}."):
+            inner = dict(value)
+            found |= _remove(inner, name[len(key) + 1 :])
+            table[key] = inner
+    return found
+
+
+def _folded(name: str) -> str:
+    """Return *name* so that `AWS_REGION` and `aws_region` are the same; entries of tables keep their case."""
+    head, dot, rest = name.partition(".")
+    return head.lower() + dot + rest

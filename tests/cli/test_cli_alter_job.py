@@ -1,0 +1,156 @@
+"""`cdc alter` of a job: its definition in the store, while it is paused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.components import encoder, host, rangefeed, sink
+from cdc_testing.stored import node, progress
+
+from cdc_core.cli.main import main
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
+
+Capture = pytest.CaptureFixture[str]
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *, changes_tables: bool) -> None:
+    """Put scripted components in place of the installed ones."""
+    scripted = host(
+        rangefeed(options="cdc_testing.scripted:CounterOptions", changes_tables=changes_tables),
+        encoder(),
+        sink(options="cdc_testing.scripted:JournalOptions"),
+        sink("drawer", schemes=("drawer",), options="cdc_testing.scripted:JournalOptions"),
+    )
+    monkeypatch.setattr(PluginHost, "load", lambda: scripted)
+
+
+@pytest.fixture(autouse=True)
+def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, changes_tables=True)
+    monkeypatch.setenv("LOGNAME", "ann")
+
+
+@pytest.fixture
+def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressStore]:
+    """The store that the environment names, with a paused job that has begun."""
+    monkeypatch.setenv("PAPER_PASSWORD", "hunter2")
+    file.write_text(file.read_text().replace("hunter2", "${PAPER_PASSWORD}"))
+    store = ProgressStore(store_url(file.parent / "nodes"))
+    monkeypatch.setenv("CDC_STORE", store.url)
+    assert main(["create", str(file)]) == 0
+    one = store.join(node("one"), lease_s=600)
+    adopted = store.adopt("orders", one)
+    assert adopted is not None
+    store.save("orders", adopted.epoch, progress())
+    store.pause_job("orders", "maintenance")
+    store.settle("orders", one, "stopped")
+    yield store
+    store.close()
+
+
+def definition(store: ProgressStore) -> dict[str, Any]:
+    found = store.find("orders")
+    assert found is not None
+    return dict(found.definition)
+
+
+def test_tables_and_options_are_changed(store: ProgressStore, capsys: Capture) -> None:
+    before, seen = definition(store), store.find("orders")
+    change = ["--add", "public.a", "--no-initial-scan", "--set", "resolved=10s", "--set", "sink=shelf://hall"]
+    capsys.readouterr()
+    assert main(["alter", "orders", *change]) == 0
+    assert capsys.readouterr().out == (
+        "job 'orders' is altered: added public.a; set resolved, sink; continue it with `cdc resume orders`\n"
+        "its tables are public.counter, public.a\n"
+    )
+    after = definition(store)
+    assert after["tables"] == ["public.counter", "public.a"]
+    assert after["sink"] == "shelf://hall"
+    assert after["written"]["options"] == {**before["written"]["options"], "resolved": "10s"}
+    assert after["written"]["source"] == before["written"]["source"]
+    assert "hunter2" not in json.dumps(after)
+    assert store.initial_scans("orders") == {"public.a": False}
+    event = store.job_events("orders")[-1]
+    assert (event.state, event.reason) == (
+        "paused",
+        "altered (asked for by ann): added public.a; set resolved, sink",
+    )
+    now = store.find("orders")
+    assert now is not None
+    assert seen is not None
+    assert (now.feed_id, now.high_water) == (seen.feed_id, seen.high_water)
+    assert main(["alter", "orders", "--unset", "resolved", "--drop", "public.a"]) == 0
+    assert "resolved" not in definition(store)["written"]["options"]
+    assert store.initial_scans("orders") == {}
+
+
+def test_the_locality_of_the_job_follows_its_option(store: ProgressStore, capsys: Capture) -> None:
+    capsys.readouterr()
+    assert main(["alter", "orders", "--set", "execution_locality=region=eu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["execution_locality"] == "region=eu"
+    assert main(["resume", "orders"]) == 2
+    assert "no node matches execution_locality 'region=eu'" in capsys.readouterr().err
+    assert main(["alter", "orders", "--unset", "execution_locality"]) == 0
+    assert main(["resume", "orders"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--set", "sink=drawer://desk"], "delivers to sink 'shelf', not 'drawer', and the type of a sink cannot"),
+        (["--set", "resolvd=1s"], "does not know option 'resolvd'; did you mean 'resolved'?"),
+        (["--set", "execution_locality=eu"], "'eu' is not a locality"),
+        (["--set", "format=avro"], "avro"),
+        (["--set", "cursor=0"], "'cursor' cannot be altered; create another job"),
+        (["--set", "sink=shelf://user:hunter3@room"], "'sink' has a secret in plain text"),
+        (["--set", "sink=shelf://user:${NOT_SET}@room"], "needs the environment variable 'NOT_SET'"),
+        (["--drop", "public.countr"], "has no table 'public.countr'; did you mean 'public.counter'?"),
+        (["--set", "diff=true", "--initial-scan"], "are about added tables"),
+        (["a", "--set", "diff=true", "--store", "nodes"], "--store takes one name"),
+    ],
+)
+def test_what_cannot_be_altered_is_refused(
+    store: ProgressStore, arguments: list[str], told: str, capsys: Capture
+) -> None:
+    before, events = definition(store), len(store.job_events("orders"))
+    capsys.readouterr()
+    assert main(["alter", "orders", *arguments]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert told in line
+    assert "hunter3" not in line
+    assert definition(store) == before
+    assert len(store.job_events("orders")) == events
+
+
+def test_a_job_is_checked_before_it_is_altered(store: ProgressStore, file: Path, capsys: Capture) -> None:
+    before = definition(store)
+    (file.parent / "check").write_text("ConfigError table public.a does not exist")
+    assert main(["alter", "orders", "--add", "public.a"]) == 2
+    assert "table public.a does not exist" in capsys.readouterr().err
+    assert definition(store) == before
+    assert store.initial_scans("orders") == {}
+
+
+def test_only_a_paused_job_is_altered(store: ProgressStore, capsys: Capture) -> None:
+    store.resume_job("orders")
+    assert main(["alter", "orders", "--set", "resolved=1s"]) == 2
+    assert "job 'orders' is running; pause it first: `cdc pause orders`" in capsys.readouterr().err
+
+
+def test_tables_of_a_source_that_cannot_change_them_are_changed_before_the_job_begins(
+    store: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, changes_tables=False)
+    assert main(["alter", "orders", "--add", "public.a"]) == 2
+    assert "cannot change the tables of a changefeed that has begun" in capsys.readouterr().err
+    file.write_text(file.read_text().replace("changefeed.orders", "changefeed.users"))
+    assert main(["create", str(file)]) == 0
+    assert main(["pause", "users"]) == 0
+    assert main(["alter", "users", "--add", "public.a", "--no-initial-scan"]) == 2
+    assert "job 'users' has not begun yet, and its option initial_scan is for all tables" in capsys.readouterr().err
+    assert main(["alter", "users", "--add", "public.a"]) == 0

@@ -1,0 +1,97 @@
+"""Changes of a definition: what they leave of it, and which are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc_core.config.alteration import Alteration
+from cdc_core.errors import ConfigError
+
+WRITTEN: dict[str, Any] = {
+    "source": "paper://desk/db",
+    "tables": ["${TABLES}", "b"],
+    "sink": "shelf://room",
+    "options": {"resolved": "1s", "AWS_REGION": "eu", "kafka": {"linger": {"ms": 5}, "acks": "all"}, "http.a": "x"},
+    "spark": {"master": "local[2]", "spark.executor.memory": "1g"},
+}
+TABLES = ("a", "b")
+
+
+def altered(
+    *, add: tuple[str, ...] = (), drop: tuple[str, ...] = (), set_: tuple[str, ...] = (), unset: Any = ()
+) -> Any:
+    return Alteration.parse(add=add, drop=drop, assignments=set_, unset=unset).applied(WRITTEN, TABLES)
+
+
+def test_nothing_else_is_changed() -> None:
+    assert altered() == WRITTEN
+    changed = altered(set_=("format=avro",))
+    assert changed == {**WRITTEN, "format": "avro"}
+
+
+def test_tables_are_taken_as_they_are_now_and_literally() -> None:
+    assert altered(add=("${c}",), drop=("b",))["tables"] == ["a", "$${c}"]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "key", "value"),
+    [
+        ("resolved=10s", "resolved", "10s"),
+        ("resolved=", "resolved", ""),
+        ("header=a=b", "header", "a=b"),
+        ("password=${PASSWORD}", "password", "${PASSWORD}"),
+        ("aws_region=us", "aws_region", "us"),
+        ("kafka.acks=1", "kafka.acks", "1"),
+        ("kafka.linger.ms=9", "kafka.linger.ms", "9"),
+    ],
+)
+def test_an_option_is_set_in_place_of_what_it_was(assignment: str, key: str, value: str) -> None:
+    options = altered(set_=(assignment,))["options"]
+    assert options[key] == value
+    kafka = options["kafka"]
+    assert ("AWS_REGION" in options) == (key != "aws_region")
+    assert ("acks" in kafka) == (key != "kafka.acks")
+    assert ("ms" in kafka["linger"]) == (key != "kafka.linger.ms")
+
+
+def test_a_table_is_set_whole() -> None:
+    assert altered(set_=('http={"b": "y"}',))["options"]["http"] == '{"b": "y"}'
+    assert "http.a" not in altered(set_=('http={"b": "y"}',))["options"]
+
+
+def test_options_and_spark_properties_are_unset() -> None:
+    changed = altered(unset=("aws_region", "kafka", "master"), set_=("spark.executor.memory=2g",))
+    assert changed["options"] == {"resolved": "1s", "http.a": "x"}
+    assert changed["spark"] == {"spark.executor.memory": "2g"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"set_": ("resolved",)}, "--set resolved: this sets nothing; write --set NAME=VALUE"),
+        ({"set_": ("=x",)}, "write --set NAME=VALUE"),
+        ({"set_": ("a=1", "a=2")}, "--set a is given twice"),
+        ({"set_": ("a=1",), "unset": ("a",)}, "'a' is to be set and unset"),
+        ({"set_": ("cursor=0",)}, "'cursor' cannot be altered; create another job"),
+        ({"unset": ("END_TIME",)}, "'END_TIME' cannot be altered"),
+        ({"set_": ("initial_scan=no",)}, "'initial_scan' cannot be altered"),
+        ({"set_": ("source=x://y",)}, "'source' cannot be altered; create another job"),
+        ({"set_": ("tables=a",)}, "'tables' cannot be altered; use --add and --drop"),
+        ({"unset": ("sink",)}, "'sink' cannot be unset; set another one with --set sink=VALUE"),
+        ({"unset": ("resolve",)}, "'resolve' is not set; did you mean 'resolved'?"),
+        ({"unset": ("kafka.retries",)}, "'kafka.retries' is not set"),
+        ({"add": ("b",)}, "has the table 'b' already"),
+        ({"drop": ("a", "b")}, "no table would be left"),
+    ],
+)
+def test_what_cannot_be_altered_is_refused(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        altered(**arguments)
+    assert told in str(refused.value)
+
+
+def test_its_text_has_no_values() -> None:
+    change = Alteration.parse(add=("a",), drop=("b",), assignments=("pin=hunter2",), unset=("c", "d"))
+    assert str(change) == "added a; dropped b; set pin; unset c, d"

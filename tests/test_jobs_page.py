@@ -1,0 +1,118 @@
+"""docs/jobs.md: its table of states is the code's, and its commands print what it shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cdc_testing.imports import ROOT
+from cdc_testing.stored import DEFINITION, node
+
+from cdc_core import Frontier, Span, Timestamp
+from cdc_core.cli import alter_job, create
+from cdc_core.cli.main import main
+from cdc_core.cli.nodes import node_values
+from cdc_core.locality import Locality
+from cdc_core.store.job_reports import job_reports
+from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.progress import Progress, ProgressStore, store_url
+
+PAGE = (ROOT / "docs" / "jobs.md").read_text()
+
+
+def test_the_table_of_states_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/generate_jobs.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{done.stderr}run: python docs/generate_jobs.py"
+
+
+def adopt(store: ProgressStore, eu: NodeRecord) -> None:
+    """Do what a node does that runs the job and delivers something."""
+    adopted = store.adopt("orders", eu)
+    assert adopted is not None
+    span = Span("shop.public.orders")
+    frontier = Frontier([span])
+    frontier.forward(span, Timestamp(time.time_ns()))
+    counters = {"steps": 1, "rows": 10, "messages": 10, "bytes": 100_000}
+    store.save("orders", adopted.epoch, Progress(token={}, frontier=frontier, counters=counters))
+    store.save_status("orders", adopted.epoch, {"phase": "running", "host": "host-1", "pid": 4711})
+
+
+def settle(store: ProgressStore, eu: NodeRecord) -> None:
+    store.settle("orders", eu, "stopped")
+
+
+def revert(store: ProgressStore, eu: NodeRecord) -> None:
+    assert store.adopt("orders", eu) is not None
+    store.settle("orders", eu, "stopped")
+    store.settle("orders", eu, "reverted")
+
+
+NODE_DOES: dict[str, Callable[[ProgressStore, NodeRecord], None]] = {
+    "create": adopt,
+    "pause": settle,
+    "cancel": revert,
+}
+"""What the node does after a command."""
+
+
+def test_the_commands_of_the_page_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [toml] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "shop.toml").write_text(toml)
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"CDC_STORE": "store", "PASSWORD": "hunter2", "LOGNAME": "ann"}.items():
+        monkeypatch.setenv(name, value)
+    for module in (create, alter_job):  # there is no database
+        monkeypatch.setattr(module, "check_job", lambda _feed: None)
+    store = ProgressStore(store_url(tmp_path / "store"))
+    eu = store.join(replace(node("eu-1", "region=eu"), host="host-1", pid=4711, version="0.1.0"), lease_s=15)
+    sections = re.findall(r"^\$ cdc ([^\n]*)\n((?:(?!```|\$ ).*\n)*)", PAGE, re.MULTILINE)
+    order = ("create", "jobs", "show", "pause", "alter", "resume", "owner", "nodes", "drain", "cancel", "drop")
+    found = {shlex.split(command)[0]: (command, printed) for command, printed in sections}
+    assert sorted(found) == sorted(order)
+    for name in order:
+        command, printed = found[name]
+        if name == "nodes":
+            adopt(store, eu)
+        if name == "cancel":  # another node takes over
+            eu = store.join(node("eu-2", "region=eu"), lease_s=15)
+            store.leave(next(each.node_id for each in store.living_nodes() if each.name == "eu-1"))
+        assert main(shlex.split(command)) == 0, capsys.readouterr().err
+        assert comparable(capsys.readouterr().out) == comparable(printed)
+        if name in NODE_DOES:
+            NODE_DOES[name](store, eu)
+    store.close()
+
+
+def comparable(text: str) -> str:
+    """Return what a command prints without what differs from one time and place to another."""
+    text = re.sub(r"\S*/progress\.sqlite", "STORE", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
+    text = re.sub(r"\d{19}\.\d{10}", "MARK", text)
+    return re.sub(r" +", " ", re.sub(r"\d+\.\d s\b", "LAG", text))
+
+
+@pytest.mark.parametrize(
+    ("heading", "last"), [("## Look", "epoch"), ("## Nodes", "problems")], ids=["cdc jobs --json", "cdc nodes --json"]
+)
+def test_the_fields_of_the_page_are_those_of_json(heading: str, last: str, tmp_path: Path) -> None:
+    store = ProgressStore(store_url(tmp_path))
+    one = store.join(node("one"), lease_s=600)
+    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    [job] = job_reports(store)
+    known = job.to_json() if last == "epoch" else node_values(one, [], now=0.0)
+    table = PAGE.partition(heading)[2].partition("\n## ")[0]
+    documented = [name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in cell.split(", ")]
+    assert documented == [f"`{name}`" for name in known]
+    assert documented[-1] == f"`{last}`"
+    store.close()
