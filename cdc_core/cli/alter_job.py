@@ -48,6 +48,7 @@ def alter_job(
     altered = store.redefine_job(
         name,
         after.definition(),
+        before=known.definition,
         locality=locality_of(after),
         initial_scans=chosen,
         why=f"altered ({by_user()}): {change}",

@@ -7,7 +7,15 @@ from datetime import UTC, datetime
 
 import click
 
-from cdc_core.cli.job_commands import echo_job, job_store, job_store_option, json_option, require_owner, user_name
+from cdc_core.cli.job_commands import (
+    adoption_text,
+    echo_job,
+    job_store,
+    job_store_option,
+    json_option,
+    require_owner,
+    user_name,
+)
 from cdc_core.cli.run import find_changefeed, names_in, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.config.definition import require_references
@@ -57,9 +65,8 @@ def create(
                 _check(feed, opened)
         for feed in feeds:
             job = opened.create_job(feed.name, feed.definition(), owner=owner, locality=locality_of(feed))
-            nodes = [node for node in opened.living_nodes() if not node.draining]
-            later = "" if nodes else "; no node is alive, and the first one that starts and matches it runs it"
-            echo_job(session, opened, job, f"job '{job.name}' is created, its owner is {owner}{later}", as_json=as_json)
+            text = f"job '{job.name}' is created, its owner is {owner}; {adoption_text(opened, job)}"
+            echo_job(session, opened, job, text, as_json=as_json)
     return 0
 
 

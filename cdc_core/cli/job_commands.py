@@ -24,6 +24,7 @@ from cdc_core.store.job_values import FINISHED, JobRecord, JobState
 from cdc_core.store.progress import ProgressStore
 
 __all__ = [
+    "adoption_text",
     "aligned",
     "await_job",
     "by_user",
@@ -104,6 +105,8 @@ def await_job(store: ProgressStore, name: str, done: Callable[[JobRecord], bool]
 
     Ctrl-C ends the wait and not the request.
     """
+    if not store.living_nodes():
+        click.echo("no node is alive; waiting for one", err=True)
 
     def look() -> JobRecord | None:
         job = store.find_job(name)
@@ -116,6 +119,15 @@ def await_job(store: ProgressStore, name: str, done: Callable[[JobRecord], bool]
         return None
 
     return poll(look)
+
+
+def adoption_text(store: ProgressStore, job: JobRecord) -> str:
+    """Return who runs *job*, for whoever let it run."""
+    if job.node is not None:
+        return f"node {job.node} runs it"
+    if any(not node.draining and node.locality.matches(job.locality) for node in store.living_nodes()):
+        return "a node will adopt it"
+    return "no node that matches it is alive, and the first one that starts runs it"
 
 
 def poll(look: Callable[[], T | None]) -> T:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cdc_core.cli.job_commands import await_job, echo_job, json_option, store_or_environment, wait_option
+from cdc_core.cli.job_commands import adoption_text, await_job, echo_job, json_option, store_or_environment, wait_option
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, store_option
@@ -82,9 +82,5 @@ def _resume_job(session: CliSession, store: ProgressStore, name: str, *, wait: b
     job = store.resume_job(name)
     if wait:
         job = await_job(store, name, lambda job: job.node is not None, instead="no node runs it")
-    if job.node is not None:
-        text = f"job '{name}' is resumed, on node {job.node}"
-    else:
-        text = f"job '{name}' is resumed; a node that matches it will adopt it"
-    echo_job(session, store, job, text, as_json=as_json)
+    echo_job(session, store, job, f"job '{name}' is resumed; {adoption_text(store, job)}", as_json=as_json)
     return 0

@@ -91,18 +91,22 @@ class Jobs(Changefeeds):
         name: str,
         definition: Mapping[str, Any],
         *,
+        before: Mapping[str, Any],
         locality: Locality,
         initial_scans: Mapping[str, bool],
         why: str,
     ) -> JobRecord:
         """Give the paused job another definition; *why* says in the history what has changed. Raises: ConfigError.
 
-        *initial_scans* is as in `choose_initial_scans`.
+        *before* is the definition that was changed, and *initial_scans* is as in `choose_initial_scans`.
         """
         with self._transaction() as connection:
             job = _known(connection, name, locked=True)
             if job.state != "paused":
                 raise ConfigError(f"job '{name}' is {job.state}; pause it first: `cdc pause {name}`")
+            stored = sa.select(CHANGEFEEDS.c.definition).where(CHANGEFEEDS.c.name == name)
+            if connection.execute(stored).scalar_one() != dump(before):
+                raise ConfigError(f"job '{name}' has been altered meanwhile; look at it, and repeat the command")
             self._register(connection, name, definition, changes_tables=True)
             connection.execute(update(name).values(initial_scans=dump(initial_scans) if initial_scans else None))
             connection.execute(_of(name).values(locality=str(locality)))

@@ -11,7 +11,10 @@ import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.stored import node, progress
 
+from cdc_core.cli import alter_job
 from cdc_core.cli.main import main
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -134,6 +137,24 @@ def test_a_job_is_checked_before_it_is_altered(store: ProgressStore, file: Path,
     assert "table public.a does not exist" in capsys.readouterr().err
     assert definition(store) == before
     assert store.initial_scans("orders") == {}
+
+
+def test_of_two_alterations_at_a_time_one_is_refused(
+    store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(_feed: ResolvedChangefeed) -> None:
+        redefine(store, definition(store) | {"format": "other"})
+
+    monkeypatch.setattr(alter_job, "check_job", check)
+    assert main(["alter", "orders", "--set", "resolved=1s", "--store", store.url]) == 2
+    assert "job 'orders' has been altered meanwhile" in capsys.readouterr().err
+    assert "resolved" not in definition(store)["written"]["options"]
+
+
+def redefine(store: ProgressStore, to: dict[str, Any]) -> None:
+    store.redefine_job(
+        "orders", to, before=definition(store), locality=Locality(), initial_scans={}, why="somebody else"
+    )
 
 
 def test_only_a_paused_job_is_altered(store: ProgressStore, capsys: Capture) -> None:

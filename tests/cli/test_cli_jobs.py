@@ -111,7 +111,7 @@ def until(look: Callable[[], bool]) -> None:
 
 def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, capsys: Capture) -> None:
     assert done(capsys, "create", str(file)) == (
-        "job 'orders' is created, its owner is ann; no node is alive, and the first one that starts and matches it"
+        "job 'orders' is created, its owner is ann; no node that matches it is alive, and the first one that starts"
         " runs it\n"
     )
     found, known = store.find_job("orders"), store.find("orders")
@@ -134,8 +134,8 @@ def test_all_changefeeds_of_a_file_become_jobs_or_none(store: ProgressStore, fil
     assert store.find_job("orders") is None
     ended(store, "succeeded", "users")
     assert done(capsys, "create", str(file), "--owner", "bob").splitlines() == [
-        "job 'orders' is created, its owner is bob",
-        "job 'users' is created, its owner is bob",
+        "job 'orders' is created, its owner is bob; a node will adopt it",
+        "job 'users' is created, its owner is bob; a node will adopt it",
     ]
 
 
@@ -290,7 +290,7 @@ def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, capsys: Capt
         "job 'orders' is pause-requested; only a paused job can be resumed; wait until it is paused"
     )
     ended(store, "stopped")
-    assert done(capsys, "resume", "orders") == "job 'orders' is resumed; a node that matches it will adopt it\n"
+    assert done(capsys, "resume", "orders") == "job 'orders' is resumed; a node will adopt it\n"
     assert as_json(capsys, "pause", "orders")["reason"] == "asked for by ann"
     store.resume_job("orders")
     assert store.adopt("orders", one) is not None
@@ -319,7 +319,7 @@ def test_a_command_waits_until_a_node_has_done_it(store: ProgressStore, capsys: 
     with meanwhile(node_does("pause-requested", lambda: ended(store, "stopped"))):
         assert done(capsys, "pause", "orders", "--wait") == "job 'orders' is paused\n"
     with meanwhile(node_does("running", lambda: store.adopt("orders", one))):
-        assert done(capsys, "resume", "orders", "--wait") == "job 'orders' is resumed, on node one\n"
+        assert done(capsys, "resume", "orders", "--wait") == "job 'orders' is resumed; node one runs it\n"
     with meanwhile(node_does("pause-requested", lambda: ended(store, "failed", reason="the slot is lost"))):
         assert done(capsys, "pause", "orders", "--wait", status=1) == (
             "error: it was not paused: job 'orders' is failed: the slot is lost\n"
