@@ -20,6 +20,7 @@ __all__ = [
     "masked_uri",
     "secret_forms",
     "secret_texts",
+    "secrets_of_uris",
     "uri_secrets",
 ]
 
@@ -80,6 +81,14 @@ def uri_secrets(uri: str) -> frozenset[str]:
             found.add(raw)
             found.update(value for _, value in parse_qsl(parameter))
     return frozenset(found - {""})
+
+
+def secrets_of_uris(value: Any) -> frozenset[str]:
+    """Return the secrets of all URIs in *value*, also in nested tables and lists."""
+    if isinstance(value, str):
+        return uri_secrets(value)
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return frozenset().union(*map(secrets_of_uris, inner))
 
 
 _LEAST_SECRET = 1000

@@ -26,7 +26,7 @@ from typing import Any, Literal, NewType, TypeVar
 
 from cdc_core.errors import OptionError
 from cdc_core.locality import Locality
-from cdc_core.masking import is_secret_name, masked_uri, secret_texts, uri_secrets
+from cdc_core.masking import is_secret_name, masked_uri, secret_texts, secrets_of_uris, uri_secrets
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of
 
@@ -83,8 +83,8 @@ def option(
     """Declare one option as the default of a dataclass field. Without *default* the option must be given.
 
     *doc* is one or two sentences for the generated tables. A *secret* is masked everywhere, and so are the secrets in a
-    *uri*; neither is in the options' `repr`. Of an option that is both, all is masked, but the progress store keeps the
-    URI if its secrets are references. A `Duration | None` may also be a *flag*: true is zero seconds, false is None.
+    *uri*, or in a list or table of URIs; neither is in the options' `repr`. Of an option that is both, all is masked,
+    but the store keeps it if its secrets are references. A `Duration | None` may also be a *flag*: true is 0 s.
     For a sink, *place* says that another value makes its URI mean another place, such as another endpoint or account,
     where nothing was delivered yet. Such a value is recorded, so it must not be secret.
     """
@@ -112,7 +112,7 @@ def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
     """Return an instance of *cls* from what the user wrote. Raises: OptionError, which names *owner*, option, remedy.
 
     An option that *cls* does not declare is an error. `table.entry` is an entry of the option `table`, if that is a
-    dict; a dict may also be given as JSON text. A `ValueError` of the class's own `__post_init__` becomes an
+    dict; a dict or a list may also be given as JSON text. A `ValueError` of the class's own `__post_init__` becomes an
     OptionError too.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def secret_values(options: Any) -> list[str]:
         elif field.metadata.get("secret") and value:
             found += [*_with_words(str(value)), *sorted(uri_secrets(str(value)))]
         elif field.metadata.get("uri") and value:
-            found += sorted(uri_secrets(str(value)))
+            found += sorted(secrets_of_uris(value))
         elif isinstance(value, Mapping):
             found.extend(secret_texts(value))
     return found
@@ -257,6 +257,7 @@ def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:
         (inner,) = [argument for argument in arguments if argument is not type(None)]
         return _parse(inner, value)
     if origin is tuple:
+        value = json.loads(value) if str(value).lstrip().startswith("[") and isinstance(value, str) else value
         items = value if isinstance(value, list | tuple) else [part.strip() for part in str(value).split(",")]
         return tuple(_parse(arguments[0], item) for item in items if item != "")
     if hint is bool:

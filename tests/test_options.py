@@ -1,5 +1,6 @@
 """Declared options: parsing, errors, documentation, secrets."""
 
+import json
 import pickle
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -189,6 +190,19 @@ def test_every_text_of_a_secret_table_is_a_secret() -> None:
     parsed = parse_options(Options, {"headers": '{"X-Team": "blue", "X-Key": "Key dG9rZW5z"}'}, owner="sink 's'")
     assert secret_values(parsed) == ["blue", "Key dG9rZW5z", "dG9rZW5z"]
     assert "blue" not in repr(parsed)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_the_secrets_of_every_url_in_a_list_of_tables_are_secrets(as_text: bool) -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        mirrors: tuple[dict[str, Any], ...] = option((), doc="Mirrors.", uri=True)
+
+    written: Any = [{"uri": "x://me:hunter2@a", "at": "1"}, {"uri": "x://me:hunter3@b,c"}]
+    parsed = parse_options(Options, {"mirrors": json.dumps(written) if as_text else written}, owner="source 's'")
+    assert parsed.mirrors == tuple(written)
+    assert secret_values(parsed) == ["hunter2", "hunter3"]
+    assert "hunter" not in repr(parsed)
 
 
 def test_the_secrets_in_a_secret_url_are_secrets_by_themselves() -> None:

@@ -189,15 +189,21 @@ def _masked_option(name: str, value: Any, kind: str = "", *, sink: Component[Any
     """Return the value of an option with every literal secret in it masked, in nested tables too."""
     if not kind and _is_secret(name, value):
         kind = "secret uri" if _is_uri(name, value) else "probably secret"
-    if "uri" in kind:
-        return MASK if kind == "secret uri" and _has_lone_user(value) else _masked_uri(value, sink=sink)
+    kept = "" if kind == "probably secret" else kind
     if isinstance(value, Mapping):
-        return {key: _masked_option(key, inner, "secret" if kind == "secret" else "") for key, inner in value.items()}
+        uris = "uri" in kept
+        return {
+            key: _masked_option(key, inner, "" if uris and _is_secret(key, inner) else kept)
+            for key, inner in value.items()
+        }
     if isinstance(value, list):
-        return [_masked_option(name, inner, "secret" if kind == "secret" else "") for inner in value]
+        return [_masked_option(name, inner, kept) for inner in value]
+    is_json = str(value).lstrip().startswith(("[", "{"))
+    if "uri" in kind and not is_json:
+        return MASK if kind == "secret uri" and _has_lone_user(value) else _masked_uri(value, sink=sink)
     if isinstance(value, str):
         text, _ = cut_references(value)
-        safe = _is_reference(text) if kind else name in _COORDINATES or _is_safe_text(text)
+        safe = _is_reference(text) if kind and "uri" not in kind else name in _COORDINATES or _is_safe_text(text)
     else:
         safe = not kind or value is None
     return value if safe else MASK

@@ -43,6 +43,7 @@ class HookOptions:
     client: dict[str, Any] | None = option(None, doc="Settings of the client.")
     topic_prefix: str = option("", doc="Put before topics.")
     pin: str | None = option(None, doc="Opens the sink.", secret=True)
+    mirrors: tuple[dict[str, Any], ...] = option((), doc="Other places.", uri=True)
 
 
 class SilentDestination(Destination):
