@@ -32,6 +32,7 @@ from cdc_core.errors import (
 from cdc_core.file_body import FileBody, NewlineBody, joined_lines, joined_values
 from cdc_core.frontier import Frontier
 from cdc_core.hookspecs import hookimpl
+from cdc_core.locality import Locality
 from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
 from cdc_core.messages import MessageBatch, TopicNames
 from cdc_core.options import (
@@ -104,6 +105,7 @@ __all__ = [
     "Frontier",
     "HistoryLostError",
     "Kind",
+    "Locality",
     "MessageBatch",
     "NewlineBody",
     "Op",

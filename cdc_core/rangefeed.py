@@ -7,12 +7,9 @@ It has four parts, because four processes of a changefeed use it and share nothi
     SliceReader     a task on an executor         the rows of one slice
     SourceHistory   the coordinator               what may the source forget?
 
-Each is built from the same `RangefeedContext` in the process that needs it. Constructors have no side effects and
-connect to nothing. One instance serves one process, and its methods are never called at the same time.
-
-A **token** is a JSON value of the rangefeed's own making that says where in its history a step ends. Tokens are saved,
-shown to people and compared for equality. They hold no secret.
-
+Each is built from the same `RangefeedContext` in the process that needs it. Constructors connect to nothing and have no
+side effects. One instance serves one process, and its methods are never called at the same time. A **token** is JSON of
+the rangefeed's own making that says where in its history a step ends. It is saved and shown, and holds no secret.
 Raises, everywhere: RetryableRangefeedError (the step runs again later), TerminalRangefeedError and HistoryLostError
 (the changefeed stops), ConfigError (before the start only).
 """
@@ -24,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc_core.locality import Locality
 from cdc_core.schema import TableSchema
 from cdc_core.schema_change import SchemaChangeRules
 from cdc_core.source_objects import SourceObjects
@@ -63,6 +61,8 @@ class RangefeedContext:
     """What the planner does at a schema boundary."""
     parallelism: int = 1
     """How many slices can be read at the same time."""
+    locality: Locality = field(default_factory=Locality)
+    """Where the changefeed is coordinated; without tiers where that is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_tab
 from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, OptionError
+from cdc_core.locality import Locality
 from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import did_you_mean, option_names, parse_options, secret_values
 from cdc_core.plugins.host import PluginHost
@@ -23,15 +25,25 @@ __all__ = ["canonical_names", "resolve"]
 
 R = TypeVar("R", bound=Registration)
 
+_LOCALITY = "CDC_LOCALITY"
+
 
 def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
     """Return *changefeed* ready to run, all its options checked. Connects to nothing and loads only options classes.
 
-    Raises: OptionError, UnknownPluginError, PluginConflictError, PluginLoadError; ConfigError for parts that cannot
-    work together.
+    Its locality is that of the environment variable CDC_LOCALITY. Raises: OptionError, UnknownPluginError,
+    PluginConflictError, PluginLoadError; ConfigError for parts that cannot work together.
     """
     resolved = _resolved(changefeed, host)
-    return dataclasses.replace(resolved, stored=stored_definition(changefeed, resolved, host))
+    stored = stored_definition(changefeed, resolved, host)
+    return dataclasses.replace(resolved, stored=stored, locality=_locality())
+
+
+def _locality() -> Locality:
+    try:
+        return Locality.parse(os.environ.get(_LOCALITY, ""))
+    except ValueError as error:
+        raise ConfigError(f"environment variable {_LOCALITY}: {error}") from None
 
 
 def _resolved(

@@ -13,6 +13,7 @@ from cdc_core.config.component import Component
 from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder, EncoderContext
 from cdc_core.envelope import ENVELOPE_OPTIONS, Envelope
+from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.options import place_values
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
@@ -66,6 +67,8 @@ class ResolvedChangefeed:
     table_names: tuple[TableName, ...] = ()
     parallelism: int = 1
     """How many slices can be read at the same time."""
+    locality: Locality = field(default_factory=Locality)
+    """Where it is coordinated; without tiers where that is unknown."""
     saved: Mapping[str, Any] | None = None
     """The token saved last before this run. Only the driver has it."""
     stored: Mapping[str, Any] = field(default_factory=dict)
@@ -122,6 +125,7 @@ class ResolvedChangefeed:
                 events=self.options.schema_change_events, policy=self.options.schema_change_policy
             ),
             parallelism=self.parallelism,
+            locality=self.locality,
             saved=None if self.saved is None else dict(self.saved),
         )
 
@@ -240,6 +244,7 @@ class ResolvedChangefeed:
             "dead_letter": None if self.dead_letter is None else self.dead_letter.to_json(),
             "table_names": [[name.database, name.schema, name.table] for name in self.table_names],
             "parallelism": self.parallelism,
+            "locality": str(self.locality),
             "stored": dict(self.stored),
         }
 
@@ -252,6 +257,7 @@ class ResolvedChangefeed:
         fields["options"] = ChangefeedOptions(**fields["options"])
         fields["sources"] = tuple(fields["sources"])
         fields["tables"] = tuple(fields["tables"])
+        fields["locality"] = Locality.parse(fields["locality"])
         fields["dead_letter"] = None if fields["dead_letter"] is None else cls.from_json(fields["dead_letter"])
         fields["table_names"] = tuple(TableName(*name) for name in fields["table_names"])
         return cls(**fields)

@@ -210,6 +210,15 @@ def test_a_resolved_changefeed_survives_pickle_and_json() -> None:
     assert ResolvedChangefeed.from_json(json.loads(json.dumps(whole.to_json()))) == whole
 
 
+def test_the_locality_is_that_of_the_environment_and_reaches_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDC_LOCALITY", "region=eu, zone=a")
+    resolved = ResolvedChangefeed.from_json(json.loads(json.dumps(feed().to_json())))
+    assert str(resolved.rangefeed_context().locality) == "region=eu,zone=a"
+    monkeypatch.setenv("CDC_LOCALITY", "eu")
+    with pytest.raises(ConfigError, match="environment variable CDC_LOCALITY: 'eu' is not a locality"):
+        feed()
+
+
 def test_an_attempt_gives_the_changefeed_its_identity_and_changes_nothing_else() -> None:
     before = feed()
     after = before.for_attempt(feed_id="0123456789ab", epoch=3, state="sqlite:////x", table_names=[])
