@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -40,6 +41,23 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
             "source 'postgres': slot_name must have 1 to 63 characters, only lower-case letters, digits and "
             "underscores",
         ),
+        (
+            "endpoints",
+            [{"uri": "postgresql://h"}],
+            "source 'postgres': endpoint 1 must have a uri and a locality, as in "
+            '{uri = "postgresql://…", locality = "region=eu-west-1"}',
+        ),
+        (
+            "endpoints",
+            '[{"uri": "postgresql://h", "locality": "a=b"}, {"uri": "mysql://u:pw@h", "locality": "a=b"}]',
+            "source 'postgres': the uri of endpoint 2 must begin with postgresql://",
+        ),
+        (
+            "endpoints",
+            [{"uri": "postgresql://h", "locality": "eu"}],
+            "source 'postgres': endpoint 1: 'eu' is not a locality: 'eu' is not a tier; write it as name=value, such "
+            "as region=eu-west-1,zone=a, with letters, digits and . _ -",
+        ),
         ("publication_name", "x" * 64, "source 'postgres': publication_name must have 1 to 63 bytes"),
         (
             "scan_rounds",
@@ -48,7 +66,7 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
         ),
     ],
 )
-def test_an_impossible_value_is_refused(name: str, value: str, text: str) -> None:
+def test_an_impossible_value_is_refused(name: str, value: Any, text: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse_options(PostgresOptions, {name: value}, owner=OWNER)
     assert str(caught.value) == text

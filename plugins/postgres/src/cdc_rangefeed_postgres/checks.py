@@ -12,7 +12,15 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted, quoted_table
 from cdc_rangefeed_postgres.standby import check_standby, is_standby
 
-__all__ = ["check_key", "check_logged", "check_server", "check_tables", "check_version", "require_tables"]
+__all__ = [
+    "check_key",
+    "check_logged",
+    "check_publisher",
+    "check_server",
+    "check_tables",
+    "check_version",
+    "require_tables",
+]
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +40,10 @@ _KINDS = {
 _REPLICATION_ROLES = ["rds_replication", "azure_replication", "cloudsqlreplication"]
 
 _PRIVILEGES = """
-SELECT current_user::text, current_database()::text, r.rolsuper,
+SELECT current_user::text,
        r.rolreplication OR r.rolsuper OR EXISTS (
            SELECT FROM pg_roles m WHERE m.rolname = ANY(%s::name[]) AND pg_has_role(r.oid, m.oid, 'MEMBER')),
-       has_database_privilege(current_database(), 'CREATE')
+       current_database()::text, has_database_privilege(current_database(), 'CREATE')
 FROM pg_roles r WHERE r.rolname = current_user
 """
 _SLOTS = """
@@ -70,17 +78,14 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
             "'logical'; and restart the server"
         )
     if is_standby(connection):
-        check_standby(connection, publication=publication, failover=failover)
+        check_standby(connection, failover=failover)
     row = connection.execute(_PRIVILEGES, [_REPLICATION_ROLES]).fetchone()
     assert row is not None
-    role, database, _, replication, create = row
+    role, replication, _, _ = row
     if not replication:
         raise ConfigError(f"role {role} may not use replication. Run ALTER ROLE {quoted(role)} REPLICATION;")
-    if publication and not create:
-        raise ConfigError(
-            f"role {role} may not create a publication in database {database}. Run GRANT CREATE ON DATABASE "
-            f"{quoted(database)} TO {quoted(role)};"
-        )
+    if publication:
+        check_publisher(connection)
     row = connection.execute(_SLOTS).fetchone()
     assert row is not None
     slots, max_slots, senders, max_senders = row
@@ -101,6 +106,23 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         raise ConfigError(
             f"all {max_senders} WAL senders of the server are in use, but the initial scan needs one. Run ALTER SYSTEM "
             f"SET max_wal_senders = {max_senders + 10}; and restart the server"
+        )
+
+
+def check_publisher(connection: Connection) -> None:
+    """Raise ConfigError when the server or the role cannot create a publication."""
+    if is_standby(connection):
+        raise ConfigError(
+            "the server is a standby and cannot create a publication. Create one on the primary and name it in "
+            "publication_name, or connect to the primary"
+        )
+    row = connection.execute(_PRIVILEGES, [_REPLICATION_ROLES]).fetchone()
+    assert row is not None
+    role, _, database, create = row
+    if not create:
+        raise ConfigError(
+            f"role {role} may not create a publication in database {database}. Run GRANT CREATE ON DATABASE "
+            f"{quoted(database)} TO {quoted(role)};"
         )
 
 

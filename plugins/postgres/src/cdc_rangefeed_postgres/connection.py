@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
@@ -13,11 +13,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cdc_core import ConfigError, OptionError, RangefeedContext, did_you_mean, mask, secret_forms, uri_secrets
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of, translated
+from cdc_rangefeed_postgres.endpoints import Endpoint, closer_first, parse_endpoints
 from cdc_rangefeed_postgres.names import application_name
 
 __all__ = ["Connection", "KeptConnection", "Server", "set_lock_timeout", "stream"]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+T = TypeVar("T")
 
 # A server that vanished without a word, or a router that forgot a connection, is noticed within about a minute.
 _NETWORK = {
@@ -52,33 +54,69 @@ _NO_TIMEOUTS = (
 
 
 class Server:
-    """Opens connections for one changefeed. The constructor connects to nothing."""
+    """Opens connections for one changefeed: to its source, or to the endpoint that `use` names.
+
+    Before the first `use`, connections are to the first of source and endpoints that can be reached. The constructor
+    connects to nothing.
+    """
 
     def __init__(self, context: RangefeedContext) -> None:
         self._context = context
-        self._secrets = secret_forms(uri_secrets(context.uri))
-        self._parameters: dict[str, Any] | None = None
+        self._endpoints: Sequence[Endpoint] = (
+            () if context.options is None else parse_endpoints(context.options.endpoints)
+        )
+        uris = [context.uri, *(endpoint.uri for endpoint in self._endpoints)]
+        self._secrets = secret_forms(secret for uri in uris for secret in uri_secrets(uri))
+        self._servers: dict[str, dict[str, Any]] = {}
+        self._used: str | None = None if self._endpoints else ""
+        self.uses = 0
+        """How often `use` has named another one."""
 
     def __repr__(self) -> str:
         return f"Server({self.place})"
 
     @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        """The option `endpoints`, by the name that tokens have: the place, and "" for the source.
+
+        Raises: OptionError.
+        """
+        source = self.place_of("")
+        found: dict[str, Endpoint] = {}
+        for endpoint in self._endpoints:
+            place = _place(_parse(endpoint.uri, "uri in option 'endpoints'"))
+            name = "" if place == source else place
+            if name in found:
+                raise OptionError(f"option 'endpoints' has {place} twice. Remove one of them")
+            found[name] = endpoint
+        return found
+
+    @property
+    def used(self) -> str:
+        """The endpoint that `use` named last, "" for the source."""
+        return self._used or ""
+
+    def use(self, endpoint: str) -> bool:
+        """Connect to *endpoint* from now on, "" for the source. Return whether kept connections may be to another."""
+        if self._used == endpoint:
+            return False
+        self._used = endpoint
+        self.uses += 1
+        return True
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The connection parameters in the URI. Raises: OptionError when libpq would refuse it."""
-        if self._parameters is None:
-            self._parameters = _parse(self._context.uri)
-        return self._parameters
+        return self._parameters_of(self.used)
 
     @property
     def place(self) -> str:
         """Hosts, ports and database, for messages."""
-        found = self.parameters
-        hosts = (found.get("host") or found.get("hostaddr") or "the local socket").split(",")
-        ports = (found.get("port") or "").split(",")
-        ports = ports * len(hosts) if len(ports) == 1 else ports
-        hosts = [f"[{host}]" if ":" in host else host for host in hosts]
-        places = ",".join(f"{host}:{port or '5432'}" for host, port in zip(hosts, ports, strict=False))
-        return f"{places}/{found.get('dbname') or found.get('user') or ''}"
+        return self.place_of(self.used)
+
+    def place_of(self, endpoint: str) -> str:
+        """Return hosts, ports and database of *endpoint*."""
+        return endpoint or _place(self._parameters_of(""))
 
     def mask(self, text: str) -> str:
         """Return *text* without the secrets of the URI."""
@@ -92,14 +130,19 @@ class Server:
 
     def connect(self, role: str, *, replication: bool = False) -> Connection:
         """Return a psycopg connection in autocommit mode. Raises: client errors, not translated."""
+        return self._first(lambda endpoint: self.connect_to(endpoint, role, replication=replication))
+
+    def connect_to(self, endpoint: str, role: str, *, replication: bool = False) -> Connection:
+        """Do what `connect` does, at *endpoint*, whichever is used."""
         keywords: dict[str, Any] = {"replication": "database"} if replication else {}
-        connection = psycopg.connect(self._conninfo(role), autocommit=True, prepare_threshold=None, **keywords)
+        conninfo = self._conninfo(endpoint, role)
+        connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None, **keywords)
         connection.execute(_NO_TIMEOUTS)
         return connection
 
     def connect_arrow(self, role: str) -> Any:
         """Return an ADBC connection in autocommit mode. Raises: client errors, not translated."""
-        connection = adbc.connect(self._conninfo(role), autocommit=True)
+        connection = self._first(lambda endpoint: adbc.connect(self._conninfo(endpoint, role), autocommit=True))
         with connection.cursor() as cursor:
             cursor.execute(_NO_TIMEOUTS)
             cursor.fetchall()
@@ -114,8 +157,27 @@ class Server:
                 self.mask(f"cannot connect to PostgreSQL at {self.place}: {text_of(error)}. Fix the source URI")
             ) from None
 
-    def _conninfo(self, role: str) -> str:
-        parameters = dict(self.parameters)
+    def _first(self, connect: Callable[[str], T]) -> T:
+        """Return what *connect* returns for the endpoint that is used, or for the first that can be reached."""
+        if self._used is not None or not self._endpoints:
+            return connect(self.used)
+        failure: BaseException | None = None
+        for endpoint in dict.fromkeys(("", *closer_first(self.endpoints, self._context.locality))):
+            try:
+                return connect(endpoint)
+            except ClientError as error:
+                failure = failure or error
+        assert failure is not None
+        raise failure
+
+    def _parameters_of(self, endpoint: str) -> dict[str, Any]:
+        if endpoint not in self._servers:
+            uri = self.endpoints[endpoint].uri if endpoint else self._context.uri
+            self._servers[endpoint] = _parse(uri, "uri in option 'endpoints'" if endpoint else "source URI")
+        return self._servers[endpoint]
+
+    def _conninfo(self, endpoint: str, role: str) -> str:
+        parameters = dict(self._parameters_of(endpoint))
         work_mem = self._context.options.logical_decoding_work_mem
         session = {**_SESSION, "logical_decoding_work_mem": f"{work_mem // 1024}kB"}
         settings = " ".join(f"-c {name}={value}" for name, value in session.items())
@@ -136,9 +198,13 @@ class KeptConnection:
         self._role = role
         self._lock_timeout_s = lock_timeout_s
         self._connection: Connection | None = None
+        self._uses = 0
 
     def open(self) -> Connection:
         """Return the connection. Raises: client errors, not translated."""
+        if self._uses != self._server.uses:
+            self.close()
+            self._uses = self._server.uses
         if self._connection is None or self._connection.closed:
             self._connection = self._server.connect(self._role)
             self._connection.prepare_threshold = _NEVER
@@ -168,18 +234,27 @@ def stream(cursor: Any, query: str, *, batch_bytes: int) -> Iterator[pa.RecordBa
     yield from cursor._results.reader
 
 
-def _parse(uri: str) -> dict[str, Any]:
+def _place(parameters: Mapping[str, Any]) -> str:
+    hosts = (parameters.get("host") or parameters.get("hostaddr") or "the local socket").split(",")
+    ports = (parameters.get("port") or "").split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    hosts = [f"[{host}]" if ":" in host else host for host in hosts]
+    places = ",".join(f"{host}:{port or '5432'}" for host, port in zip(hosts, ports, strict=False))
+    return f"{places}/{parameters.get('dbname') or parameters.get('user') or ''}"
+
+
+def _parse(uri: str, what: str) -> dict[str, Any]:
     query = uri.partition("?")[2].partition("#")[0]
     known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()} - {"replication"}
     for parameter in filter(None, query.split("&")):
         name = parameter.partition("=")[0]
         if name not in known and name != "ssl":
-            raise OptionError(f"source URI: PostgreSQL does not know parameter '{name}'{did_you_mean(name, known)}")
+            raise OptionError(f"{what}: PostgreSQL does not know parameter '{name}'{did_you_mean(name, known)}")
     try:
         return conninfo_to_dict(uri)
     except psycopg.Error:
         # libpq's message may contain a part of the password.
         raise OptionError(
-            "source URI: not a valid PostgreSQL URI. Write postgresql://user:password@host:port/database and "
+            f"{what}: not a valid PostgreSQL URI. Write postgresql://user:password@host:port/database and "
             "percent-encode reserved characters in user and password"
         ) from None

@@ -9,7 +9,9 @@ from cdc_core import RangefeedContext, SourceHistory, Token
 from cdc_rangefeed_postgres.connection import KeptConnection, Server
 from cdc_rangefeed_postgres.long_transactions import LongTransactions
 from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.token import endpoint_of
 
 __all__ = ["PostgresHistory"]
 
@@ -31,6 +33,7 @@ class PostgresHistory(SourceHistory):
         super().__init__(context)
         self._server = Server(context)
         self._slot = Slot.of(context)
+        self._primary = Primary(self._server)
         self._connection = KeptConnection(self._server, "coordinator")
         self._last_record = 0
         self._released: int | None = None
@@ -39,11 +42,12 @@ class PostgresHistory(SourceHistory):
 
     def release(self, token: Token) -> None:
         with self._server.translated("releasing the log"):
+            self._server.use(endpoint_of(token))
             connection = self._connection.open()
-            lsn = parse_lsn(token["lsn"])
-            self._last_record = self._slot.release(
-                connection, lsn, released=self._released, last_record=self._last_record
-            )
+            lsn, before = parse_lsn(token["lsn"]), self._last_record
+            self._last_record = self._slot.release(connection, lsn, released=self._released, last_record=before)
+            if self._last_record != before:
+                self._primary.log_transactions()
             self._released = max(lsn, self._released or 0)
 
     def metrics(self) -> Mapping[str, float]:

@@ -8,7 +8,10 @@ from cdc_core import ConfigError, RangefeedContext, SourceObjects
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import object_name, object_pattern
 
-__all__ = ["created_in", "require_no_namesake"]
+__all__ = ["SLOT", "created_in", "require_no_namesake"]
+
+SLOT = "replication slot"
+"""What `created_in` calls one."""
 
 _CREATED = """
 SELECT o.name, array_agg(o.kind ORDER BY o.kind DESC), max(o.retained), max(o.changefeed),

@@ -45,6 +45,7 @@ class LogPlan:
             binary=all(binary_safe(version.columns, version.types) for found in versions.values() for version in found),
             versions=versions,
             tables=tuple(table.name.full for table in self.catalog.tables.values()),
+            endpoint=self.end.endpoint,
         )
         return [Slice(lower=after.next(), payload=payload)]
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +59,8 @@ class LogSlice:
     versions: Mapping[int, tuple[TableVersion, ...]]
     tables: tuple[str, ...]
     """Full names of all watched tables."""
+    endpoint: str = field(default="", repr=False)
+    """Where the slot is, see `PostgresToken.endpoint`."""
 
     @property
     def all_versions(self) -> list[TableVersion]:

@@ -13,6 +13,7 @@ from cdc_rangefeed_postgres.catalog import Catalog, Table, load_again
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.members import check_newcomer, find_tables, gone_from, name_taken
 from cdc_rangefeed_postgres.names import quoted
+from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.selection import Selection, exclusion
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
@@ -29,10 +30,12 @@ _LOOK_AGAIN_S = 10.0
 class Newcomers:
     """Finds tables that can join, and publishes them. The attempt ends then, and the next one begins with them."""
 
-    def __init__(self, context: RangefeedContext, slot: Slot) -> None:
+    def __init__(self, context: RangefeedContext, slot: Slot, primary: Primary) -> None:
         self.selection = Selection.parse(context.tables)
         self._diff = context.diff
         self._slot = slot
+        self._primary = primary
+        self._replay_wait_s: float = context.options.snapshot_wait
         self._begun_at: tuple[int, Timestamp | None] | None = None
         self._refused: Catalog | None = None
         self._again_at = 0.0
@@ -101,10 +104,13 @@ class Newcomers:
 
     def _publish(self, connection: Connection, tables: Sequence[Table], names: str) -> bool:
         """Return whether *tables* are published now."""
+        if self._slot.publication.given:
+            return True
         try:
-            with connection.transaction():
-                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-                self._slot.publication.change(connection, add=tables, drop=())
+            publishing = self._primary.publishing(connection, lock_timeout_s=0.0, wait_s=self._replay_wait_s)
+            with publishing as publisher, publisher.transaction():
+                publisher.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                self._slot.publication.change(publisher, add=tables, drop=())
         except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
             for table in tables:
                 self._tell(

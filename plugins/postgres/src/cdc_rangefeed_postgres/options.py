@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from cdc_core import MB, ByteSize, Duration, option
+from cdc_rangefeed_postgres.endpoints import parse_endpoints
 
 __all__ = ["PostgresOptions"]
 
@@ -19,6 +20,13 @@ _SLOT_NAME = re.compile(rf"[a-z0-9_]{{1,{_NAME_BYTES}}}")
 class PostgresOptions:
     """Options of the rangefeed. The source URI has the connection parameters of libpq."""
 
+    endpoints: tuple[dict[str, Any], ...] = option(
+        (),
+        doc="Servers with the same database, each with `uri` and `locality`: standbys, and the primary itself. The"
+        " slot is created on the closest one that can decode, and log and tables are read there. Without a close one,"
+        " that is the source. The publication is created on the source.",
+        uri=True,
+    )
     scan_round: Duration = option(
         Duration(60.0),
         doc="How long one round of the initial scan uses one snapshot. The server keeps the log and old row versions "
@@ -89,6 +97,7 @@ class PostgresOptions:
     )
 
     def __post_init__(self) -> None:
+        parse_endpoints(self.endpoints)
         for name in ("scan_round", "scan_chunk_size", "snapshot_wait", "lock_timeout"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than zero")

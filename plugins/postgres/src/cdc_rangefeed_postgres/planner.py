@@ -38,13 +38,14 @@ from cdc_rangefeed_postgres.newcomers import Newcomers
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_rangefeed_postgres.partitions import with_present_partitions
+from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.relations import find_relations
 from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
 from cdc_rangefeed_postgres.scan_plan import ScanPlan
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
-from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot
+from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot, endpoint_of
 from cdc_rangefeed_postgres.types import TypeCatalog
 from cdc_rangefeed_postgres.versions import Versions, present_types
 from cdc_rangefeed_postgres.watched_tables import load_watched
@@ -70,7 +71,7 @@ class PostgresPlanner(StepPlanner):
         self._slot = Slot.of(context)
         self._connection = KeptConnection(self._server, "planner", lock_timeout_s=self._options.lock_timeout)
         self._rounds = ScanRounds(self._server, self._slot, self._options)
-        self._newcomers = Newcomers(context, self._slot)
+        self._newcomers = Newcomers(context, self._slot, Primary(self._server))
         self._pacing = Pacing(self._slot.name)
         self._catalog: Catalog | None = None
         self._types: TypeCatalog | None = None
@@ -93,7 +94,7 @@ class PostgresPlanner(StepPlanner):
             return Timestamp(row[0] * 1000 + 999)
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        token = PostgresToken.from_json(start)
+        token = self._at(start)
         with self._server.translated("planning a step"):
             connection = self._connection.open()
             end = self._advance(connection, token, after=_latest(token, after), limit=limit)
@@ -112,8 +113,8 @@ class PostgresPlanner(StepPlanner):
         return plan.slices()
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
-        first, last = PostgresToken.from_json(start), PostgresToken.from_json(end)
-        if first.scan is not None or last.scan is not None:
+        first, last = self._at(start), PostgresToken.from_json(end)
+        if first.scan is not None or last.scan is not None or first.endpoint != last.endpoint:
             return None
         # As in every first step of an attempt, the log is searched for the shapes that it announces. When they and the
         # catalog agree with what the earlier attempt found, the slices are the same.
@@ -131,6 +132,7 @@ class PostgresPlanner(StepPlanner):
         return self.slices(start, end, after=after)
 
     def check_rescan(self, rescan: Rescan) -> None:
+        self._server.use(endpoint_of(self.context.saved))
         connection = self._server.connect_checked()
         with closing(connection), self._server.translated("checking a rescan"):
             known, selection = followed_before(self.context), self._newcomers.selection
@@ -138,7 +140,7 @@ class PostgresPlanner(StepPlanner):
             check_rescan(connection, catalog, rescan, lock_timeout_s=self._options.lock_timeout)
 
     def scan_again(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:
-        token = PostgresToken.from_json(start)
+        token = self._at(start)
         with self._server.translated("planning a rescan"):
             connection = self._connection.open()
             if self._altered(connection, token) is not None:
@@ -148,6 +150,12 @@ class PostgresPlanner(StepPlanner):
     def close(self) -> None:
         self._rounds.close()
         self._connection.close()
+
+    def _at(self, start: Token) -> PostgresToken:
+        """Return *start*, and connect to the endpoint that it names."""
+        token = PostgresToken.from_json(start)
+        self._server.use(token.endpoint)
+        return token
 
     def _advance(
         self, connection: Connection, start: PostgresToken, *, after: Timestamp, limit: StepLimit

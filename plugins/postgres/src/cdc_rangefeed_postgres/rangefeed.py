@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from cdc_core import ConfigError, Rangefeed, RangefeedContext, ScanProgress, SourceObjects, TableSchema, Token
+from cdc_core import (
+    ConfigError,
+    HistoryLostError,
+    Rangefeed,
+    RangefeedContext,
+    RetryableRangefeedError,
+    ScanProgress,
+    SourceObjects,
+    TableSchema,
+    Token,
+)
 from cdc_rangefeed_postgres.catalog import Catalog
-from cdc_rangefeed_postgres.checks import check_server, check_tables, check_version
+from cdc_rangefeed_postgres.checks import check_publisher, check_server, check_tables, check_version
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.cursor import check_cursor
-from cdc_rangefeed_postgres.inventory import created_in, require_no_namesake
+from cdc_rangefeed_postgres.endpoint_choice import EndpointChoice
+from cdc_rangefeed_postgres.inventory import SLOT, created_in, require_no_namesake
 from cdc_rangefeed_postgres.large_values import log_large_values
 from cdc_rangefeed_postgres.members import followed_before, left_behind, load_members, present, unmatched
+from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
-from cdc_rangefeed_postgres.token import PostgresToken, TableState, is_intent
+from cdc_rangefeed_postgres.token import PostgresToken, TableState, endpoint_of, is_intent
 from cdc_rangefeed_postgres.versions import first_states, schemas_of
 
 __all__ = ["PostgresRangefeed"]
@@ -35,21 +48,28 @@ class PostgresRangefeed(Rangefeed):
         self._server = Server(context)
         self._slot = Slot.of(context)
         self._connection = KeptConnection(self._server, "driver")
+        self._primary = Primary(self._server)
+        self._choice = EndpointChoice(context, self._server, self._slot)
         self._token: PostgresToken | None = None
 
     def check(self) -> None:
         selection = Selection.parse(self.context.tables)
         check_cursor(self.context, self._slot)
+        slot = self._slot
+        self._choose_to_check()
         connection = self._server.connect_checked()
         try:
             check_version(connection)
-            slot = self._slot
             state = slot.state(connection)
             started = slot.publication.exists(connection) if slot.given else state is not None
+            publication = not slot.publication.given and not started
+            if publication and self._server.used:
+                with closing(self._primary.connect()) as primary:
+                    check_publisher(primary)
             check_server(
                 connection,
                 slot=not slot.given and state is None,
-                publication=not slot.publication.given and not started,
+                publication=publication and not self._server.used,
                 scan=self.context.initial_scan and not started,
                 failover=slot.failover,
             )
@@ -85,20 +105,24 @@ class PostgresRangefeed(Rangefeed):
 
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         with self._server.translated("starting"):
+            self._server.use(self._chosen(saved))
             connection = self._connection.open()
             if saved is None:
                 ours = (self._slot.name, self._slot.own, self._slot.publication.name)
                 require_no_namesake(connection, self.context, ours=ours)
             if saved is None or is_intent(saved):
+                load = partial(self._load, connection, {})
+                drop = partial(self._drop, everywhere=saved is not None)
                 self._token = first_token(
-                    connection, self._slot, self.context, lambda: self._load(connection, {}), save
+                    connection, self._slot, self.context, load, save, primary=self._primary, drop=drop
                 )
             else:
                 token = PostgresToken.from_json(saved)
                 over = left_behind(connection, self._slot.publication, token)
                 states = {name: state for name, state in token.tables.items() if name not in over}
                 load = partial(self._load, connection, states)
-                self._token = resumed_token(connection, self._slot, self.context, token, load)
+                self._token = resumed_token(connection, self._slot, self.context, token, load, primary=self._primary)
+            self._token = replace(self._token, endpoint=self._server.used)
             return self._token.to_json()
 
     def scan_progress(self, token: Token) -> ScanProgress | None:
@@ -107,14 +131,60 @@ class PostgresRangefeed(Rangefeed):
 
     def drop(self, saved: Token | None) -> None:  # noqa: ARG002
         with self._server.translated("dropping the replication slot"):
-            self._slot.drop(self._connection.open())
+            self._somewhere()
+            self._drop()
 
     def created(self) -> Sequence[SourceObjects]:
+        found: list[SourceObjects] = []
+
+        def look(connection: Connection, endpoint: str) -> None:
+            for entry in created_in(connection):
+                if not endpoint:
+                    found.append(entry)
+                elif SLOT in entry.kinds:  # publications are those of the source
+                    found.append(replace(entry, name=f"{entry.name} at {endpoint}", kinds=(SLOT,)))
+
         with self._server.translated("listing replication slots and publications"):
-            return created_in(self._connection.open())
+            self._somewhere()
+            self._choice.everywhere(look, self._connection)
+        return found
 
     def close(self) -> None:
         self._connection.close()
+
+    def _chosen(self, saved: Token | None, *, all_checked: bool = False) -> str:
+        """Return where the slot is after the token *saved*, or where it will be created."""
+        if saved is None or is_intent(saved):
+            return self._choice.first(all_checked=all_checked)
+        return self._choice.again(endpoint_of(saved))
+
+    def _choose_to_check(self) -> None:
+        server = self._server
+        try:
+            server.use(self._chosen(self.context.saved, all_checked=True))
+        except (RetryableRangefeedError, HistoryLostError) as error:
+            raise ConfigError(str(error)) from None
+        except ClientError as error:
+            raise ConfigError(
+                server.mask(f"cannot connect to PostgreSQL at {server.place}: {text_of(error)}. Fix the source URI")
+            ) from None
+
+    def _drop(self, *, everywhere: bool = True) -> None:
+        """Drop the slot, *everywhere* or on the server that is used, and the publication."""
+        if everywhere:
+            self._choice.everywhere(lambda connection, _: self._slot.drop(connection), self._connection)
+        else:
+            self._slot.drop(self._connection.open())
+        if not self._server.endpoints:
+            self._slot.publication.drop(self._connection.open())
+            return
+        with closing(self._primary.connect()) as primary:
+            self._slot.publication.drop(primary)
+
+    def _somewhere(self) -> None:
+        """Use the source, unless something else was chosen."""
+        if not self._server.uses:
+            self._server.use("")
 
     def _load(self, connection: Connection, states: Mapping[str, TableState]) -> Catalog:
         selection = Selection.parse(self.context.tables)

@@ -37,6 +37,8 @@ class PostgresReader(SliceReader):
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         role = "log" if isinstance(slice_.payload, LogSlice) else "scan"
+        if self._server.use(slice_.payload.endpoint):
+            self.close()
         connection = self._connect(role)
         finished = False
         try:

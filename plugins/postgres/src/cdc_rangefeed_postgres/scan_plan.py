@@ -41,6 +41,7 @@ class ScanPlan:
                     pieces=tuple(share),
                     versions={piece.table: self.versions.lists[piece.table][0] for piece in share},
                     commit_times=self.commit_times,
+                    endpoint=self.end.endpoint,
                 ),
             )
             for share in shares

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +40,8 @@ class ScanSlice:
     """By table."""
     commit_times: bool = False
     """Whether to read when each row was written; the server must have track_commit_timestamp on."""
+    endpoint: str = field(default="", repr=False)
+    """Where the snapshot is, see `PostgresToken.endpoint`."""
 
     @property
     def all_versions(self) -> list[TableVersion]:

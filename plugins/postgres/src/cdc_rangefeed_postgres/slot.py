@@ -44,6 +44,10 @@ _AGAINST = {
 """What prevents that a slot is invalidated, by reason."""
 # On a standby, the log that was received may be more than what was replayed.
 _END = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_flush_lsn() END::text"
+_DROP = """
+SELECT pg_drop_replication_slot(s.slot_name) FROM pg_replication_slots s
+WHERE s.slot_name = %s AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::bool, false))
+"""
 _OLD_CONNECTIONS = """
 SELECT pid FROM pg_stat_activity
 WHERE pid <> pg_backend_pid() AND datname = current_database()
@@ -242,13 +246,13 @@ class Slot:
             time.sleep(0.05)
 
     def drop(self, connection: Connection) -> None:
-        """Drop the slot and the publication that the changefeed created, if they exist; never one made beforehand."""
+        """Drop the slot that the changefeed created, if it exists; never one that was made beforehand.
+
+        A copy on a standby disappears with the slot of the primary.
+        """
         self.end_old_connections(connection)
         if not (self.given and self.name == self.own):
-            connection.execute(
-                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [self.own]
-            )
-        self.publication.drop(connection)
+            connection.execute(_DROP, [self.own])
 
     def _old_connections(self, connection: Connection) -> list[int]:
         created = None if self.given and self.name == self.own else self.own

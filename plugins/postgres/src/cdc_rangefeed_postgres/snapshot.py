@@ -17,6 +17,7 @@ from cdc_core import RetryableRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.slot import PLUGIN, cancelled_after, why_waiting
 
 __all__ = ["CLOCK_US", "ExportedSnapshot", "SnapshotMaker"]
@@ -141,7 +142,8 @@ class SnapshotMaker:
             name = f"{self._slot_prefix}_{secrets.token_hex(4)}"
             since = time.monotonic()
             try:
-                with cancelled_after(connection, self._limit_s):
+                logging_transactions = Primary(self._server).logging_transactions(clock)
+                with logging_transactions, cancelled_after(connection, self._limit_s):
                     # Every version accepts the form without parentheses; 14 knows no other.
                     row: Any = connection.execute(
                         f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL {PLUGIN} EXPORT_SNAPSHOT"

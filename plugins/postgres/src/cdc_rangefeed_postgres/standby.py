@@ -16,18 +16,13 @@ def is_standby(connection: Connection) -> bool:
     return row is not None and bool(row[0])
 
 
-def check_standby(connection: Connection, *, publication: bool, failover: bool) -> None:
-    """Raise ConfigError when a changefeed cannot read this standby. *publication*: whether it would create one."""
+def check_standby(connection: Connection, *, failover: bool) -> None:
+    """Raise ConfigError when a changefeed cannot read this standby."""
     version = connection.info.server_version
     if version < _OLDEST:
         raise ConfigError(
             f"the server is a standby of PostgreSQL {version // 10000}, and logical decoding on a standby needs 16 or "
             "newer. Connect to the primary"
-        )
-    if publication:
-        raise ConfigError(
-            "the server is a standby and cannot create a publication. Create one on the primary and name it in "
-            "publication_name, or connect to the primary"
         )
     if failover:
         raise ConfigError(

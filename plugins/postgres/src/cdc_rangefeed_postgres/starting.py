@@ -16,6 +16,7 @@ from cdc_rangefeed_postgres.cursor import cursor_position
 from cdc_rangefeed_postgres.given_slot import first_position, require_slot
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
+from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.selection import Selection, choice
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
@@ -49,10 +50,13 @@ def first_token(
     context: RangefeedContext,
     load: Callable[[], Catalog],
     save: Callable[[Token], None],
+    *,
+    primary: Primary,
+    drop: Callable[[], None],
 ) -> PostgresToken:
     """Create the publication and the slot that are not given, and return a token at the position where reading begins.
 
-    The intent is saved first. After a crash this function finds and removes what the crashed attempt had created.
+    The intent is saved first. *drop* removes what a crashed attempt had created.
     """
     tables = list(load().tables.values())
     require_given(connection, slot, context, tables)
@@ -60,18 +64,20 @@ def first_token(
     set_lock_timeout(connection, context.options.lock_timeout)
     save(intent(slot.name))
     clock: Any = connection.execute(CLOCK_US).fetchone()
-    slot.drop(connection)
+    drop()
+    limit_s, lock_timeout_s = context.options.snapshot_wait, context.options.lock_timeout
     if not slot.publication.given:
-        slot.publication.create(connection, tables)
+        with primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s) as publisher:
+            slot.publication.create(publisher, tables)
     set_lock_timeout(connection, 0.0)  # a wait for transactions is a wait for a lock
-    limit_s = context.options.snapshot_wait
-    if begin is not None:
-        lsn = begin
-    elif slot.given:
-        lsn = first_position(connection, slot, limit_s=limit_s)
-    else:
-        lsn = slot.create(connection, limit_s=limit_s)
-    set_lock_timeout(connection, context.options.lock_timeout)
+    with primary.logging_transactions(connection):
+        if begin is not None:
+            lsn = begin
+        elif slot.given:
+            lsn = first_position(connection, slot, limit_s=limit_s)
+        else:
+            lsn = slot.create(connection, limit_s=limit_s)
+    set_lock_timeout(connection, lock_timeout_s)
     # Everything below is read after the consistent point, so it includes everything that existed there.
     names, found = {table.name.qualified for table in tables}, load()
     # A table that was created meanwhile is not published. It joins later.
@@ -102,6 +108,8 @@ def resumed_token(
     context: RangefeedContext,
     saved: PostgresToken,
     load: Callable[[], Catalog],
+    *,
+    primary: Primary,
 ) -> PostgresToken:
     """Return the token to continue from, when the slot has all changes after *saved* and nothing else uses it.
 
@@ -115,7 +123,7 @@ def resumed_token(
     if {name: table.oid for name, table in catalog.tables.items()} != {
         name: state.oid for name, state in saved.tables.items()
     }:
-        saved = _with_tables(connection, slot, context, selection, saved, load)
+        saved = _with_tables(connection, slot, context, selection, saved, load, primary)
     log_renamed(load_watched(connection, slot, saved, selection, diff=False).tables.values())
     if saved.scan is None:
         return saved
@@ -130,6 +138,7 @@ def _with_tables(
     selection: Selection,
     saved: PostgresToken,
     load: Callable[[], Catalog],
+    primary: Primary,
 ) -> PostgresToken:
     """Return *saved* with the tables that are watched now. Repeatable: a crash may come before it is saved.
 
@@ -143,7 +152,10 @@ def _with_tables(
     oids = {state.oid for state in removed.values()} - catalog.by_oid.keys()
     gone = load_tables(connection, publication=slot.publication.name, oids=oids)
     set_lock_timeout(connection, context.options.lock_timeout)
-    slot.publication.change(connection, add=added, drop=list(gone.tables.values()))
+    limit_s, lock_timeout_s = context.options.snapshot_wait, context.options.lock_timeout
+    if not slot.publication.given:
+        with primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s) as publisher:
+            slot.publication.change(publisher, add=added, drop=list(gone.tables.values()))
     # Read again: everything that existed when the tables were published is in it.
     present = load().tables
     added = [present[table.name.qualified] for table in added if table.name.qualified in present]

@@ -9,7 +9,7 @@ from typing import Any, Self
 from cdc_core import Timestamp, Token
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 
-__all__ = ["Layout", "Part", "PostgresToken", "Scan", "Snapshot", "TableState", "intent", "is_intent"]
+__all__ = ["Layout", "Part", "PostgresToken", "Scan", "Snapshot", "TableState", "endpoint_of", "intent", "is_intent"]
 
 _CREATING = "creating"
 
@@ -17,6 +17,11 @@ _CREATING = "creating"
 def intent(slot: str) -> Token:
     """Return the token that is saved before a slot is created."""
     return {"state": _CREATING, "slot": slot}
+
+
+def endpoint_of(token: Token | None) -> str:
+    """Return where the slot is: the place of an endpoint, "" for the source."""
+    return "" if token is None else str(token.get("endpoint", ""))
 
 
 def is_intent(token: Token) -> bool:
@@ -169,9 +174,12 @@ class PostgresToken:
     settled: int
     """Before this LSN, tables in the log may have shapes other than the catalog's."""
     scan: Scan | None = None
+    endpoint: str = ""
+    """Where the slot is: the place of an endpoint, "" for the source."""
 
     def to_json(self) -> Token:
-        return {
+        at = {"endpoint": self.endpoint} if self.endpoint else {}
+        return at | {
             "lsn": lsn_text(self.lsn),
             "clock": None if self.clock is None else str(self.clock),
             "scan": None
@@ -193,6 +201,7 @@ class PostgresToken:
             catalog=token["catalog"],
             settled=parse_lsn(token["settled"]),
             scan=None if token["scan"] is None else _scan_from_json(token["scan"], list(tables)),
+            endpoint=endpoint_of(token),
         )
 
 
