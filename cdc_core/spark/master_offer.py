@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from cdc_core.options import counted
+from cdc_core.spark.placement_settings import RESOURCE_PREFIX
 
 __all__ = ["asked", "offered"]
 
@@ -38,6 +39,7 @@ def offered(session: SparkSession) -> str:
         with _master_state(session) as state:
             alive = [worker for worker in state.workers() if worker.state().toString() == "ALIVE"]
             workers = [_worker(worker) for worker in alive]
+            tiers = [{name for name in _resources(worker) if name.startswith(RESOURCE_PREFIX)} for worker in alive]
             others = [
                 app.desc().name()
                 for app in state.activeApps()
@@ -51,14 +53,35 @@ def offered(session: SparkSession) -> str:
     if others:
         names = ", ".join(f"'{name}'" for name in sorted(others))
         text += f", also for {counted(len(others), 'other application')} ({names}), which spark.cores.max would limit"
-    return f"{text}; ask for less, or add workers"
+    return f"{text}; {_remedy(_wanted(session), tiers)}"
+
+
+def _remedy(wanted: Set[str], tiers: Sequence[Set[str]]) -> str:
+    """Return what to do when an application that wants resources for tiers gets no worker of those in *tiers*."""
+    if any(wanted <= found for found in tiers):
+        return "ask for less, or add workers"
+    what = " and ".join(sorted(wanted))
+    there = ", ".join(sorted(set().union(*tiers))) or "none"
+    return (
+        f"no worker has {what}, as execution_locality asks; the tiers that exist are {there}. Change"
+        " execution_locality, or start a worker there with the settings of `cdc worker-resources`"
+    )
+
+
+def _wanted(session: SparkSession) -> Set[str]:
+    """Return the resources that stand for tiers of execution_locality."""
+    found = (_RESOURCE.fullmatch(str(key)) for key, _ in session.sparkContext.getConf().getAll())
+    return {each[1] for each in found if each and each[1].startswith(RESOURCE_PREFIX)}
 
 
 def _worker(worker: Any) -> str:
-    resources = worker.resources()
-    names = [str(name) for name in resources.keys().mkString(",").split(",") if name]
+    names = _resources(worker)
     more = f", {', '.join(names)}" if names else ""
     return f"{worker.host()}: {counted(worker.cores(), 'core')}, {worker.memory()} MB{more}"
+
+
+def _resources(worker: Any) -> list[str]:
+    return [str(name) for name in worker.resources().keys().mkString(",").split(",") if name]
 
 
 @contextmanager

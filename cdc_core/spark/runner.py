@@ -14,12 +14,16 @@ from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.errors import ConfigError
+from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.spark.host import SparkHost
+from cdc_core.spark.placement_settings import pin, pinned
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status
 
 __all__ = ["Outcome", "Runner", "Status", "Supervisor", "read_changefeed"]
+
+_UNKNOWN = Locality()
 
 
 class Runner:
@@ -29,10 +33,13 @@ class Runner:
     *store*. *name* names Spark's log, which is `NAME.spark.log`. The changefeeds share one Spark session with the
     settings *spark*. *changefeeds* is how many may run at a time without waiting for each other on this host.
 
+    *locality* is where this process is. On a cluster, all changefeeds of a session have the same *execution_locality*.
+
     A process has only one Spark session, and therefore one runner at a time. Signals are the caller's business.
 
-    Raises: ConfigError when there is no Java that Spark can run on, *spark* does not say whether to encrypt, the
-    progress store cannot be used, or another runner of this *name* is at work in *directory*.
+    Raises: ConfigError when there is no Java that Spark can run on, *spark* does not say whether to encrypt,
+    *execution_locality* cannot be carried out, the progress store cannot be used, or another runner of this *name* is
+    at work in *directory*.
     """
 
     def __init__(
@@ -43,11 +50,14 @@ class Runner:
         name: str = "cdc",
         spark: Mapping[str, str] = MappingProxyType({}),
         changefeeds: int = 1,
+        locality: Locality = _UNKNOWN,
+        execution_locality: str | None = None,
     ) -> None:
         self._directory = Path(directory).absolute()
         self._directory.mkdir(parents=True, exist_ok=True)
         self._url = store or store_url(self._directory)
-        self._spark = dict(spark)
+        self._locality = locality
+        self._spark = dict(pinned(spark, execution_locality, here=locality))
         self._host = SparkHost(name, self._spark, state_dir=self._directory, changefeeds=changefeeds)
         self._plugins: PluginHost | None = None
         self._supervisors: list[Supervisor] = []
@@ -81,10 +91,11 @@ class Runner:
         if isinstance(changefeed, Changefeed):
             self._plugins = self._plugins or PluginHost.load()
             changefeed = resolve(changefeed, self._plugins)
+        changefeed = pin(changefeed, self._locality)
         if dict(changefeed.spark) != self._spark:
             raise ConfigError(
-                f"changefeed '{changefeed.name}' has other Spark settings than the session of this process; run it in a"
-                " process of its own, or give all changefeeds here the same settings"
+                f"changefeed '{changefeed.name}' has other Spark settings than the session of this process, or another"
+                " execution_locality; run it in a process of its own, or give all changefeeds here the same"
             )
         supervisor = Supervisor(
             changefeed,
