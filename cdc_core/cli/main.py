@@ -15,6 +15,7 @@ from cdc_core.cli.docs import docs
 from cdc_core.cli.drain import drain
 from cdc_core.cli.drop import drop
 from cdc_core.cli.jobs import jobs
+from cdc_core.cli.locality import worker_resources_command
 from cdc_core.cli.node import node
 from cdc_core.cli.nodes import nodes
 from cdc_core.cli.owner import owner
@@ -69,6 +70,7 @@ for command in (
     replay_dead_letters,
     drop,
     pack,
+    worker_resources_command,
     plugins,
     options,
     docs,

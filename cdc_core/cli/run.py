@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from cdc_core.cli.locality import locality_option
 from cdc_core.cli.notes import notes_of
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_one_name, store_option, stored_changefeed, warn_of_other_plugins
@@ -21,10 +22,12 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.toml_file import changefeed_names, find_name, read_changefeed
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source
 from cdc_core.errors import CdcError, ConfigError
+from cdc_core.locality import Locality
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
 from cdc_core.plugins.host import PluginHost
 from cdc_core.schema import TableSchema
+from cdc_core.spark.placement_settings import pin
 from cdc_core.store.progress import store_url
 
 __all__ = [
@@ -53,9 +56,18 @@ STATE_DIRECTORY = ".cdc"
     help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
 )
 @store_option
+@locality_option
 @debug_option
 @click.pass_obj
-def run(session: CliSession, file: str, name: str | None, once: bool, state: str | None, store: str | None) -> int:
+def run(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    once: bool,
+    state: str | None,
+    store: str | None,
+    locality: Locality,
+) -> int:
     """Run the changefeed NAME in the TOML file FILE until Ctrl-C; without NAME, all changefeeds of the file.
 
     FILE may also be the name of a pipeline that an installed package publishes. With --store, it is the name of a
@@ -71,7 +83,7 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
     session.start_logging()
     feeds = []
     for changefeed, _, _, definition in found:
-        feeds.append(resolved(session, changefeed))
+        feeds.append(pin(resolved(session, changefeed), locality))
         warn_of_other_plugins(feeds[-1], definition)
     session.add_secrets(secret_forms(uri_secrets(url)))
     try:
@@ -88,6 +100,7 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
             name=feeds[0].name if len(feeds) == 1 else Path(file).stem,
             spark=feeds[0].spark,
             changefeeds=len(feeds),
+            locality=locality,
         ) as runner,
         session.status_view() as view,
     ):
@@ -102,19 +115,20 @@ def run(session: CliSession, file: str, name: str | None, once: bool, state: str
 @click.argument("file", metavar="FILE")
 @click.argument("name", required=False)
 @store_option
+@locality_option
 @debug_option
 @click.pass_obj
-def check(session: CliSession, file: str, name: str | None, store: str | None) -> int:
+def check(session: CliSession, file: str, name: str | None, store: str | None, locality: Locality) -> int:
     """Check the changefeed NAME in FILE: plugins, options, the source and the sink. Changes nothing.
 
     Without NAME, check all changefeeds of the file. Prints one line for each part, and notes about what you should
     know although nothing is wrong. The exit status is 2 when a check fails.
     """
     found = [located(session, file, each, store=store) for each in names_in(file, name, store)]
-    return max([_check(session, resolved(session, changefeed)) for changefeed, *_ in found])
+    return max([_check(session, resolved(session, changefeed), locality) for changefeed, *_ in found])
 
 
-def _check(session: CliSession, feed: ResolvedChangefeed) -> int:
+def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality) -> int:
     """Check a changefeed, print what was found and return the exit status."""
     click.echo(f"changefeed '{feed.name}'")
     schemas: list[TableSchema] = []
@@ -142,6 +156,13 @@ def _check(session: CliSession, feed: ResolvedChangefeed) -> int:
         click.echo(f"  {part:{width}} {what} … {session.masked(outcome)}")
         for note in notes:
             click.echo(f"  {'':{width}} note: {session.masked(note)}")
+    if feed.options.execution_locality is not None:
+        outcome = "ok"
+        try:
+            pin(feed, here)
+        except ConfigError as error:
+            outcome, status = str(error), max(status, error.exit_status)
+        click.echo(f"  {'locality':{width}} {feed.options.execution_locality} … {outcome}")
     master = feed.spark.get("master", "")
     if master and not master.startswith("local"):
         click.echo(f"  {'cluster':{width}} {master} … not asked; cdc run asks each executor before it creates anything")

@@ -37,3 +37,22 @@ def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, capsys
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "  source   paper paper://user:***@desk/db … wal_level is not logical for ***"
     assert lines[-1] == "  sink     shelf shelf://room … the directory is not writable"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "outcome"),
+    [
+        (["--locality", "cloud=aws,region=us,zone=a"], 0, "ok"),
+        ([], 2, "does not match this process, which has no locality; run it where it matches"),
+        (["--locality", "region=eu"], 2, "does not match this process, whose locality is region=eu; run it where"),
+    ],
+)
+def test_check_says_whether_the_changefeed_may_run_here(
+    arguments: list[str], status: int, outcome: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with file.open("a") as toml:
+        toml.write('execution_locality = "region=us,cloud=aws"\n')
+    assert main(["check", str(file), *arguments]) == status
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith("  locality region=us,cloud=aws … ")
+    assert outcome in last
