@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from packaging.version import InvalidVersion, Version
 
@@ -14,7 +15,9 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.errors import CdcError, ConfigError, RetryableError
+from cdc_core.jobs.settings import NodeSettings
 from cdc_core.plugins.host import PluginHost
+from cdc_core.spark.placement_settings import pin
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["Definitions"]
@@ -24,15 +27,21 @@ _LOOK_AGAIN_S = 30.0
 
 
 class Definitions:
-    """Resolves the definitions of jobs in *store*, with the plugins and the secrets of this node.
+    """Resolves the definitions of jobs in *store*, with the plugins, the secrets and the *settings* of this node.
 
     *keep_secret* is called with the secrets of each changefeed before it is used.
     """
 
     def __init__(
-        self, store: ProgressStore, plugins: PluginHost, *, keep_secret: Callable[[frozenset[str]], None]
+        self,
+        store: ProgressStore,
+        plugins: PluginHost,
+        settings: NodeSettings,
+        *,
+        keep_secret: Callable[[frozenset[str]], None],
     ) -> None:
         self._store = store
+        self._settings = settings
         self._plugins = plugins
         self._keep_secret = keep_secret
         self._found: dict[str, tuple[float, str | None]] = {}
@@ -60,7 +69,7 @@ class Definitions:
         self._found = {name: found for name, found in self._found.items() if name in names}
 
     def resolve(self, name: str) -> ResolvedChangefeed:
-        """Return the changefeed of job *name*.
+        """Return the changefeed of job *name*, as it runs here: in the node's Spark session unless it has settings.
 
         Raises: ConfigError when the job is unknown, or this node lacks a plugin, a version of one, or a secret;
         RetryableError from the store.
@@ -75,7 +84,8 @@ class Definitions:
         changefeed = changefeed_from(known.definition, name, origin=origin, environ=os.environ)
         feed = resolve(changefeed, self._plugins)
         self._keep_secret(feed.secrets())
-        return feed
+        here = self._settings.place
+        return pin(replace(feed, spark=feed.spark or self._settings.spark or {}), here)
 
     def drop(self, name: str) -> None:
         """Drop what the job holds at its source; once more does no harm. Raises: CdcError; whatever the source raises.

@@ -71,7 +71,7 @@ class Node:
         self._host = host
         self._store = ProgressStore(settings.store)
         self._schedules, self._protection = Schedules(self._store), GcProtection(self._store)
-        self._definitions = Definitions(self._store, plugins, keep_secret=keep_secret)
+        self._definitions = Definitions(self._store, plugins, settings, keep_secret=keep_secret)
         self._work: dict[str, _Work] = {}
         self._not_before: dict[str, tuple[float, float]] = {}
         self._free_for: Counter[str] = Counter()

@@ -29,12 +29,13 @@ _YARN_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def pin(feed: ResolvedChangefeed, here: Locality) -> ResolvedChangefeed:
-    """Return *feed* with the Spark settings that its execution_locality means, for a driver at *here*.
+    """Return *feed* for a driver at *here*, with the Spark settings that its execution_locality means.
 
     Repeatable. Raises: ConfigError when it cannot be carried out.
     """
     try:
-        return replace(feed, spark=pinned(feed.spark, feed.options.execution_locality, here=here))
+        spark = pinned(feed.spark, feed.options.execution_locality, here=here)
+        return replace(feed, spark=spark, locality=here)
     except ConfigError as error:
         raise ConfigError(f"changefeed '{feed.name}': {error}") from None
 
