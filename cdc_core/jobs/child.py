@@ -14,7 +14,7 @@ from typing import Any
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import RetryableError
-from cdc_core.jobs.child_lines import Lines, lease_clock, line, outcome_of, status_of
+from cdc_core.jobs.child_lines import LOOK_S, Lines, lease_clock, line, outcome_of, status_of
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.spark.log_file import open_log
 from cdc_core.telemetry.status import Status
@@ -123,7 +123,7 @@ class ChildRun:
             self._start()
             said = self._follow()
         except Exception as error:
-            self._reason = f"could not be started: {error}" if self._process is None else f"was killed: {error}"
+            self._reason = f"could not be started: {error}" if self._process is None else f"was killed for {error!r}"
         finally:
             status = self._reap()
         with self._lock:
@@ -134,6 +134,8 @@ class ChildRun:
 
     def _start(self) -> None:
         with self._lock, open_log(self._log_path) as log:
+            if self._reason:
+                return
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "cdc_core.jobs.child_main"],
                 stdin=subprocess.PIPE,
@@ -146,7 +148,8 @@ class ChildRun:
     def _follow(self) -> Outcome | None:
         """Pass lines on until the child has told its outcome, and return that; None when it ended before."""
         process, lines = self._process, Lines()
-        assert process is not None
+        if process is None:  # killed before it was started
+            return None
         assert process.stdin is not None
         assert process.stdout is not None
         os.set_blocking(process.stdin.fileno(), False)
@@ -160,7 +163,7 @@ class ChildRun:
                     late = self._abandon_until < self._until
                     self._kill("did not abandon its step in time" if late else "had no lease of its node any more")
                     return None
-                ready = {key.fd for key, _ in selector.select(left_s)}
+                ready = {key.fd for key, _ in selector.select(min(left_s, LOOK_S))}
                 if self._woken in ready:
                     os.read(self._woken, _READ_BYTES)
                     if process.stdin not in selector.get_map():
@@ -198,9 +201,10 @@ class ChildRun:
 
     def _kill(self, reason: str) -> None:
         with self._lock:
-            if self._process is not None and self._outcome is None and self._process.returncode is None:
+            if self._outcome is None:
                 self._reason = self._reason or reason
-                kill_session(self._process.pid)
+                if self._process is not None and self._process.returncode is None:
+                    kill_session(self._process.pid)
 
     def _reap(self) -> int | None:
         """Return the exit status of the child, None if there is none, when nothing of it is alive."""

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.supervisor import Outcome, Supervisor
-from cdc_core.jobs.child_lines import Lines, lease_clock, line, outcome_values, status_values
+from cdc_core.jobs.child_lines import LOOK_S, Lines, lease_clock, line, outcome_values, status_values
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
@@ -24,7 +24,6 @@ from cdc_core.store.progress import ProgressStore
 __all__ = ["main"]
 
 _STATUS_S = 1.0
-_LOOK_S = 0.2
 _READ_BYTES = 65536
 
 
@@ -61,7 +60,7 @@ class _Node:
             left_s = self._until - lease_clock()
             if left_s <= 0:
                 _die()
-            if waiting.poll(None if left_s == float("inf") else left_s * 1000):
+            if waiting.poll(min(left_s, LOOK_S) * 1000):
                 piece = os.read(self._orders, _READ_BYTES)
                 if not piece:
                     _die()
@@ -133,7 +132,7 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
     supervisor.start()
     said, due = None, float("-inf")
     while True:
-        outcome = supervisor.wait(_LOOK_S)
+        outcome = supervisor.wait(LOOK_S)
         if node.stop.is_set():
             supervisor.stop()
         if node.abandon.is_set():

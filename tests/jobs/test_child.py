@@ -177,6 +177,10 @@ def test_a_child_may_be_killed_at_any_time(tmp_path: Path) -> None:
     run.kill()
     assert not lives(process)
     assert "was killed" in str(ended(run).error)
+    never = child(tmp_path)
+    never.kill()
+    never.start()
+    assert str(ended(never).error).startswith("changefeed 't': its process was killed")
 
 
 def test_a_changefeed_that_cannot_run_says_why(tmp_path: Path) -> None:
