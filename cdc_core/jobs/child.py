@@ -22,7 +22,7 @@ from cdc_core.telemetry.status import Status
 __all__ = ["ChildLostError", "ChildRun"]
 
 _READ_BYTES = 65536
-_ABANDON_LIMIT_S = 20.0
+_ABANDON_LIMIT_S = 60.0
 
 
 class ChildLostError(RetryableError):
@@ -34,7 +34,7 @@ class ChildRun:
 
     The child may run until the moment *until* on the clock of `lease_clock`, and for longer after `extend`. If it does
     not hear in time that it may, or this process ends, it kills itself and everything that it has started; this process
-    does the same to it. A child that was told to abandon the step has 20 seconds. *run* are the other keywords of
+    does the same to it. A child that was told to abandon the step has a minute. *run* are the other keywords of
     `Supervisor`, such as `job_epoch`; *store* is the URL of the progress store.
 
     The child gets all of this, secrets included, through a pipe: its command line shows nothing, and its environment is

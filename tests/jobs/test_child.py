@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from cdc_testing.engine import Journal, counter_feed, eventually
+from cdc_testing.processes import command
 from cdc_testing.scripted import Script
 
 from cdc_core.engine.supervisor import Outcome
@@ -51,7 +52,7 @@ def saved(directory: Path) -> int:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "cdc_core.jobs.child_main" in each.cmdline()]
+    return [each for each in psutil.Process().children() if "cdc_core.jobs.child_main" in command(each)]
 
 
 def the_child() -> psutil.Process:
@@ -96,7 +97,7 @@ def test_it_obeys_shows_itself_and_leaves_nothing_behind(tmp_path: Path, caplog:
     in_the_middle_of_a_step(tmp_path, first)
     family = [process, *process.children(recursive=True)]
     assert len(family) >= 4
-    assert not [each for each in family if SECRET in " ".join(each.cmdline())]
+    assert not [each for each in family if SECRET in command(each)]
     assert SECRET not in "".join(process.environ().values())
     eventually(lambda: first.status.rows >= 1000, what="the rows in the status")
     assert first.has_begun
@@ -138,8 +139,7 @@ def test_a_killed_child_takes_its_processes_along(tmp_path: Path) -> None:
 def test_nothing_outlives_a_node_and_its_lease(hurt: signal.Signals, tmp_path: Path) -> None:
     lease_s = 5.0
     (tmp_path / "job.json").write_text(json.dumps(counter_feed(tmp_path, **STEPS).to_json()))
-    command = [sys.executable, "-m", "cdc_testing.child_parent", str(tmp_path), str(lease_s)]
-    node = psutil.Popen(command)
+    node = psutil.Popen([sys.executable, "-m", "cdc_testing.child_parent", str(tmp_path), str(lease_s)])
     try:
         in_the_middle_of_a_step(tmp_path)
         family = node.children(recursive=True)
@@ -211,8 +211,12 @@ def test_a_child_ends_by_itself(why: str, tmp_path: Path) -> None:
     feed = counter_feed(tmp_path).to_json()
     job = {"feed": feed, "store": store_url(tmp_path), "state_dir": str(tmp_path), "level": 20, "run": {}}
     until = lease_clock() + (2.0 if why == "its lease is over" else LONG_S)
-    command = [sys.executable, "-m", "cdc_core.jobs.child_main"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cdc_core.jobs.child_main"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     assert process.stdin is not None
     os.write(process.stdin.fileno(), line(job=job, until=until))
     if why == "its node has ended":
