@@ -15,9 +15,11 @@ from typing import Any
 
 import click
 import kubernetes_validate
+import psycopg
 import pyspark
 import pytest
 import yaml
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
 from cdc_core.cli.main import cdc
 from cdc_core.cli.node import _settings as parsed_settings
@@ -25,6 +27,7 @@ from cdc_core.cli.node import node
 from cdc_core.engine.run import _STOP_LIMIT_S
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.locality import Locality
+from cdc_core.store.progress import ProgressStore
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -39,7 +42,7 @@ EXECUTOR = yaml.safe_load((KUBERNETES / "executors" / "executor.yaml").read_text
 REQUIREMENTS = (ROOT / "requirements-dev.txt").read_text().splitlines()
 VERSIONS = ("1.35", "1.37")
 """Of Kubernetes: the oldest that gives pods the labels of their machines, and the newest whose schemas we have."""
-POD = {"REGION": "eu-west-1", "ZONE": "a", "NAMESPACE": "cdc", "POD_NAME": "cdc-node-x", "POD_IP": "10.0.0.1"}
+POD = {"REGION": "eu-west-1", "ZONE": "eu-west-1a", "NAMESPACE": "cdc", "POD_NAME": "cdc-node-x", "POD_IP": "10.0.0.1"}
 """What Kubernetes knows of a pod when it starts."""
 
 
@@ -190,7 +193,7 @@ def test_nodes_run_a_command_that_exists(deployment: dict[str, Any], monkeypatch
     container = node_of(deployment)
     environment = environment_of(container)
     found = settings([expanded(word, environment) for word in container["args"]], environment, monkeypatch)
-    assert found.place == Locality.parse("region=eu-west-1,zone=a")
+    assert found.place == Locality.parse("region=eu-west-1,zone=eu-west-1a")
     assert found.store == environment["CDC_STORE"]
     (home,) = re.findall(r"^WORKDIR (.*)$", CONTAINERFILE, re.MULTILINE)
     assert found.home.is_relative_to(home)
@@ -285,3 +288,21 @@ def test_the_image_has_every_distribution_but_the_kit() -> None:
     assert sent == members - {"plugins/conformance"}
     for source in re.findall(r"^COPY (?:--chmod=\d+ )?(deploy/\S+)", CONTAINERFILE, re.MULTILINE):
         assert (ROOT / source).is_file()
+
+
+# The store
+
+
+def test_the_role_of_the_page_has_the_rights_that_the_store_needs(postgres_server: EmbeddedPostgres) -> None:
+    (text,) = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "deploy.md").read_text(), re.DOTALL)
+    with psycopg.connect(postgres_server.uri(), autocommit=True) as connection:
+        try:
+            for statement in text.split(";"):
+                connection.execute(statement)
+            connection.execute("ALTER ROLE cdc PASSWORD 'secret'")
+            store = ProgressStore(postgres_server.uri("cdc", user="cdc", password="secret"))
+            store.open()
+            store.close()
+        finally:
+            connection.execute("DROP DATABASE IF EXISTS cdc WITH (FORCE)")
+            connection.execute("DROP ROLE IF EXISTS cdc")
