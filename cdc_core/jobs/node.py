@@ -26,6 +26,7 @@ from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import mask
 from cdc_core.plugins.host import PluginHost
+from cdc_core.spark.placement_settings import pin
 from cdc_core.store.job_values import Adoption, Ended, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
 
@@ -263,7 +264,7 @@ class Node:
     def _run_job(self, adopted: Adoption, lease: Lease) -> None:
         name, me = adopted.name, lease.node
         try:
-            feed = self._definitions.resolve(name)
+            feed = pin(self._definitions.resolve(name), self._settings.place)
         except RetryableError:
             raise
         except Exception as error:  # whatever a plugin does, other jobs go on

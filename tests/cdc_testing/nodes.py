@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -141,7 +141,15 @@ class Nodes:
         return node
 
     def create(
-        self, name: str, source: str, tables: Sequence[str], sink: str, *, locality: str = "", **options: Any
+        self,
+        name: str,
+        source: str,
+        tables: Sequence[str],
+        sink: str,
+        *,
+        locality: str = "",
+        spark: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> JobRecord:
         """Make a job that emits `updated` and resolved marks, and saves as often as it can."""
         secret = self._directory / f"{name}.source"
@@ -149,7 +157,14 @@ class Nodes:
         chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **options}
         if locality:
             chosen["execution_locality"] = locality
-        written = {"source": f"${{file:{secret}}}", "tables": list(tables), "sink": sink, "options": chosen}
+        written: dict[str, Any] = {
+            "source": f"${{file:{secret}}}",
+            "tables": list(tables),
+            "sink": sink,
+            "options": chosen,
+        }
+        if spark:
+            written["spark"] = dict(spark)
         feed = resolve(changefeed_of(name, written, origin="the test", environ={}), PluginHost.load())
         return self.store.create_job(
             name, feed.definition(), owner="test", locality=Locality.parse(feed.options.execution_locality or "")

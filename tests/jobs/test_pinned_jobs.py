@@ -1,0 +1,20 @@
+"""A node runs a pinned job with the Spark settings that its master needs for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cdc_testing.nodes import Nodes
+
+from cdc_core.store.opening import store_url
+
+HERE = "region=eu-west-1,cloud=aws"
+
+
+def test_a_job_that_its_spark_master_cannot_pin_is_paused_with_the_reason(tmp_path: Path) -> None:
+    with Nodes(tmp_path, store_url(tmp_path)) as nodes:
+        nodes.start("one", locality=f"{HERE},zone=a")
+        source = "postgresql://nobody@127.0.0.1:1/nowhere"
+        nodes.create("orders", source, ["orders"], "file:///nowhere", locality=HERE, spark={"master": "yarn"})
+        reason = nodes.until("orders", "paused", limit_s=60).reason or ""
+    assert f"changefeed 'orders': execution_locality {HERE} has 2 tiers, and YARN selects nodes by one label" in reason
