@@ -17,7 +17,6 @@ from cdc_core.engine.error_text import one_line
 from cdc_core.errors import CdcError, ConfigError, RetryableError
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.plugins.host import PluginHost
-from cdc_core.spark.placement_settings import pin
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["Definitions"]
@@ -84,8 +83,7 @@ class Definitions:
         changefeed = changefeed_from(known.definition, name, origin=origin, environ=os.environ)
         feed = resolve(changefeed, self._plugins)
         self._keep_secret(feed.secrets())
-        here = self._settings.place
-        return pin(replace(feed, spark=feed.spark or self._settings.spark or {}), here)
+        return replace(feed, spark=feed.spark or self._settings.spark or {})
 
     def drop(self, name: str) -> None:
         """Drop what the job holds at its source; once more does no harm. Raises: CdcError; whatever the source raises.
