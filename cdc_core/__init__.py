@@ -46,6 +46,7 @@ from cdc_core.options import (
     parse_options,
     secret_values,
 )
+from cdc_core.placement import Place, Replica, ReplicatedSpan, assign_spans, closest_replica
 from cdc_core.rangefeed import Rangefeed, RangefeedContext, ScanProgress, Token
 from cdc_core.readback.reader import ChangeReader
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
@@ -110,12 +111,15 @@ __all__ = [
     "NewlineBody",
     "Op",
     "OptionError",
+    "Place",
     "PluginLoadError",
     "Rangefeed",
     "RangefeedContext",
     "RangefeedRegistration",
     "RefusedRow",
     "RefusedRowsError",
+    "Replica",
+    "ReplicatedSpan",
     "Rescan",
     "ResolvedSink",
     "RestartError",
@@ -156,6 +160,8 @@ __all__ = [
     "Timestamp",
     "Token",
     "TopicNames",
+    "assign_spans",
+    "closest_replica",
     "counted",
     "did_you_mean",
     "format_duration",

@@ -14,7 +14,7 @@ __all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "loaded
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
-    ("frontier", "rows", "uris", "messages", "schema_change"),
+    ("frontier", "rows", "uris", "messages", "schema_change", "placement"),
     ("options", "envelope", "source_objects", "unavailable"),
     ("file_body", "registrations", "rangefeed", "source_writer"),
     ("step_planner", "source_history", "encoder", "hookspecs"),
