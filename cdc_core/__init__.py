@@ -46,7 +46,15 @@ from cdc_core.options import (
     parse_options,
     secret_values,
 )
-from cdc_core.placement import Place, Replica, ReplicatedSpan, assign_spans, closest_replica
+from cdc_core.placement import (
+    Place,
+    PlacementRules,
+    Replica,
+    ReplicatedSpan,
+    assign_spans,
+    closest_replica,
+    executor_locality,
+)
 from cdc_core.rangefeed import Rangefeed, RangefeedContext, ScanProgress, Token
 from cdc_core.readback.reader import ChangeReader
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
@@ -112,6 +120,7 @@ __all__ = [
     "Op",
     "OptionError",
     "Place",
+    "PlacementRules",
     "PluginLoadError",
     "Rangefeed",
     "RangefeedContext",
@@ -164,6 +173,7 @@ __all__ = [
     "closest_replica",
     "counted",
     "did_you_mean",
+    "executor_locality",
     "format_duration",
     "hookimpl",
     "joined_lines",

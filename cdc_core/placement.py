@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.span import Span
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["STRATEGIES", "Place", "Replica", "ReplicatedSpan", "assign_spans", "closest_replica"]
+__all__ = [
+    "STRATEGIES",
+    "VARIABLE",
+    "Place",
+    "PlacementRules",
+    "Replica",
+    "ReplicatedSpan",
+    "Strategy",
+    "assign_spans",
+    "closest_replica",
+    "executor_locality",
+]
 
-STRATEGIES = ("leaseholder", "random", "balanced_simple")
+VARIABLE = "CDC_LOCALITY"
+"""The environment variable that says where the processes of an executor are."""
+
+Strategy = Literal["leaseholder", "random", "balanced_simple"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 _SENSITIVITY = 0.05
 """By which part of the average the largest share may exceed it under `balanced_simple`."""
 
@@ -52,7 +69,7 @@ def assign_spans(
     spans: Sequence[ReplicatedSpan],
     places: Sequence[Place],
     *,
-    strategy: str = "leaseholder",
+    strategy: Strategy = "leaseholder",
     within: Locality = Locality(),  # noqa: B008 (immutable)
     seed: int = 0,
 ) -> dict[str, list[ReplicatedSpan]]:
@@ -110,6 +127,37 @@ def closest_replica(
         return replica.node == node, locality.common(replica.locality), replica.leaseholder
 
     return max(able, key=closeness, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRules:
+    """What the user wants of a source that keeps replicas. Picklable."""
+
+    strategy: Strategy = "leaseholder"
+    within: Locality = field(default_factory=Locality)
+    """The changefeed's `execution_locality`."""
+
+    def assign(
+        self, spans: Sequence[ReplicatedSpan], nodes: Sequence[Place], *, seed: int = 0
+    ) -> dict[str, list[ReplicatedSpan]]:
+        """Return which of *nodes*, those of the source that run, each span is read at, as `assign_spans` does.
+
+        Where no node matches `within`, any may be chosen: the executors match it, and they read from farther away.
+        """
+        matched = any(node.locality.matches(self.within) for node in nodes)
+        within = self.within if matched else Locality()
+        return assign_spans(spans, nodes, strategy=self.strategy, within=within, seed=seed)
+
+
+def executor_locality() -> Locality:
+    """Return where this process is, as the environment variable CDC_LOCALITY says; without tiers when it is not set.
+
+    Raises: ConfigError for what is not a locality.
+    """
+    try:
+        return Locality.parse(os.environ.get(VARIABLE, ""))
+    except ValueError as error:
+        raise ConfigError(f"environment variable {VARIABLE}: {error}") from None
 
 
 class _Candidates:

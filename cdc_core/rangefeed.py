@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_core.locality import Locality
+from cdc_core.placement import PlacementRules
 from cdc_core.schema import TableSchema
 from cdc_core.schema_change import SchemaChangeRules
 from cdc_core.source_objects import SourceObjects
@@ -36,7 +37,6 @@ class RangefeedContext:
     """What every part of a rangefeed is built from. Picklable."""
 
     changefeed: str
-    """Name of the changefeed."""
     feed_id: str
     """Random identity of the changefeed, chosen once and saved, 12 hexadecimal digits. Name by it what you create."""
     uri: str = field(repr=False)
@@ -46,9 +46,8 @@ class RangefeedContext:
     options: Any
     """An instance of the registered options class."""
     diff: bool = False
-    """Whether `before` is wanted."""
     mvcc: bool = False
-    """Whether `mvcc` is wanted."""
+    """Whether `before` and `mvcc` are wanted."""
     initial_scan: bool = True
     """Whether the rows that the tables hold at the start are wanted."""
     initial_scans: Mapping[str, bool] = field(default_factory=dict)
@@ -59,6 +58,8 @@ class RangefeedContext:
     """Where the changefeed starts instead of now: the text form of a timestamp, or a position of the source's own."""
     schema_changes: SchemaChangeRules = field(default_factory=SchemaChangeRules)
     """What the planner does at a schema boundary."""
+    placement: PlacementRules = field(default_factory=PlacementRules)
+    """Which nodes of the source read what, for a registration with `replicas`."""
     parallelism: int = 1
     """How many slices can be read at the same time."""
     locality: Locality = field(default_factory=Locality)
@@ -96,10 +97,9 @@ class Rangefeed(ABC):
         """Return the token that the attempt starts from; on return the source keeps all history after it.
 
         Once an attempt, while no task of an earlier one is alive. *saved* is the token saved last, None the first time.
-        Before anything is created on the source, pass the intent to *save*: it is stored durably, and comes back as
-        *saved* after a crash. The watched tables may be others than those of *saved*: scan the new ones, as the context
-        says. Raises: HistoryLostError when changes after *saved* are gone; ConfigError the first time, when changes
-        after the context's cursor may be.
+        Before anything is created on the source, pass the intent to *save*: it is durable, and is *saved* after a
+        crash. The watched tables may be others than those of *saved*: scan the new ones, as the context says. Raises:
+        HistoryLostError when changes after *saved* are gone; ConfigError the first time, if those after the cursor are.
         """
 
     def scan_progress(self, token: Token) -> ScanProgress | None:  # noqa: ARG002

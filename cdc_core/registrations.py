@@ -14,8 +14,7 @@ class Registration:
     """A component by name. Everything that it can do is declared here and nowhere else.
 
     `options` and the fields in `CLASSES` are "module:Class". They stay unloaded until the component is used, each only
-    in the processes that need it. `summary` is one line for listings; `install_hint` says what to install when loading
-    fails, such as `pip install cdc-sink-kafka`.
+    in the processes that need it. `summary` is one line for listings; `install_hint`: what to install if loading fails.
     """
 
     KIND: ClassVar[str]
@@ -42,8 +41,9 @@ class RangefeedRegistration(Registration):
     """A source. `schemes` are the URI schemes that select it.
 
     `rangefeed`, `planner`, `reader` and `history` are its four parts (see `cdc_core.rangefeed`); without `history` the
-    source keeps all of it. `repeats_steps`: its `StepPlanner.repeat` may return slices; each step's plan is saved then.
-    `changes_tables`, `cursors`: its `Rangefeed.start` accepts other tables, a cursor. `writer`: a `SourceWriter`.
+    source keeps all of it. `repeats_steps`: `StepPlanner.repeat` may return slices; each step's plan is saved then.
+    `changes_tables`, `cursors`: `Rangefeed.start` accepts other tables, a cursor. `writer`: a `SourceWriter`.
+    `replicas`: slices have a locality, and the planner obeys `placement`.
     """
 
     KIND: ClassVar[str] = "rangefeed"
@@ -58,6 +58,7 @@ class RangefeedRegistration(Registration):
     repeats_steps: bool = False
     changes_tables: bool = False
     cursors: bool = False
+    replicas: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,4 @@ class SinkRegistration(Registration):
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, frozenset):
-        return sorted(value)
-    return list(value) if isinstance(value, tuple) else value
+    return sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_core.errors import START_OVER, ConfigError
+from cdc_core.locality import Locality
 from cdc_core.rangefeed import RangefeedContext, Token
 from cdc_core.timestamp import Timestamp
 
@@ -27,11 +28,13 @@ class Slice:
     """One task's share of a step. Picklable and small; `payload` is the rangefeed's own.
 
     No row of the slice has `updated` below `lower`, and `lower` is above what is resolved for all tables together. The
-    engine checks both, and stops the changefeed rather than deliver a row that came too late.
+    engine checks both, and stops the changefeed rather than deliver a row that came too late. `locality` is where it is
+    best read, for a registration with `replicas`: an executor takes the nearest slice that no other has taken.
     """
 
     lower: Timestamp
     payload: Any
+    locality: Locality = field(default_factory=Locality)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

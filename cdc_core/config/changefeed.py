@@ -202,6 +202,12 @@ class ChangefeedOptions:
         doc="Only nodes whose locality has all of these tiers may coordinate and execute the changefeed, such as"
         " region=eu-west-1,cloud=aws.",
     )
+    placement: Literal["leaseholder", "random", "balanced_simple"] | None = option(
+        None,
+        doc="Of a source that keeps replicas: which of its nodes a range is read near. That of the leaseholder, which"
+        " is the default; that of a random replica; or that of a random replica, with the ranges then spread evenly"
+        " over these nodes.",
+    )
     gc_protect_expires_after: Duration | None = option(
         None,
         doc="Have nodes cancel a job whose high-water mark is older than this, so that the source need not keep its"

@@ -88,6 +88,8 @@ def _resolved(
         raise OptionError(
             f"{owner}: cursor '{options.cursor}' is a position of one source, and there are several; set a time"
         )
+    if options.placement is not None and not rangefeed.registration.replicas:
+        raise OptionError(f"{owner}: source '{rangefeed.name}' keeps no replicas; remove option 'placement'")
     _refuse_impossible(owner, options, encoder.registration, sink.registration, host)
     _refuse_pointless(owner, options, given)
     letters = None if options.dead_letter is None else _dead_letters(changefeed, options.dead_letter, host, rangefeed)

@@ -16,6 +16,7 @@ from cdc_core.envelope import ENVELOPE_OPTIONS, Envelope
 from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.options import place_values
+from cdc_core.placement import PlacementRules
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.resolved_sink import ResolvedSink
@@ -123,6 +124,10 @@ class ResolvedChangefeed:
             cursor=self.options.cursor,
             schema_changes=SchemaChangeRules(
                 events=self.options.schema_change_events, policy=self.options.schema_change_policy
+            ),
+            placement=PlacementRules(
+                strategy=self.options.placement or "leaseholder",
+                within=Locality.parse(self.options.execution_locality or ""),
             ),
             parallelism=self.parallelism,
             locality=self.locality,

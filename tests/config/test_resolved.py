@@ -20,7 +20,7 @@ from cdc_testing.scripted import (
     PlainEncoder,
 )
 
-from cdc_core import RangefeedContext, SinkRegistration, TableName
+from cdc_core import Locality, PlacementRules, RangefeedContext, SinkRegistration, TableName
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -76,6 +76,16 @@ def test_a_cursor_needs_a_source_that_can_start_there_and_replaces_the_scan() ->
     assert (context(cursor="0/1").cursor, context(cursor="0/1").initial_scan) == ("0/1", False)
     assert context(cursor="1970-01-01T00:00:01Z", initial_scan="yes").initial_scan
     assert context(cursor="1970-01-01T00:00:01Z").cursor == "1000000000.0000000000"
+
+
+def test_placement_needs_a_source_with_replicas() -> None:
+    with pytest.raises(OptionError, match=r"^changefeed 'orders': source 'paper' keeps no replicas; remove option 'pl"):
+        feed({"placement": "random"})
+    options = {"placement": "random", "execution_locality": "region=eu"}
+    resolved = resolve(changefeed(options=options), host(rangefeed(replicas=True), encoder(), sink()))
+    assert resolved.rangefeed_context().placement == PlacementRules(
+        strategy="random", within=Locality.parse("region=eu")
+    )
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_of_all_components() -> None:

@@ -31,6 +31,7 @@ from cdc_conformance.simulated.steps import (
     Delete,
     DropColumn,
     Merge,
+    MoveReplicas,
     Push,
     Put,
     Read,
@@ -48,11 +49,13 @@ from cdc_conformance.simulated.steps import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_core import Frontier, Op, SchemaChangeRules, Span, StepLimit, Timestamp
+from cdc_core import Frontier, Op, PlacementRules, SchemaChangeRules, Span, StepLimit, Timestamp
+from cdc_core.placement import STRATEGIES
 
 TABLES = st.sampled_from(["t", "u"])
 IDS = st.integers(0, 5)
 NODES = st.integers(1, 3)
+REPLICAS = st.sampled_from([(1,), (2, 3), (3, 1, 2)])
 NAMES = st.sampled_from(["a", "b"])
 COLUMNS = st.sampled_from(["note", "x", "y"])
 VALUES = st.integers(0, 9)
@@ -99,8 +102,8 @@ PARTS: st.SearchStrategy[Items] = st.one_of(
     st.builds(lambda times: [Tick(times), PAUSE], st.integers(1, 8)),
     st.builds(lambda times: [Tick(times), PAUSE], st.integers(1, 8)),
     alone(st.one_of(st.builds(Split, TABLES, IDS), st.builds(Merge, TABLES, IDS))),
-    alone(st.builds(TransferLease, TABLES, IDS, NODES)),
-    alone(st.one_of(st.builds(SetLag, TABLES, IDS, MS), st.builds(SetSkew, NODES, MS))),
+    alone(st.one_of(st.builds(TransferLease, TABLES, IDS, NODES), st.builds(MoveReplicas, TABLES, IDS, REPLICAS))),
+    alone(st.one_of(st.builds(SetLag, TABLES, IDS, MS, st.none() | NODES), st.builds(SetSkew, NODES, MS))),
     st.one_of(alone(st.builds(Crash, NODES)), RESTARTS, RESTARTS),
     alone(
         st.one_of(
@@ -205,6 +208,7 @@ class Consumer:
             diff=True,
             mvcc=True,
             schema_changes=SchemaChangeRules(events="column_changes"),
+            placement=PlacementRules(strategy=STRATEGIES[self.limit.rows % len(STRATEGIES)]),
         )
 
 

@@ -13,6 +13,7 @@ SIMULATED = RangefeedRegistration(
     options="cdc_conformance.simulated.options:SimulatedOptions",
     repeats_steps=True,
     cursors=True,
+    replicas=True,
     schemes=("simulated",),
     summary="A simulated database for tests, in a file",
     writer="cdc_conformance.simulated.writer:SimulatedWriter",

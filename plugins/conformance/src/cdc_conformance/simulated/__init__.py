@@ -17,8 +17,10 @@ from cdc_conformance.simulated.errors import (
     WriteConflictError,
 )
 from cdc_conformance.simulated.handles import Snapshot, Txn
+from cdc_conformance.simulated.served import Served
 
 __all__ = [
+    "Served",
     "SimulatedDatabase",
     "Snapshot",
     "StatementError",

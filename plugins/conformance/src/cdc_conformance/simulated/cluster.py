@@ -13,7 +13,7 @@ from cdc_conformance.simulated.table import Table
 from cdc_conformance.simulated.topology import Node, Range
 from cdc_conformance.simulated.transactions import Status
 from cdc_conformance.simulated.writes import LEASE_NS, Writes
-from cdc_core import Frontier, Span, Timestamp
+from cdc_core import Frontier, Locality, Span, Timestamp
 
 __all__ = ["Cluster", "table_name"]
 
@@ -42,7 +42,7 @@ class Cluster(Writes):
     def _on_cluster(self, seed: int, start: int, nodes: Sequence[tuple[str, int]], lag_ns: int, replicas: int) -> None:
         self._seed, self.now, self._lag_ns, self._replicas = seed, start, lag_ns, replicas
         for number, (locality, skew_ns) in enumerate(nodes, start=1):
-            self.nodes[number] = Node(id=number, locality=locality, skew_ns=skew_ns)
+            self.nodes[number] = Node(id=number, locality=Locality.parse(locality), skew_ns=skew_ns)
         self._happened(Timestamp(start))
 
     def _on_create(self, table: str, columns: Sequence[tuple[str, str]]) -> None:
@@ -54,11 +54,11 @@ class Cluster(Writes):
         chosen = self._random().sample(sorted(self.nodes), min(self._replicas, len(self.nodes)))
         leaseholder = next((node for node in chosen if self.nodes[node].alive), chosen[0])
         span = Span(name.full)
-        self.ranges[name.full] = [
-            Range(
-                span=span, replicas=tuple(chosen), leaseholder=leaseholder, closed=created, lag_ns=self._some_lag_ns()
-            )
-        ]
+        range_ = Range(
+            span=span, replicas=tuple(chosen), leaseholder=leaseholder, closed=created, lag_ns=self._some_lag_ns()
+        )
+        range_.tell_followers(chosen)
+        self.ranges[name.full] = [range_]
         self._resolved[name.full] = Frontier([span], created)
 
     def _on_drop(self, table: str) -> None:
@@ -82,6 +82,7 @@ class Cluster(Writes):
                 if holder.alive and self.has_quorum(range_):
                     closing = Timestamp(max(0, holder.clock(self.now).wall - range_.lag_ns))
                     range_.closed = max(range_.closed, closing)
+                    range_.tell_followers([node for node in range_.replicas if self.nodes[node].alive])
         self._resolve()
 
     def _on_split(self, table: str, at: int) -> None:
@@ -96,6 +97,8 @@ class Cluster(Writes):
             leaseholder=range_.leaseholder,
             closed=range_.closed,
             lag_ns=self._some_lag_ns(),
+            follower_lag_ns=dict(range_.follower_lag_ns),
+            follower_closed=dict(range_.follower_closed),
         )
         range_.span = left
         self.ranges[name].insert(self.ranges[name].index(range_) + 1, right)
@@ -108,6 +111,8 @@ class Cluster(Writes):
         ranges = self.ranges[name]
         left = ranges[ranges.index(right) - 1]
         left.span = Span(name, left.span.start, right.span.end)
+        for node in left.replicas:
+            left.follower_closed[node] = min(left.closed_on(node), right.closed_on(node))
         left.closed = max(left.closed, right.closed)
         ranges.remove(right)
 
@@ -116,10 +121,32 @@ class Cluster(Writes):
         self._await_lease(range_)
         if node not in range_.replicas or not self._node(node).alive:
             raise StatementError(f"node {node} has no living replica of the range of table {table} that holds {at}")
-        range_.leaseholder = node
+        self._move_lease(range_, node)
 
-    def _on_lag(self, table: str, at: int, ns: int) -> None:
-        self.range_of(self.table(table).name.full, key_of(at)).lag_ns = ns
+    def _on_replicas(self, table: str, at: int, nodes: Sequence[int]) -> None:
+        range_ = self.range_of(self.table(table).name.full, key_of(at))
+        self._await_lease(range_)
+        down = [node for node in nodes if not self._node(node).alive and node not in range_.replicas]
+        if down:
+            raise StatementError(f"node {down[0]} is down and cannot get a replica")
+        living = [node for node in nodes if self.nodes[node].alive]
+        if len(set(nodes)) < len(nodes) or len(living) * 2 <= len(nodes):
+            raise StatementError(f"{list(nodes)} are not nodes for replicas: name each once, and most must be running")
+        if range_.leaseholder not in nodes:
+            self._move_lease(range_, living[0])
+        range_.replicas = tuple(nodes)
+        for known in (range_.follower_closed, range_.follower_lag_ns):
+            for node in known.keys() - set(nodes):
+                del known[node]
+
+    def _on_lag(self, table: str, at: int, ns: int, node: int | None = None) -> None:
+        range_ = self.range_of(self.table(table).name.full, key_of(at))
+        if node is None:
+            range_.lag_ns = ns
+        elif node in range_.replicas:
+            range_.follower_lag_ns[node] = ns
+        else:
+            raise StatementError(f"node {node} has no replica of the range of table {table} that holds {at}")
 
     def _on_skew(self, node: int, ns: int) -> None:
         self._node(node).skew_ns = ns

@@ -9,8 +9,9 @@ from typing import Any
 
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.handles import Snapshot, Txn, rows_of
+from cdc_conformance.simulated.served import Served, served
 from cdc_conformance.simulated.session import Session
-from cdc_core import Timestamp
+from cdc_core import Locality, Timestamp
 
 __all__ = ["COLUMNS", "SimulatedDatabase"]
 
@@ -36,19 +37,22 @@ class SimulatedDatabase(Session):
         *,
         seed: int = 0,
         nodes: int = 3,
+        localities: Sequence[str] | None = None,
         replicas: int = 3,
         max_skew_ms: int = 250,
         lag_ms: int = 150,
     ) -> SimulatedDatabase:
         """Return the database in *directory*; create it if there is none.
 
+        With *localities*, such as `region=eu,zone=a`, there is one node for each of them, in their order.
         *seed* decides how far the nodes' clocks are ahead, up to *max_skew_ms*. Ranges close timestamps about *lag_ms*
         late.
         """
         database = cls(directory)
+        places = localities or [_LOCALITIES[number % len(_LOCALITIES)] for number in range(nodes)]
         machines = [
-            (_LOCALITIES[number % len(_LOCALITIES)], (seed * 7919 + number * 104729) % (max_skew_ms + 1) * 1_000_000)
-            for number in range(nodes)
+            (str(Locality.parse(place)), (seed * 7919 + number * 104729) % (max_skew_ms + 1) * 1_000_000)
+            for number, place in enumerate(places)
         ]
         database.directory.mkdir(parents=True, exist_ok=True)
         with database._journal.locked():
@@ -183,9 +187,19 @@ class SimulatedDatabase(Session):
         """Move the lease of the range that holds the row *at* to node *to*."""
         self.execute("lease", table=table, at=at, node=to)
 
-    def set_lag(self, table: str, *, at: int, ms: float) -> None:
-        """Make the range that holds the row *at* close timestamps *ms* behind its leaseholder's clock."""
-        self.execute("lag", table=table, at=at, ns=int(ms * 1e6))
+    def move_replicas(self, table: str, *, at: int, to: Sequence[int]) -> None:
+        """Let the nodes *to*, and no others, have replicas of the range that holds the row *at*.
+
+        The lease stays where it is if it can; otherwise the first of them that runs gets it.
+        """
+        self.execute("replicas", table=table, at=at, nodes=list(to))
+
+    def set_lag(self, table: str, *, at: int, ms: float, node: int | None = None) -> None:
+        """Make the range that holds the row *at* close timestamps *ms* behind its leaseholder's clock.
+
+        With *node*: make the replica on this node hear of closed timestamps *ms* later than the leaseholder.
+        """
+        self.execute("lag", table=table, at=at, ns=int(ms * 1e6), **({} if node is None else {"node": node}))
 
     def set_skew(self, node: int, ms: float) -> None:
         """Set the clock of *node* *ms* milliseconds ahead of the true time."""
@@ -211,6 +225,10 @@ class SimulatedDatabase(Session):
             if used > cluster.gc_threshold:
                 self._execute({"op": "gc", "threshold": str(used)})
             return used
+
+    def served(self) -> list[Served]:
+        """Return who read what from which node, in order. Part of no event: it has no effect on the database."""
+        return list(served(self.directory))
 
     # protected timestamps
 

@@ -7,9 +7,10 @@ from itertools import groupby
 
 from cdc_conformance.simulated.boundaries import next_boundary
 from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.placing import placed
 from cdc_conformance.simulated.slices import Piece
 from cdc_conformance.simulated.table import Table
-from cdc_core import Frontier, Span, StepLimit, Timestamp
+from cdc_core import Frontier, PlacementRules, Span, StepLimit, Timestamp
 
 __all__ = ["advanced", "grouped", "pieces"]
 
@@ -32,17 +33,22 @@ def advanced(cluster: Cluster, frontier: Frontier, limit: StepLimit, *, before: 
     return following if full is None else _cut(frontier, following, full)
 
 
-def pieces(cluster: Cluster, start: Frontier, end: Frontier) -> Iterator[Piece]:
-    """Yield the pieces of the step from *start* to *end*, by range."""
-    for after, upto, span in _differences(start, end):
-        for range_ in cluster.ranges[span.table]:
-            common = span.overlap(range_.span)
-            if common is not None:
-                yield Piece(span=common, after=after, upto=upto, node=range_.leaseholder)
+def pieces(
+    cluster: Cluster, start: Frontier, end: Frontier, placement: PlacementRules, *, seed: int = 0
+) -> Iterator[Piece]:
+    """Yield the pieces of the step from *start* to *end*, by range, each with the node that it is read at."""
+    found = [
+        (after, upto, common)
+        for after, upto, span in _differences(start, end)
+        for range_ in cluster.ranges[span.table]
+        if (common := span.overlap(range_.span)) is not None
+    ]
+    nodes = placed(cluster, [span for _, _, span in found], placement, seed=seed)
+    return (Piece(span=span, after=after, upto=upto, node=nodes[span]) for after, upto, span in found)
 
 
 def grouped(found: Iterator[Piece]) -> list[list[Piece]]:
-    """Return the pieces by slice: a slice holds those that begin at one timestamp and that one node serves.
+    """Return the pieces by slice: a slice holds those that begin at one timestamp and are read at one node.
 
     Spans that begin at different timestamps never share a slice: sinks name files by the slice's lower bound, and later
     rows of a key must be in later files.

@@ -10,6 +10,7 @@ from cdc_conformance.simulated import log_steps, scan
 from cdc_conformance.simulated.boundaries import reached_boundary
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.options import SimulatedOptions
+from cdc_conformance.simulated.placing import placed
 from cdc_conformance.simulated.predicates import parse
 from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.source import Source
@@ -81,10 +82,15 @@ class SimulatedPlanner(StepPlanner):
         resolved = begun.again is None
         if begun.scan is not None:
             return self._scan_slices(cluster, begun.scan, last.scan, resolved=resolved)
-        groups = log_steps.grouped(log_steps.pieces(cluster, first.frontier, last.frontier))
+        placement = self.context.placement
+        found = log_steps.pieces(cluster, first.frontier, last.frontier, placement, seed=last.events)
         return [
-            Slice(lower=group[0].after.next(), payload=LogSlice(pieces=tuple(group), resolved=resolved))
-            for group in groups
+            Slice(
+                lower=group[0].after.next(),
+                payload=LogSlice(pieces=tuple(group), resolved=resolved),
+                locality=cluster.nodes[group[0].node].locality,
+            )
+            for group in log_steps.grouped(found)
         ]
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
@@ -154,13 +160,17 @@ class SimulatedPlanner(StepPlanner):
 
     def _scan_slices(self, cluster: Cluster, first: Scan, last: Scan | None, *, resolved: bool) -> list[Slice]:
         spans = scan.without(first.left, last.left if last is not None else ())
-        chunks = scan.chunks(cluster, spans, first.at, rows=self._options.scan_chunk_rows)
+        chunks = list(scan.chunks(cluster, spans, first.at, rows=self._options.scan_chunk_rows))
 
         def payload(span: Span) -> ScanSlice:
             where = None if first.where is None else tuple(first.where.get(span.table, ()))
             return ScanSlice(span=span, at=first.at, where=where, resolved=resolved)
 
-        return [Slice(lower=first.at, payload=payload(span)) for span, _ in chunks]
+        chosen = placed(cluster, [span for span, _ in chunks], self.context.placement, seed=cluster.events)
+        return [
+            Slice(lower=first.at, payload=payload(span), locality=cluster.nodes[chosen[span]].locality)
+            for span, _ in chunks
+        ]
 
 
 def _rescanning(cluster: Cluster, token: SimulatedToken) -> SimulatedToken:

@@ -11,7 +11,7 @@ __all__ = ["LogSlice", "Piece", "ScanSlice"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """The share of one span in a step: its rows later than `after`, up to `upto`. `node` serves the span."""
+    """The share of one span in a step: its rows later than `after`, up to `upto`. It is read at `node`."""
 
     span: Span
     after: Timestamp
@@ -21,7 +21,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSlice:
-    """Changes of spans that one node serves. Their marks are not resolved while a rescan waits."""
+    """Changes of spans that are read at one node. Their marks are not resolved while a rescan waits."""
 
     pieces: tuple[Piece, ...]
     resolved: bool = True

@@ -20,6 +20,7 @@ __all__ = [
     "Delete",
     "DropColumn",
     "Merge",
+    "MoveReplicas",
     "Push",
     "Put",
     "Read",
@@ -174,13 +175,24 @@ class TransferLease(Step):
 
 
 @dataclass(frozen=True)
+class MoveReplicas(Step):
+    table: str
+    at: int
+    to: tuple[int, ...]
+
+    def play(self, stage: Stage) -> None:
+        stage.db.move_replicas(self.table, at=self.at, to=self.to)
+
+
+@dataclass(frozen=True)
 class SetLag(Step):
     table: str
     at: int
     ms: float
+    node: int | None = None
 
     def play(self, stage: Stage) -> None:
-        stage.db.set_lag(self.table, at=self.at, ms=self.ms)
+        stage.db.set_lag(self.table, at=self.at, ms=self.ms, node=self.node)
 
 
 @dataclass(frozen=True)

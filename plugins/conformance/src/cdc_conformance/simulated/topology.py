@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, field
 
 from cdc_conformance.simulated.keys import END_KEY
-from cdc_core import Span, Timestamp
+from cdc_core import Locality, Span, Timestamp
 
 __all__ = ["Node", "Range"]
 
@@ -15,7 +16,7 @@ class Node:
     """A node. Its clock is `skew_ns` ahead of the true time."""
 
     id: int
-    locality: str
+    locality: Locality
     skew_ns: int
     down_since: int | None = None
     """True time at which it crashed; None while it runs."""
@@ -34,7 +35,7 @@ class Range:
     """A part of a table's keys, with its replicas. One of them holds the lease and serves all writes.
 
     No transaction writes at or below `closed` any more, but earlier writes may still be open. The leaseholder closes
-    timestamps `lag_ns` behind its clock.
+    timestamps `lag_ns` behind its clock. The other replicas hear of it, each `follower_lag_ns` later.
     """
 
     span: Span
@@ -42,6 +43,22 @@ class Range:
     leaseholder: int
     closed: Timestamp
     lag_ns: int
+    follower_lag_ns: dict[int, int] = field(default_factory=dict)
+    """By node; 0 for those that are missing."""
+    follower_closed: dict[int, Timestamp] = field(default_factory=dict)
+    """By node; nothing is closed on those that are missing."""
+
+    def closed_on(self, node: int) -> Timestamp:
+        """Return up to which timestamp the replica on *node* can serve everything that is resolved."""
+        return self.closed if node == self.leaseholder else self.follower_closed.get(node, Timestamp())
+
+    def tell_followers(self, living: Container[int]) -> None:
+        """Pass the closed timestamp on to the replicas on *living* nodes. It never falls."""
+        for node in self.replicas:
+            if node in living:
+                lag_ns = self.follower_lag_ns.get(node, 0)
+                told = Timestamp(max(0, self.closed.wall - lag_ns)) if lag_ns else self.closed
+                self.follower_closed[node] = max(self.closed_on(node), told)
 
     @property
     def end(self) -> bytes:

@@ -148,7 +148,12 @@ class Writes(State):
     def _move_expired_lease(self, range_: Range) -> None:
         down_since = self.nodes[range_.leaseholder].down_since
         if down_since is not None and self.now >= down_since + LEASE_NS and self.has_quorum(range_):
-            range_.leaseholder = next(node for node in range_.replicas if self.nodes[node].alive)
+            self._move_lease(range_, next(node for node in range_.replicas if self.nodes[node].alive))
+
+    def _move_lease(self, range_: Range, node: int) -> None:
+        """Make *node* the leaseholder. What the old one had closed, its replica still knows."""
+        range_.follower_closed[range_.leaseholder] = range_.closed
+        range_.leaseholder = node
 
     def _await_lease(self, range_: Range) -> None:
         """Let time pass, as a client would wait, until a living node holds the lease. Raises: UnavailableError."""

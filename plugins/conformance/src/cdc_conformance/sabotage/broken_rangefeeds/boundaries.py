@@ -93,7 +93,8 @@ class NoticesIdleTablesOneStepLate(BrokenPlanner):
         if boundary is None or first.scan is not None or rules.policy != "backfill":
             return end
         passed = log_steps.advanced(cluster, boundary.passed(last.frontier), limit)
-        if any(True for piece in log_steps.pieces(cluster, first.frontier, passed) for _ in _changes(cluster, piece)):
+        moved = log_steps.pieces(cluster, first.frontier, passed, self.context.placement)
+        if any(True for piece in moved for _ in _changes(cluster, piece)):
             return end
         tables = rules.tables_to_read_again(boundary.changes, resolved=last.frontier.high_water)
         self._late = [Rescan(table=table) for table in tables]
