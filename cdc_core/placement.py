@@ -70,7 +70,7 @@ def assign_spans(
     places: Sequence[Place],
     *,
     strategy: Strategy = "leaseholder",
-    within: Locality = Locality(),  # noqa: B008 (immutable)
+    within: Locality = Locality(),
     seed: int = 0,
 ) -> dict[str, list[ReplicatedSpan]]:
     """Return the spans of each place that matches *within*, by name; the same for the same arguments.

@@ -102,6 +102,11 @@ class AttemptConfig:
             self.open_dead_letter_sink().close()
 
     @property
+    def runs_on_other_hosts(self) -> bool:
+        """Whether tasks may run elsewhere than in the driver's JVM."""
+        return self.requirements != HostRequirements()
+
+    @property
     def key(self) -> tuple[str, int]:
         """Unique to this attempt, in any store: a worker may serve changefeeds of one name one after another."""
         return self.feed.feed_id, self.feed.epoch
@@ -120,10 +125,14 @@ class AttemptConfig:
 
         return ProgressStore(self.feed.state)
 
+    def open_store_of_host(self) -> ProgressStore:
+        """Return the store, on a host that can ask it. Raises: ConfigError for another one."""
+        self.requirements.require()
+        return self.open_store()
+
     def open_epoch_check(self) -> EpochCheck:
         """Return the check of this attempt, on a host that can ask the store. Raises: ConfigError for another one."""
-        self.requirements.require()
-        return EpochCheck(self.open_store(), name=self.feed.name, epoch=self.feed.epoch)
+        return EpochCheck(self.open_store_of_host(), name=self.feed.name, epoch=self.feed.epoch)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

@@ -43,7 +43,7 @@ class Planner:
 
     def __init__(self, config: AttemptConfig, planner: StepPlanner) -> None:
         feed, options = config.feed, config.feed.options
-        self._name = feed.name
+        self._name, self._epoch = feed.name, feed.epoch
         self._owner = feed.rangefeed.owner
         self._planner = planner
         self._store = config.open_store()
@@ -126,6 +126,10 @@ class Planner:
             )
             for index, slice_ in enumerate(slices)
         ]
+
+    def forget_claims(self, end: Offset) -> None:
+        """Forget which tasks of steps before the one that ends at *end* took which slices."""
+        self._store.forget_claims(self._name, but=(self._epoch, end["step"]))
 
     def close(self) -> None:
         self._planner.close()

@@ -11,6 +11,7 @@ from cdc_core.engine.attempt_config import OPTION, AttemptConfig, MaskedError
 from cdc_core.engine.executor_identity import this_executor
 from cdc_core.engine.host_requirements import HostRequirements, here
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, to_wire
+from cdc_core.placement import executor_locality
 
 __all__ = ["Answer", "answer"]
 
@@ -45,6 +46,8 @@ def _check(config: AttemptConfig) -> None:
     feed = config.feed
     try:
         config.load()
+        if feed.rangefeed.registration.replicas:
+            executor_locality()
         with closing(feed.open_reader()) as reader:
             reader.check()
         for part in (feed, feed.dead_letter):

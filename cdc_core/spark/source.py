@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -16,32 +17,39 @@ from pyspark.sql.types import StructType
 
 from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
+from cdc_core.engine.claims import claim, offers
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
 from cdc_core.engine.planner import Offset, PlannedSlice, Planner
 from cdc_core.engine.planner_warnings import keep_warnings
 from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.engine.worker_cache import WorkerCache
+from cdc_core.placement import executor_locality
 from cdc_core.sink import SliceInfo
 from cdc_core.slice_reader import SliceReader
 from cdc_core.telemetry.activity import PLANNER, at_stages
 from cdc_core.telemetry.stages import SOURCE
 from cdc_core.timestamp import Timestamp
 
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
+
 __all__ = ["RangefeedSource"]
 
 _readers: WorkerCache[SliceReader] = WorkerCache()
+_stores: WorkerCache[ProgressStore] = WorkerCache()
 
 _LONGEST_WAIT_S = 0.5
 """How long the planner may keep Spark waiting for an answer."""
 
 
 class SlicePartition(InputPartition):
-    """One slice of a step on its way to an executor."""
+    """The slices of a step from which task *task* reads one, on their way to an executor."""
 
-    def __init__(self, planned: PlannedSlice) -> None:
-        super().__init__(planned.info.index)
-        self.planned = planned
+    def __init__(self, task: int, offered: tuple[PlannedSlice, ...]) -> None:
+        super().__init__(task)
+        self.task = task
+        self.offered = offered
 
 
 class RangefeedSource(DataSource):
@@ -88,14 +96,18 @@ class RangefeedReader(DataSourceStreamReader):
             if start == end:
                 # The first batch of a query runs even when there is nothing to do. Without a partition the writer would
                 # see what a reader that died leaves.
-                return [SlicePartition(_nothing(slices=0))]
+                return [SlicePartition(0, (_nothing(slices=0),))]
             with self._planning():
-                return [SlicePartition(planned) for planned in self._open_planner().slices(start, end)]
+                planner = self._open_planner()
+                offered = offers(self._config, planner.slices(start, end))
+                if len(offered[0]) > 1:
+                    planner.forget_claims(end)
+                return [SlicePartition(task, choice) for task, choice in enumerate(offered)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        planned, config = partition.planned, self._config
-        if planned.slice is None:
+        config = self._config
+        if partition.offered[0].slice is None:
             yield note(IDLE, {})
             return
         try:
@@ -104,6 +116,8 @@ class RangefeedReader(DataSourceStreamReader):
                 config.at_work(),
                 _readers.use(config.key, config.open_reader) as reader,
             ):
+                planned = self._claimed(partition)
+                assert planned.slice is not None
                 yield from read_slice(
                     reader,
                     planned.slice,
@@ -118,6 +132,13 @@ class RangefeedReader(DataSourceStreamReader):
         except MaskedError as error:
             # Raising here would cost a task attempt, repeated at once. The writer passes it to the coordinator.
             yield note(FAILED, {"error": str(error)})
+
+    def _claimed(self, partition: SlicePartition) -> PlannedSlice:
+        """Return the slice that the task reads: without asking the store where it has no choice."""
+        if len(partition.offered) == 1:
+            return partition.offered[0]
+        with _stores.use(self._config.key, self._config.open_store_of_host) as store:
+            return claim(store, self._config, partition.task, partition.offered, executor_locality())
 
     def stop(self) -> None:
         with self._config.guarded():
@@ -151,7 +172,7 @@ class WarmUpReader(DataSourceStreamReader):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         if start == end:
             return []
-        return [SlicePartition(_nothing(slices=1))] * self._config.feed.parallelism
+        return [SlicePartition(0, (_nothing(slices=1),))] * self._config.feed.parallelism
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         with self._config.guarded():

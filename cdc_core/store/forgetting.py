@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS
-from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, STATUSES, UNRECORDED
+from cdc_core.store.tables import CHANGEFEEDS, CLAIMS, DEAD_LETTERS, GAPS, RESCANS, STATUSES, UNRECORDED
 
 __all__ = ["forget"]
 
-_TABLES = (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS, JOBS, JOB_EVENTS)
+_TABLES = (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS, CLAIMS, JOBS, JOB_EVENTS)
 
 
 def forget(connection: sa.Connection, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdc_core.store.claims import Claims
 from cdc_core.store.dead_letters import DeadLetters
 from cdc_core.store.forgetting import forget
 from cdc_core.store.nodes import Nodes
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 
-class ProgressStore(Schedules, Nodes, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans):
+class ProgressStore(Schedules, Nodes, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans, Claims):
     """One database with everything that is kept of changefeeds: each base class is one kind of thing."""
 
     def forget(self, name: str) -> None:

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 __all__ = [
     "CHANGEFEEDS",
+    "CLAIMS",
     "DEAD_LETTERS",
     "GAPS",
     "METADATA",
@@ -18,7 +19,7 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
@@ -92,6 +93,17 @@ RESCANS = sa.Table(
     sa.Column("asked_at", sa.String(32), nullable=False),
     sa.Column("began", sa.String(40)),
 )
+CLAIMS = sa.Table(
+    "cdc_claims",
+    METADATA,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("epoch", sa.BigInteger, primary_key=True),
+    sa.Column("step", sa.BigInteger, primary_key=True),
+    sa.Column("slice", sa.Integer, primary_key=True),
+    sa.Column("task", sa.Integer, nullable=False),
+    sa.UniqueConstraint("name", "epoch", "step", "task", name="uq_cdc_claims_task"),
+)
+"""Which task of a step reads which slice."""
 
 
 def update(name: str) -> sa.Update:

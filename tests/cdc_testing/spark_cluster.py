@@ -15,6 +15,7 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -92,15 +93,21 @@ class Master(_Daemon):
 class Worker(_Daemon):
     """A worker at *host* which, with its executors, sees an empty directory of its own in place of each of *private*.
 
-    It sees the directory or file `binds[path]` in place of *path*, from its next start on.
+    It sees the directory or file `binds[path]` in place of *path*, from its next start on. It is at *locality*.
     """
 
-    def __init__(self, master: Master, host: str, conf: Mapping[str, str], *, private: Sequence[Path]) -> None:
+    def __init__(
+        self, master: Master, host: str, conf: Mapping[str, str], *, private: Sequence[Path], locality: str = ""
+    ) -> None:
         super().__init__(conf)
         self.host = host
+        self.locality = locality
         self.binds: dict[Path, Path] = {}
         self._master = master
         self._private = private
+
+    def environment(self) -> Mapping[str, str]:
+        return {**super().environment(), "CDC_LOCALITY": self.locality}
 
     def command(self) -> Sequence[str]:
         options = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.directory / "work"), self._master.url]
@@ -131,13 +138,15 @@ class Worker(_Daemon):
 
 
 class SparkCluster:
-    """A master and *workers* workers of one core and 1 GB each, all with the settings *conf*.
+    """A master and *workers* workers of one core and 1 GB each, all with the settings *conf*, at these *localities*.
 
     All see the directory `shared`. Of `private` each worker sees one of its own, and this process another. `first` is
     the same for this process and the first worker, and another one for each of the others.
     """
 
-    def __init__(self, *, workers: int = 2, conf: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, workers: int = 2, conf: Mapping[str, str] | None = None, localities: Sequence[str] = ()
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="cdc-cluster-"))
         self.shared, self.private, self.first = (self.directory / name for name in ("shared", "private", "first"))
         for directory in (self.shared, self.private, self.first):
@@ -149,8 +158,9 @@ class SparkCluster:
                 f"127.0.0.{number}",
                 conf or {},
                 private=[self.private] if number == _FIRST else [self.private, self.first],
+                locality=locality,
             )
-            for number in range(_FIRST, _FIRST + workers)
+            for number, locality in zip(range(_FIRST, _FIRST + workers), localities or repeat("", workers), strict=True)
         ]
         self._running = ExitStack()
 

@@ -122,6 +122,18 @@ def ask(feed: ResolvedChangefeed, tmp_path: Path) -> str:
     return str(problem(feed, tmp_path) or "")
 
 
+def test_an_executor_of_a_source_with_replicas_has_a_locality_or_none(
+    feed: ResolvedChangefeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDC_LOCALITY", "eu")
+    source = feed.rangefeed
+    for replicas, refused in ((True, True), (False, False)):
+        registration = dataclasses.replace(source.registration, replicas=replicas)
+        asked = dataclasses.replace(feed, rangefeed=dataclasses.replace(source, registration=registration))
+        told = ", unlike the driver: environment variable CDC_LOCALITY: 'eu' is not a locality" in ask(asked, tmp_path)
+        assert told is refused
+
+
 def test_an_executor_reaches_source_sink_and_store(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     store = ProgressStore(store_url(tmp_path))
     store.open()

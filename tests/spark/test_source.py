@@ -102,7 +102,7 @@ def test_rows_of_a_step_come_after_all_that_was_marked_before(reader: RangefeedR
     start = reader.latestOffset(reader.initialOffset(), LIMIT)
     save(store, 1000)
     partitions = reader.partitions(start, reader.latestOffset(start, LIMIT))
-    assert [partition.planned.info.lower for partition in partitions] == [Timestamp(1000).next()] * 2  # type: ignore[attr-defined]
+    assert [partition.offered[0].info.lower for partition in partitions] == [Timestamp(1000).next()] * 2  # type: ignore[attr-defined]
 
 
 def test_a_stop_keeps_the_planner_where_it_is(reader: RangefeedReader, config: AttemptConfig) -> None:
@@ -221,12 +221,12 @@ def test_a_step_that_another_run_left_unfinished_is_repeated_first(
     start = third.initialOffset()
     end = third.latestOffset(start, LIMIT)
     assert end == {"step": 0, "token": {"n": 600}, "planned_by": 2}
-    infos = [partition.planned.info for partition in third.partitions(start, end)]  # type: ignore[attr-defined]
+    infos = [partition.offered[0].info for partition in third.partitions(start, end)]  # type: ignore[attr-defined]
     assert [(info.step, info.index, info.planned_by) for info in infos] == [(0, 0, 2), (0, 1, 2)]
     store.save("t", 3, Progress(token={"n": 600}, latest=Timestamp(600)))
     following = third.latestOffset(end, LIMIT)
     assert following == {"step": 1, "token": {"n": 1200}}
-    (info, _) = [partition.planned.info for partition in third.partitions(end, following)]  # type: ignore[attr-defined]
+    (info, _) = [partition.offered[0].info for partition in third.partitions(end, following)]  # type: ignore[attr-defined]
     assert (info.step, info.planned_by) == (1, None)
 
 
