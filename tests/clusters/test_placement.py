@@ -15,7 +15,7 @@ from cdc_testing.spark_cluster import SparkCluster
 pytestmark = pytest.mark.slow
 
 REGIONS = ("region=eu", "region=us")
-ROWS, RANGE, ROUNDS = 160, 10, 4
+ROWS, RANGE, ROUNDS = 160, 10, 3
 
 
 @pytest.fixture
