@@ -19,7 +19,7 @@ __all__ = ["NodeSettings"]
 class NodeSettings:
     """The options of `cdc node`, parsed by `cdc_core.options.parse_options`. `spark` are Spark settings by key."""
 
-    store: str = option(doc="SQLAlchemy URL of the progress store: PostgreSQL, or SQLite for nodes of one host.", uri=True)
+    store: str = option(doc="SQLAlchemy URL of the store: PostgreSQL, or SQLite for nodes of one host.", uri=True)
     name: str = option(doc="Name of the node, unlike that of every other living one. Default: the host's name.")
     directory: str = option(doc="Where locks, logs and scratch files are. Default: .cdc/nodes/NAME.")
     locality: Tiers = option(
