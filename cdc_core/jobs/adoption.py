@@ -31,6 +31,9 @@ def choose(
 
     It adopts as many as make up its fair share of all jobs that match it, and others when they have been free for some
     polls (*free_for*, by name), but no more than it may have. *may_run* says whether it has what the job needs.
+
+    A job that is only to end must not wait for a node that may never come: any node notes that it is paused, and drops
+    what it holds at its source when no living node matches it.
     """
     share = _share(overview, me)
     load = sum(job.node_id == me.node_id for job in overview.jobs)
@@ -40,7 +43,9 @@ def choose(
     for job in overview.jobs:
         if job.state not in RUNNABLE or job.node is not None or _is_reserved(job, me, overview):
             continue
-        if not me.locality.matches(job.locality):
+        if job.state == "pause-requested":
+            adopt.append(job.name)
+        elif not me.locality.matches(job.locality) and (job.state == "running" or _matching(overview, job)):
             other = successor(overview, job, leaving=me)
             if other is not None:
                 offer.append((job.name, other))

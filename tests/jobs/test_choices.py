@@ -1,0 +1,57 @@
+"""What a node does about the jobs that it sees."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from cdc_core.jobs.adoption import Choices, choose
+from cdc_core.locality import Locality
+from cdc_core.store.job_values import RUNNABLE, JobRecord, JobState, NodeRecord, Overview
+
+
+def node(name: str, locality: str = "", *, max_jobs: int = 20, draining: bool = False) -> NodeRecord:
+    return NodeRecord(
+        node_id=name,
+        name=name,
+        locality=Locality.parse(locality),
+        host="host",
+        pid=1,
+        directory=name,
+        version="1",
+        max_jobs=max_jobs,
+        draining=draining,
+    )
+
+
+def job(state: JobState, locality: str = "") -> JobRecord:
+    return JobRecord(name="orders", state=state, owner="ann", created=0.0, locality=Locality.parse(locality))
+
+
+def choices(job: JobRecord, *nodes: NodeRecord, may_run: bool = True) -> Choices:
+    """Return what the first node does about a job that has been free for some polls."""
+    overview = Overview(now=0.0, jobs=[job], nodes=nodes)
+    return choose(overview, nodes[0], may_run=lambda _: may_run, free_for={"orders": 2})
+
+
+@pytest.mark.parametrize("state", sorted(set(get_args(JobState)) & RUNNABLE - {"running"}))
+def test_a_job_that_is_to_end_does_not_wait_for_a_node_that_matches(state: JobState) -> None:
+    found = choices(job(state, "region=eu"), node("us", "region=us"), node("leaving", "region=eu", draining=True))
+    assert found == Choices(["orders"], [], [])
+
+
+@pytest.mark.parametrize("state", ["cancel-requested", "reverting"])
+def test_a_node_that_matches_comes_first(state: JobState) -> None:
+    us, eu = node("us", "region=us"), node("eu", "region=eu")
+    assert choices(job(state, "region=eu"), us, eu) == Choices([], [("orders", eu)], [])
+    assert choices(job(state, "region=eu"), eu, us) == Choices(["orders"], [], [])
+
+
+def test_a_running_job_waits_for_a_node_that_matches() -> None:
+    assert choices(job("running", "region=eu"), node("us", "region=us")) == Choices([], [], ["orders"])
+
+
+def test_any_node_notes_that_a_job_is_paused_and_only_an_able_one_drops_its_history() -> None:
+    assert choices(job("pause-requested"), node("us"), may_run=False).adopt == ["orders"]
+    assert choices(job("reverting"), node("us"), may_run=False).adopt == []
