@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from cdc_core.errors import CdcError, RetryableError
 from cdc_core.jobs.child_lines import lease_clock
@@ -14,6 +15,8 @@ from cdc_core.store.progress import ProgressStore
 __all__ = ["Lease"]
 
 log = logging.getLogger(__name__)
+
+_LOOK_S = 0.1
 
 
 class Lease:
@@ -46,6 +49,23 @@ class Lease:
         """Whether there is time left to end what runs: a third of the lease."""
         return self.left_s > self._lease_s / 3
 
+    @contextmanager
+    def guarding(self, extend: Callable[[float], None], abandon: Callable[[], None]) -> Iterator[None]:
+        """Call *extend* with `until` several times a second, and *abandon* too when the session is not safe any more.
+
+        In a thread of its own: what the caller asks the store for meanwhile may take longer than the session lives.
+        Neither may wait for anything.
+        """
+        over = threading.Event()
+        name = f"guard of node {self.node.name}"
+        guard = threading.Thread(target=self._guard, args=(extend, abandon, over), name=name, daemon=True)
+        guard.start()
+        try:
+            yield
+        finally:
+            over.set()
+            guard.join()
+
     def end(self, *, leave: bool) -> None:
         """Renew no more. With *leave*, end the session in the store too; an error of that is only logged."""
         self._ended.set()
@@ -56,6 +76,20 @@ class Lease:
         except CdcError as error:
             log.warning("node '%s' could not say that it leaves: %s", self.node.name, error)
         self._store.close()
+
+    def _guard(self, extend: Callable[[float], None], abandon: Callable[[], None], over: threading.Event) -> None:
+        complained = False
+        while not over.wait(_LOOK_S):
+            extend(self.until)
+            if self.is_safe:
+                continue
+            if not complained:
+                log.error(
+                    "node '%s' has not heard from the store: it ends what it runs before others take its jobs over",
+                    self.node.name,
+                )
+            complained = True
+            abandon()
 
     def _renew(self) -> None:
         complained = False

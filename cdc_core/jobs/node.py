@@ -145,37 +145,45 @@ class Node:
 
     def _serve(self, lease: Lease) -> Lease | None:
         """Run jobs until the session is over, and return the next one; None when the node is to leave."""
-        next_poll = time.monotonic()
         left = False
         try:
-            while lease.is_safe:
-                leaving = self._leaving.is_set()
-                if leaving and not self._work:
-                    left = True
-                    return None
-                if time.monotonic() >= next_poll:
-                    next_poll = time.monotonic() + self._settings.poll
-                    self._poll(lease)
-                if leaving:
-                    self._tell_all()
-                for work in self._work.values():
-                    if isinstance(work.run, ChildRun):
-                        work.run.extend(lease.until)
-                self._settle_ended(lease)
-                (self._abandoned if leaving else self._leaving).wait(_LOOK_S)
-            log.error(
-                "node '%s' has not heard from the store: it ends what it runs before others take its jobs over",
-                self._settings.name,
-            )
-            for work in self._work.values():
-                work.run.abandon()
-            while self._work:
-                self._settle_ended(lease, lost=True)
-                time.sleep(_LOOK_S)
+            with lease.guarding(self._extend, self._abandon_all):
+                left = self._work_on(lease)
+                while self._work:
+                    self._settle_ended(lease, lost=True)
+                    time.sleep(_LOOK_S)
         finally:
             lease.end(leave=left)
+        if left:
+            return None
         log.info("node '%s' ran nothing any more when its session ended", self._settings.name)
         return self._join()
+
+    def _work_on(self, lease: Lease) -> bool:
+        """Return True when the node is to leave and runs nothing any more, False when the session is not safe."""
+        next_poll = time.monotonic()
+        while lease.is_safe:
+            leaving = self._leaving.is_set()
+            if leaving and not self._work:
+                return True
+            if time.monotonic() >= next_poll:
+                next_poll = time.monotonic() + self._settings.poll
+                self._poll(lease)
+            if leaving:
+                self._tell_all()
+            self._settle_ended(lease)
+            (self._abandoned if leaving else self._leaving).wait(_LOOK_S)
+        self._abandon_all()
+        return False
+
+    def _extend(self, until: float) -> None:
+        for work in list(self._work.values()):
+            if isinstance(work.run, ChildRun):
+                work.run.extend(until)
+
+    def _abandon_all(self) -> None:
+        for work in list(self._work.values()):
+            work.run.abandon()
 
     def _poll(self, lease: Lease) -> None:
         try:
@@ -320,6 +328,8 @@ class Node:
             log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "")
             if state == "reverting" and not isinstance(work.run, Reverting):
                 self._revert(name)
+                if lost:
+                    self._work[name].run.abandon()
 
     def _note_end(self, name: str, ended: Ended, reason: str | None) -> None:
         """Leave a job alone for a while that this node could not keep running: longer each time, a minute at most."""
