@@ -14,8 +14,9 @@ from cdc_core.config.definition import changefeed_from
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
-from cdc_core.errors import CdcError, ConfigError, RetryableError
+from cdc_core.errors import CdcError, ConfigError, RetryableError, TerminalError
 from cdc_core.jobs.settings import NodeSettings
+from cdc_core.masking import mask
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore
 
@@ -86,19 +87,24 @@ class Definitions:
         return replace(feed, spark=feed.spark or self._settings.spark or {})
 
     def drop(self, name: str) -> None:
-        """Drop what the job holds at its source; once more does no harm. Raises: CdcError; whatever the source raises.
+        """Drop what the job holds at its source; once more does no harm. Raises: CdcError, whose text holds no secret.
 
         Called when no attempt of the job is alive, under an epoch that fences earlier ones.
         """
         feed, known, progress = self.resolve(name), self._store.find(name), self._store.load(name)
         if known is None:
             return
-        rangefeed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch).open_rangefeed()
         try:
-            rangefeed.drop(None if progress is None else progress.token)
-        finally:
-            with suppress(CdcError):
-                rangefeed.close()
+            rangefeed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch).open_rangefeed()
+            try:
+                rangefeed.drop(None if progress is None else progress.token)
+            finally:
+                with suppress(CdcError):
+                    rangefeed.close()
+        except RetryableError as error:
+            raise RetryableError(mask(one_line(error), feed.secrets())) from error
+        except BaseException as error:  # a plugin's may be SystemExit
+            raise TerminalError(mask(one_line(error), feed.secrets())) from error
 
     def _require(self, kind: str, name: str, distribution: str, version: str) -> None:
         """Return when this node has the plugin in that version or a newer one. Raises: ConfigError."""

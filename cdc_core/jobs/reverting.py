@@ -6,7 +6,7 @@ import logging
 import threading
 
 from cdc_core.engine.error_text import one_line
-from cdc_core.errors import ConfigError, RetryableError
+from cdc_core.errors import RetryableError
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.store.job_values import Ended
 
@@ -56,9 +56,8 @@ class Reverting:
                     self.ended = "stopped"
                     return
                 waited, wait_s = waited + wait_s, min(wait_s * 2, _LONGEST_WAIT_S)
-            except Exception as error:
-                hint = "" if isinstance(error, ConfigError) else f" ({type(error).__name__})"
-                self.reason, self.ended = one_line(error) + hint, "not reverted"
+            except BaseException as error:  # a plugin's may be SystemExit: the job must not wait for it for ever
+                self.reason, self.ended = one_line(error), "not reverted"
                 return
             else:
                 self.reason, self.ended = None, "reverted"
