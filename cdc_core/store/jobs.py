@@ -47,7 +47,8 @@ class Jobs(Changefeeds):
         """Make the changefeed a job, which a node will run. *definition* is `ResolvedChangefeed.definition`.
 
         What an earlier, finished job of this name has left in the store is forgotten; a changefeed that a `cdc run` has
-        left is continued. Raises: ConfigError when it is a job already, or no living node matches *locality*.
+        left is continued. Raises: ConfigError when it is a job already, or one whose source still holds something,
+        or no living node matches *locality*.
         """
         with self._transaction() as connection:
             return self._create_job(connection, name, definition, owner=owner, locality=locality, schedule=schedule)
@@ -237,10 +238,12 @@ class Jobs(Changefeeds):
                 connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
 
     def prune_jobs(self, *, retention_s: float) -> list[str]:
-        """Forget jobs that have been finished for *retention_s*; return their names."""
-        old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(FINISHED), JOBS.c.finished < DatabaseNow() - retention_s)
-        with self._transaction() as connection:
-            names = list(connection.execute(old).scalars())
+        """Forget jobs, finished for *retention_s*, that left nothing at their sources; return their names."""
+        old = sa.select(JOBS.c.name).where(
+            JOBS.c.state.in_(FINISHED - {"revert-failed"}), JOBS.c.finished < DatabaseNow() - retention_s
+        )
+        with self._transaction() as connection:  # locked: one of them may be created anew at this moment
+            names = list(connection.execute(old.with_for_update(skip_locked=True)).scalars())
             for name in names:
                 forget(connection, name)
         return names
@@ -258,6 +261,11 @@ class Jobs(Changefeeds):
         known = _found(connection, name, locked=True)
         if known is not None and known.state not in FINISHED:
             raise ConfigError(f"changefeed '{name}' is a job already ({known.state}); choose another name")
+        if known is not None and known.state == "revert-failed":
+            raise ConfigError(
+                f"job '{name}' has ended, but its source still holds what it created there; drop that with `cdc cancel"
+                f" {name}`, leave it there with `cdc drop {name} --forget-only`, or choose another name"
+            )
         require_match(name, locality, alive_sessions(connection))
         if known is not None:
             forget(connection, name)

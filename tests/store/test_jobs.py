@@ -161,6 +161,23 @@ def test_a_finished_job_is_forgotten_in_time_and_its_name_is_free(store: Progres
     assert store.find("orders") is None
 
 
+def test_a_job_that_has_left_something_at_its_source_is_not_forgotten(store: ProgressStore) -> None:
+    one = store.join(node("one"), lease_s=60)
+    create(store)
+    store.cancel_job("orders", "no longer needed")
+    store.adopt("orders", one)
+    assert store.settle("orders", one, "stopped") == "reverting"
+    assert store.settle("orders", one, "not reverted", "the source is away") == "revert-failed"
+    assert store.prune_jobs(retention_s=-1) == []
+    with pytest.raises(ConfigError, match=r"its source still holds what it created there; .* `cdc cancel orders`"):
+        create(store)
+    store.cancel_job("orders", "the source is back")
+    store.adopt("orders", one)
+    store.settle("orders", one, "stopped")
+    assert store.settle("orders", one, "reverted") == "canceled"
+    create(store)
+
+
 def test_two_nodes_of_a_name_do_not_live_together(store: ProgressStore) -> None:
     one = store.join(node("one"), lease_s=60)
     again = store.join(node("one"), lease_s=60)  # the process before it has ended
