@@ -49,7 +49,7 @@ def choose(
             other = successor(overview, job, leaving=me)
             if other is not None:
                 offer.append((job.name, other))
-            else:
+            elif not _matching(overview, job):
                 unmatched.append(job.name)
         elif load + len(adopt) < me.max_jobs and may_run(job):
             waited = free_for.get(job.name, 0) >= _PATIENCE
@@ -70,8 +70,12 @@ def successor(overview: Overview, job: JobRecord, *, leaving: NodeRecord) -> Nod
 
 
 def _share(overview: Overview, me: NodeRecord) -> int:
-    """Return the fair share of *me*: its part of every job that matches it, shared with the others that do."""
-    parts = (len(_matching(overview, job)) for job in overview.jobs if me.locality.matches(job.locality))
+    """Return the fair share of *me*: its part of every job that needs a node and that it matches."""
+    parts = (
+        len(_matching(overview, job))
+        for job in overview.jobs
+        if job.state in RUNNABLE and me.locality.matches(job.locality)
+    )
     return ceil(sum(1 / count for count in parts if count) - 1e-9)
 
 

@@ -1,0 +1,179 @@
+"""Which node adopts which job: everything that some node can run is run soon, by one that may, and shared fairly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_core.jobs.adoption import choose, successor
+from cdc_core.locality import Locality
+from cdc_core.store.job_values import JobRecord, NodeRecord, Overview
+
+PLACES = ("", "region=a", "region=b", "region=a,zone=1", "region=a,zone=2")
+OFFER_S = 10.0
+PLENTY = 99
+
+
+def node(name: str, locality: str = "", *, max_jobs: int = PLENTY, draining: bool = False) -> NodeRecord:
+    return NodeRecord(
+        node_id=name,
+        name=name,
+        locality=Locality.parse(locality),
+        host="here",
+        pid=1,
+        directory=f"/{name}",
+        version="1",
+        max_jobs=max_jobs,
+        draining=draining,
+    )
+
+
+def job(name: str, locality: str = "", state: str = "running", **values: object) -> JobRecord:
+    return JobRecord(name=name, state=state, owner="ann", created=0.0, locality=Locality.parse(locality), **values)  # type: ignore[arg-type]
+
+
+class Cluster:
+    """Jobs and nodes as the store has them, and the polls of the nodes."""
+
+    def __init__(self, nodes: Sequence[NodeRecord], jobs: Sequence[JobRecord]) -> None:
+        self.nodes = list(nodes)
+        self.jobs = {each.name: each for each in jobs}
+        self.now = 0.0
+        self.unmatched: set[str] = set()
+        self._free_for: dict[str, Counter[str]] = {each.node_id: Counter() for each in nodes}
+
+    @property
+    def overview(self) -> Overview:
+        return Overview(now=self.now, jobs=[self.jobs[name] for name in sorted(self.jobs)], nodes=self.nodes)
+
+    def load(self) -> Counter[str | None]:
+        return Counter(each.node for each in self.jobs.values() if each.node is not None)
+
+    def poll(self, me: NodeRecord) -> None:
+        """Do what a node does at a poll; see that it does only what it may."""
+        self.now += 0.25
+        free = {each.name for each in self.jobs.values() if each.node is None}
+        waits = self._free_for[me.node_id]
+        for name in free:
+            waits[name] += 1
+        for name in waits.keys() - free:
+            del waits[name]
+        choices = choose(self.overview, me, may_run=lambda each: each.name not in me.problems, free_for=waits)
+        for name in choices.adopt:
+            wanted = self.jobs[name]
+            assert wanted.node is None
+            assert me.locality.matches(wanted.locality)
+            assert name not in me.problems
+            self.jobs[name] = replace(
+                wanted, node_id=me.node_id, node=me.name, clean=False, offered_to=None, offered_until=None
+            )
+        for name, to in choices.offer:
+            wanted = self.jobs[name]
+            assert to.locality.matches(wanted.locality)
+            assert to.node_id != me.node_id
+            assert not to.draining
+            self.jobs[name] = replace(wanted, offered_to=to.node_id, offered_until=self.now + OFFER_S)
+        assert self.load()[me.node_id] <= me.max_jobs
+        self.unmatched |= set(choices.unmatched)
+
+    def able(self, wanted: JobRecord) -> list[NodeRecord]:
+        return [each for each in self.nodes if each.locality.matches(wanted.locality) and not each.draining]
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, limited: bool) -> Cluster:
+    places = draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=5))
+    most = st.integers(1, 4) if limited else st.just(PLENTY)
+    nodes = [node(f"n{number}", place, max_jobs=draw(most)) for number, place in enumerate(places)]
+    wanted = draw(st.lists(st.sampled_from(PLACES), max_size=15))
+    return Cluster(nodes, [job(f"j{number:02}", place) for number, place in enumerate(wanted)])
+
+
+@given(clusters(limited=False), st.data())
+def test_two_polls_of_each_node_leave_no_job_that_one_matches(cluster: Cluster, data: st.DataObject) -> None:
+    turns = data.draw(st.permutations(cluster.nodes * 2))
+    for me in turns:
+        cluster.poll(me)
+    for each in cluster.jobs.values():
+        assert (each.node is None) == (not cluster.able(each)), each
+        assert (each.name in cluster.unmatched) == (not cluster.able(each)), each
+
+
+@given(clusters(limited=True), st.data())
+def test_a_job_stays_free_only_while_every_node_that_matches_is_full(cluster: Cluster, data: st.DataObject) -> None:
+    for _ in range(4):
+        for me in data.draw(st.permutations(cluster.nodes)):
+            cluster.poll(me)
+        cluster.now += OFFER_S  # no offer stands for longer
+    load = cluster.load()
+    for each in cluster.jobs.values():
+        if each.node is None:
+            assert all(load[able.name] == able.max_jobs for able in cluster.able(each)), each
+        assert (each.name in cluster.unmatched) == (not cluster.able(each)), each
+
+
+@given(st.integers(1, 5), st.integers(0, 20), st.integers(0, 10), st.data())
+def test_nodes_that_are_alike_share_alike(many: int, running: int, paused: int, data: st.DataObject) -> None:
+    waiting = [job(f"p{number:02}", state="paused") for number in range(paused)]
+    cluster = Cluster(
+        [node(f"n{number}") for number in range(many)], [job(f"r{number:02}") for number in range(running)] + waiting
+    )
+    for me in data.draw(st.permutations(cluster.nodes)):
+        cluster.poll(me)
+    load = cluster.load()
+    assert load.total() == running
+    assert max(load.values(), default=0) <= ceil(running / many)
+
+
+@given(clusters(limited=True), st.data())
+def test_the_jobs_of_a_node_that_dies_find_another(cluster: Cluster, data: st.DataObject) -> None:
+    for _ in range(3):
+        for me in cluster.nodes:
+            cluster.poll(me)
+        cluster.now += OFFER_S
+    dead = cluster.nodes.pop(data.draw(st.integers(0, len(cluster.nodes) - 1)))
+    for each in list(cluster.jobs.values()):
+        if each.node == dead.name:
+            cluster.jobs[each.name] = replace(each, node=None)
+    for _ in range(4):
+        for me in data.draw(st.permutations(cluster.nodes)):
+            cluster.poll(me)
+        cluster.now += OFFER_S
+    load = cluster.load()
+    for each in cluster.jobs.values():
+        if each.node is None:
+            assert all(load[able.name] == able.max_jobs for able in cluster.able(each)), each
+
+
+@given(clusters(limited=True), st.data())
+def test_a_successor_matches_and_has_room(cluster: Cluster, data: st.DataObject) -> None:
+    for me in cluster.nodes:
+        cluster.poll(me)
+    leaving = data.draw(st.sampled_from(cluster.nodes))
+    load = cluster.load()
+    for each in cluster.jobs.values():
+        others = [
+            able for able in cluster.able(each) if able.node_id != leaving.node_id and load[able.name] < able.max_jobs
+        ]
+        found = successor(cluster.overview, each, leaving=leaving)
+        assert (found is None) == (not others)
+        if found is not None:
+            assert found in others
+            assert load[found.name] == min(load[other.name] for other in others)
+
+
+def test_a_job_is_left_to_a_node_that_has_what_it_needs() -> None:
+    lacking = replace(node("n0"), problems={"j": "this node has no source 'x'"})
+    cluster = Cluster([lacking, node("n1")], [job("j")])
+    for _ in range(3):
+        cluster.poll(lacking)
+    assert cluster.jobs["j"].node is None
+    assert successor(cluster.overview, cluster.jobs["j"], leaving=cluster.nodes[1]) is None
+    for _ in range(2):
+        cluster.poll(cluster.nodes[1])
+    assert cluster.jobs["j"].node == "n1"
