@@ -1,0 +1,167 @@
+"""A session of a node is over by the node's own clock before the store lets another node have its jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from cdc_testing.runs import eventually
+from cdc_testing.stored import DEFINITION
+from cdc_testing.tcp_proxy import TcpProxy
+
+from cdc_core.jobs.lease import Lease
+from cdc_core.locality import Locality
+from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.opening import store_url
+from cdc_core.store.progress import ProgressStore
+
+LEASE_S = 1.0
+HEARTBEAT_S = 0.1
+
+
+def node(name: str) -> NodeRecord:
+    return NodeRecord(
+        node_id="", name=name, locality=Locality(), host="here", pid=1, directory=f"/{name}", version="1", max_jobs=9
+    )
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("database"))
+    return store_url(tmp_path_factory.mktemp("store"))
+
+
+@contextmanager
+def stored(url: str) -> Iterator[ProgressStore]:
+    store = ProgressStore(url)
+    store.open()
+    yield store
+    store.close()
+
+
+def leased(url: str, name: str = "one") -> Lease:
+    return Lease(ProgressStore(url), node(name), lease_s=LEASE_S, heartbeat_s=HEARTBEAT_S)
+
+
+def is_alive(store: ProgressStore, lease: Lease) -> bool:
+    return any(each.node_id == lease.node.node_id for each in store.overview().nodes)
+
+
+def test_a_lease_that_is_renewed_lives_on(url: str) -> None:
+    with stored(url) as store:
+        lease = leased(url)
+        first = lease.node.expires
+        eventually("several renewals", lambda: lease.node.expires > first + 2 * LEASE_S, limit_s=30)
+        assert is_alive(store, lease)
+        assert lease.left_s > 0
+        lease.end(leave=True)
+        assert not is_alive(store, lease)
+
+
+def test_a_lease_that_ends_without_leaving_expires(url: str) -> None:
+    with stored(url) as store:
+        lease = leased(url)
+        lease.end(leave=False)
+        eventually("the session expires", lambda: not is_alive(store, lease), limit_s=30)
+        assert lease.left_s <= 0
+
+
+@pytest.mark.parametrize("way", ["cut", "refuse"])
+def test_a_node_without_its_store_knows_first(database: str, way: str) -> None:
+    with stored(database) as store, TcpProxy(database) as proxy:
+        store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+        lease = leased(proxy.url)
+        other = store.join(node("two"), lease_s=60)
+        assert store.adopt("orders", lease.node) is not None
+        getattr(proxy, way)()
+        unsafe_at = over_at = None
+        deadline = time.monotonic() + 30
+        while (adopted := store.adopt("orders", other)) is None:
+            assert time.monotonic() < deadline
+            if unsafe_at is None and not lease.is_safe:
+                unsafe_at = time.monotonic()
+            if over_at is None and lease.left_s <= 0:
+                over_at = time.monotonic()
+        assert lease.left_s <= 0, "the store gave the job away while its node believed to have it"
+        assert unsafe_at is not None
+        assert not adopted.clean
+        proxy.mend()
+        eventually("the node hears that its session is over", lambda: lease.left_s == float("-inf"), limit_s=60)
+        assert store.renew(lease.node.node_id, lease_s=LEASE_S, problems={}) is None
+        lease.end(leave=False)
+
+
+def test_a_short_outage_costs_nothing(database: str) -> None:
+    with stored(database) as store, TcpProxy(database) as proxy:
+        lease = Lease(ProgressStore(proxy.url), node("one"), lease_s=20, heartbeat_s=HEARTBEAT_S)
+        known = lease.node.node_id
+        proxy.refuse()
+        before = lease.node.expires
+        eventually("renewals are missing", lambda: lease.left_s < 19, limit_s=30)
+        proxy.mend()
+        eventually("it renews again", lambda: lease.node.expires > before + 1, limit_s=30)
+        assert lease.node.node_id == known
+        assert lease.is_safe
+        lease.end(leave=True)
+        assert store.overview().nodes == []
+
+
+HOLDER = """
+import sys
+from cdc_core.jobs.lease import Lease
+from cdc_core.locality import Locality
+from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.progress import ProgressStore
+
+url, lease_s, heartbeat_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+record = NodeRecord(
+    node_id="", name="one", locality=Locality(), host="here", pid=1, directory="/one", version="1", max_jobs=9
+)
+lease = Lease(ProgressStore(url), record, lease_s=lease_s, heartbeat_s=heartbeat_s)
+print(lease.node.node_id, flush=True)
+for _ in sys.stdin:
+    print(lease.left_s, flush=True)
+"""
+
+
+def test_a_process_that_was_stopped_knows_as_soon_as_it_goes_on(url: str) -> None:
+    with (
+        stored(url) as store,
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDER, url, str(LEASE_S), str(HEARTBEAT_S)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as holder,
+    ):
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        session = holder.stdout.readline().strip()
+
+        def alive() -> bool:
+            return any(each.node_id == session for each in store.overview().nodes)
+
+        def left_s() -> float:
+            assert holder.stdin is not None
+            assert holder.stdout is not None
+            holder.stdin.write("\n")
+            holder.stdin.flush()
+            return float(holder.stdout.readline())
+
+        try:
+            assert left_s() > 0
+            assert alive()
+            os.kill(holder.pid, signal.SIGSTOP)
+            eventually("its session expires", lambda: not alive(), limit_s=30)
+            os.kill(holder.pid, signal.SIGCONT)
+            assert left_s() <= 0
+            assert not alive(), "an expired session came back to life"
+        finally:
+            holder.kill()
