@@ -78,7 +78,6 @@ class Node:
         self._free_for: Counter[str] = Counter()
         self._leaving = threading.Event()
         self._abandoned = threading.Event()
-        self._failed: Exception | None = None
         self._complained = False
         self._cleaned_at = time.monotonic()
 
@@ -102,28 +101,18 @@ class Node:
                     " another --directory or --name"
                 )
             self._store.open()
-            warm = threading.Thread(target=self._open_spark, name="opening Spark", daemon=True)
-            warm.start()
             try:
+                self._host.hold(_HOLDER)  # before it joins: no job is to wait for Spark here while another node is warm
+                log.info("node '%s' has a warm Spark session", settings.name)
                 lease = self._join()
                 while lease is not None:
                     lease = self._serve(lease)
             finally:
                 for work in self._work.values():  # none, unless an error ends the node
                     work.run.abandon()
-                warm.join()
                 self._host.let_go(_HOLDER)
                 self._store.close()
         log.info("node '%s' has left", settings.name)
-        if self._failed is not None:
-            raise self._failed
-
-    def _open_spark(self) -> None:
-        try:
-            self._host.hold(_HOLDER)
-        except Exception as error:
-            self._failed = error
-            self._leaving.set()
 
     def _join(self) -> Lease | None:
         """Return a new session, as soon as the store gives one; None when the node is to leave before."""
