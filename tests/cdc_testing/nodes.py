@@ -126,9 +126,16 @@ class Nodes:
     def __getitem__(self, name: str) -> NodeProcess:
         return self._nodes[name]
 
-    def start(self, name: str, *, locality: str = "", options: Sequence[str] = FAST) -> NodeProcess:
-        """Start a node that is new, or one that has ended, and return when it has joined."""
-        node = self._nodes.get(name) or NodeProcess(self._directory, name, self.url, locality=locality, options=options)
+    def start(
+        self, name: str, *, locality: str = "", options: Sequence[str] = FAST, store: str | None = None
+    ) -> NodeProcess:
+        """Start a node that is new, or one that has ended, and return when it has joined.
+
+        *store* is the URL by which it reaches the store, if not that of the others.
+        """
+        node = self._nodes.get(name) or NodeProcess(
+            self._directory, name, store or self.url, locality=locality, options=options
+        )
         self._nodes[name] = node
         node.start()
         pid = node.process and node.process.pid
