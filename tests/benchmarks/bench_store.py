@@ -20,7 +20,7 @@ _ROWS = 100
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    """Measure three nodes without a job, and the same nodes with idle jobs on one source."""
+    """Measure three nodes without a job, then with jobs of quiet tables that save as often as they can."""
     jobs = max(3, round(_FULL_JOBS * bench.sizes.kills / 20))
     with bench.database("bench_store_source") as source, nodes_of(bench, "bench_store") as nodes:
         create_table(source, _ROWS)
@@ -31,7 +31,7 @@ def run(bench: Bench) -> Iterator[Figure]:
             nodes.create(f"feed{number}", source, [TABLE], f"file://{bench.directory / 'bench_store' / str(number)}")
         for number in range(jobs):
             nodes.until_delivering(f"feed{number}")
-        yield from _figures(bench, f"three nodes, {jobs} idle jobs", jobs=jobs)
+        yield from _figures(bench, f"three nodes, {jobs} jobs without changes", jobs=jobs)
 
 
 def _figures(bench: Bench, what: str, **details: int) -> Iterator[Figure]:
