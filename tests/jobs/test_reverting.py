@@ -13,6 +13,7 @@ from cdc_testing.stored import DEFINITION
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.reverting import Reverting
+from cdc_core.jobs.settings import NodeSettings
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.opening import store_url
@@ -38,7 +39,8 @@ def test_whatever_a_source_raises_ends_it_without_secrets(
     monkeypatch.setattr(CounterRangefeed, "drop", drop)
     store = ProgressStore(store_url(tmp_path))
     store.create_job("t", DEFINITION, owner="ann", locality=Locality())
-    definitions = _Counting(store, PluginHost.load(), keep_secret=lambda _: None)
+    settings = NodeSettings(store=store.url, name="one", directory=str(tmp_path))
+    definitions = _Counting(store, PluginHost.load(), settings, keep_secret=lambda _: None)
     definitions.feed = counter_feed(tmp_path, plain_secrets=frozenset({"s3cr3t"}))
     reverting = Reverting("t", definitions)
     reverting.start()
