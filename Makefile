@@ -24,7 +24,7 @@ test: $(SERVERS)
 
 # The tests marked `slow` only.
 test-slow: $(SERVERS)
-	$(PYTEST) -n 3 -m slow
+	$(PYTEST) -n 2 -m slow
 
 test-all: $(SERVERS)
 	$(PYTEST) -n 2

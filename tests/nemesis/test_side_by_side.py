@@ -10,9 +10,8 @@ from cdc_testing.side_by_side import SideBySide
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_changefeeds_of_one_process_leave_each_other_alone(seed: int, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_changefeeds_of_one_process_leave_each_other_alone(tmp_path: Path, kept_spark: KeptSpark) -> None:
     kept_spark.close()
-    history = SideBySide(tmp_path, seed=seed)
+    history = SideBySide(tmp_path, seed=1)
     history.play(lambda: len(history.actions) >= 8)
     assert history.faults() == []
