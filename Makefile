@@ -22,9 +22,9 @@ demo-kafka: $(READY) maven
 test: $(SERVERS)
 	$(PYTEST) -n 3 -m "not slow"
 
-# The tests marked `slow` only.
+# The tests marked `slow` only, likewise.
 test-slow: $(SERVERS)
-	$(PYTEST) -n 2 -m slow
+	$(PYTEST) -n 3 -m slow
 
 test-all: $(SERVERS)
 	$(PYTEST) -n 2

@@ -24,7 +24,7 @@ _READING = """
 SELECT client_port FROM pg_stat_activity WHERE application_name LIKE %s AND datname = current_database()
 ORDER BY query_start DESC LIMIT 1
 """
-_LIMIT_S = 120.0
+_LIMIT_S = 400.0
 
 
 class ClusterKills:

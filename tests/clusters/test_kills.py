@@ -67,7 +67,7 @@ def test_topics_are_complete_and_in_order_whatever_is_killed(
         directory, database, TABLES, options=options, spark=cluster.settings, sink=f"kafka://{servers}", store=store
     )
     kills = ClusterKills(cluster, feed, source=database, store=store)
-    open_bank(database, filler=40_000)
+    open_bank(database, filler=4_000)
     with feed:
         with Bank(database, pause_s=0.02):
             feed.start()
