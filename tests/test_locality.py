@@ -1,5 +1,7 @@
 """Localities: how they are written, what matches, and what is closer."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ def test_the_text_of_a_locality_is_read_back(locality: Locality) -> None:
 
 
 @given(_localities, st.randoms())
-def test_a_filter_matches_in_any_order_and_only_with_all_of_its_tiers(locality: Locality, random) -> None:  # type: ignore[no-untyped-def]
+def test_a_filter_matches_in_any_order_and_only_with_all_of_its_tiers(locality: Locality, random: Random) -> None:
     tiers = list(locality.tiers)
     random.shuffle(tiers)
     assert locality.matches(Locality(tuple(tiers)))

@@ -143,7 +143,7 @@ def list_(session: CliSession, store: str, as_json: bool) -> int:
 @debug_option
 @click.pass_obj
 def pause(session: CliSession, name: str, reason: str, store: str, as_json: bool) -> int:
-    """Start no more runs of the schedule NAME. Those that have started go on."""
+    """Start no more runs of the schedule NAME. Runs that have started are not affected."""
     with closing(_known(session, store)) as opened:
         opened.pause_schedule(name, reason)
         _print(session, opened.schedule(name), as_json=as_json)

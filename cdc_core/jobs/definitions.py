@@ -55,7 +55,7 @@ class Definitions:
                 problem = None
             except RetryableError:
                 raise
-            except Exception as error:  # whatever a plugin does, other jobs go on
+            except Exception as error:  # a failing plugin must not affect other jobs
                 problem = one_line(error)
             self._found[name] = (time.monotonic(), problem)
         return problem

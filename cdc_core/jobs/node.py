@@ -264,7 +264,7 @@ class Node:
             feed = pin(self._definitions.resolve(name), self._settings.place)
         except RetryableError:
             raise
-        except Exception as error:  # whatever a plugin does, other jobs go on
+        except Exception as error:  # a failing plugin must not affect other jobs
             self._store.settle(name, me, "paused", one_line(error), clean=adopted.clean)
             return
         log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)

@@ -108,7 +108,7 @@ class Schedules(Jobs):
         return True
 
     def pause_schedule(self, name: str, reason: str) -> None:
-        """Start no more jobs; those that run go on. Raises: ConfigError when it is unknown, or paused."""
+        """Start no more jobs; running ones are not affected. Raises: ConfigError when it is unknown, or paused."""
         with self._transaction() as connection:
             if _known(connection, name, locked=True).next_run is None:
                 raise ConfigError(f"schedule '{name}' is paused already")
