@@ -94,12 +94,12 @@ def test_a_run_whose_executors_are_gone_says_so_and_continues_when_there_are_som
     cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
 ) -> None:
     out = cluster.shared / "gone"
-    running = feed(db, out, executor_wait="3s")
+    running = feed(db, out, executor_wait="30s")
     running.start()
     running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS, limit_s=180)
     first, second = cluster.workers
     with cluster.without(first), cluster.without(second):
-        running.until("it says so", lambda: "(executor_wait): the master spark://" in running.log(), limit_s=120)
+        running.until("it says so", lambda: "(executor_wait): the master spark://" in running.log(), limit_s=240)
     db.put("t", id=ROWS, n=0)
     running.until("the next row", lambda: any(row["key"] == [ROWS] for row in delivered(out, "t")), limit_s=180)
     running.stop()
