@@ -21,12 +21,14 @@ pytestmark = pytest.mark.slow
 ROWS = 200
 
 PLUGIN = "cdc-sink-cloudstorage"
+BOTH = {"spark.executor.instances": "2"}
+"""Waits until both workers have an executor."""
 
 
 def ends(feed: Feed, *, status: int) -> str:
     """Run *feed*, see that it ends with *status* before it creates anything, and return its error."""
     feed.start("--once")
-    assert feed.wait(limit_s=180) == status, feed.log_tail()
+    assert feed.wait() == status, feed.log_tail()
     assert "warming up" not in feed.log()
     (error,) = [line for line in feed.log().splitlines() if line.startswith("error: ")]
     return error
@@ -43,7 +45,7 @@ def test_another_version_of_a_plugin_is_refused(
     other.write_text(metadata.read_text().replace(f"Version: {installed.version}\n", "Version: 9.9\n"))
     worker = cluster.workers[1]
     with cluster.seeing(worker, metadata, other):
-        error = ends(feed(db, cluster.shared / "out"), status=2)
+        error = ends(feed(db, cluster.shared / "out", spark=BOTH), status=2)
     assert re.search(rf"executor \d+ on host {worker.host} has {PLUGIN} 9\.9, and the driver has", error)
     assert error.endswith(f"install {PLUGIN}=={installed.version} there, or run `cdc pack` again")
 
@@ -56,7 +58,7 @@ def test_a_host_without_the_installation_is_refused(
     core = Path(cdc_core.__file__).parent
     worker = cluster.workers[0]
     with cluster.seeing(worker, core, empty):
-        error = ends(feed(db, cluster.shared / "out"), status=2)
+        error = ends(feed(db, cluster.shared / "out", spark=BOTH), status=2)
     assert re.search(rf"executor \d+ on host {worker.host} has no Python module cdc_core", error), error
 
 
@@ -112,5 +114,5 @@ def test_dynamic_allocation_gets_its_first_executor(
     out = cluster.shared / "dynamic"
     running = feed(db, out, spark=dict.fromkeys(names, "true"))
     running.start("--once")
-    assert running.wait(limit_s=180) == 0, running.log_tail()
+    assert running.wait() == 0, running.log_tail()
     assert sorted(row["key"][0] for row in delivered(out, "t")) == list(range(ROWS))

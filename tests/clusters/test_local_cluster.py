@@ -20,10 +20,10 @@ def test_a_local_cluster_delivers_every_row_and_writes_only_beside_the_state(
 ) -> None:
     db = make_db(tmp_path / "db")
     out = tmp_path / "out"
-    spark = {"master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
+    spark = {"master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m", "spark.executor.instances": "2"}
     with Feed(tmp_path, db.uri, ["t"], options={"scan_chunk_rows": 10}, spark=spark, sink=f"file://{out}") as feed:
         feed.start("--once")
-        assert feed.wait(limit_s=180) == 0, feed.log_tail()
+        assert feed.wait() == 0, feed.log_tail()
         assert "2 executors with 2 task slots" in feed.log()
         assert "checking executors" in feed.log()
     assert sorted(row["key"][0] for row in delivered(out, "t")) == list(range(ROWS))

@@ -43,14 +43,14 @@ def test_executors_read_near_ranges_and_every_row_arrives_once_and_in_order(
     cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
 ) -> None:
     out = cluster.shared / "out"
-    running = feed(db, out, scan_chunk_rows=RANGE)
+    running = feed(db, out, spark={"spark.executor.instances": "2"}, scan_chunk_rows=RANGE)
     running.start()
     for n in range(1, ROUNDS + 1):
-        running.until("the rows of the round", lambda n=n: len(delivered(out, "t")) >= n * ROWS, limit_s=120)
+        running.until("the rows of the round", lambda n=n: len(delivered(out, "t")) >= n * ROWS)
         with db.transaction() as txn:
             for id_ in range(ROWS):
                 txn.put("t", id=id_, n=n)
-    running.until("all rows", lambda: len(delivered(out, "t")) >= (ROUNDS + 1) * ROWS, limit_s=120)
+    running.until("all rows", lambda: len(delivered(out, "t")) >= (ROUNDS + 1) * ROWS)
     running.stop()
 
     rows = delivered(out, "t")

@@ -22,7 +22,7 @@ HOST = r"executor \d+ on host 127\.0\.0\.[23] does not see the one of the driver
 def refused(feed: Feed) -> str:
     """Run *feed*, see that it ends with a configuration error, and return that."""
     feed.start("--once")
-    assert feed.wait(limit_s=180) == 2, feed.log_tail()
+    assert feed.wait() == 2, feed.log_tail()
     (error,) = [line for line in feed.log().splitlines() if line.startswith("error: ")]
     return error
 
@@ -73,7 +73,7 @@ def test_a_shared_directory_gets_every_row_from_all_executors(
     cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
 ) -> None:
     out = cluster.shared / "out"
-    running = feed(db, out)
+    running = feed(db, out, spark={"spark.executor.instances": "2"})
     running.to_its_end(None, "--once")
     assert sorted(row["key"][0] for row in delivered(out, "t")) == list(range(ROWS))
     assert "2 executors with 2 task slots" in running.log()
@@ -88,7 +88,7 @@ def test_an_executor_that_joins_later_is_refused_before_it_writes(
     with cluster.without(late):
         running = feed(db, out)
         running.start()
-        running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS, limit_s=180)
+        running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS)
         late.start()
 
         def ended() -> bool:
@@ -96,7 +96,7 @@ def test_an_executor_that_joins_later_is_refused_before_it_writes(
             assert running.process is not None
             return running.process.poll() is not None
 
-        eventually("the refusal", ended, limit_s=120)
+        eventually("the refusal", ended)
     assert running.wait() == 2, running.log_tail()
     assert f"on host {late.host} does not see the one of the driver's host" in running.log()
     assert not list(cluster.first.rglob(".cdc-probe-*"))
