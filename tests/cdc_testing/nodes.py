@@ -25,7 +25,7 @@ from cdc_core.timestamp import Timestamp
 
 __all__ = ["NodeProcess", "Nodes"]
 
-FAST = ("--lease", "3s", "--heartbeat", "1s", "--poll", "250ms", "--locality-wait", "5s")
+FAST = ("--lease", "5s", "--heartbeat", "1s", "--poll", "250ms", "--locality-wait", "5s")
 
 
 class NodeProcess:
@@ -90,7 +90,7 @@ class NodeProcess:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
 
-    def wait(self, *, limit_s: float = 180.0) -> int:
+    def wait(self, *, limit_s: float = 600.0) -> int:
         """Return the exit status once the node has left."""
         assert self.process is not None
         try:
@@ -142,7 +142,7 @@ class Nodes:
         self.eventually(
             f"node {name} joins",
             lambda: not node.is_running or any(each.pid == pid for each in self.store.nodes()[1]),
-            limit_s=120,
+            limit_s=300,
         )
         assert node.is_running, node.log_tail()
         return node
@@ -177,7 +177,7 @@ class Nodes:
             name, feed.definition(), owner="test", locality=Locality.parse(feed.options.execution_locality or "")
         )
 
-    def eventually(self, what: str, condition: Callable[[], bool], *, limit_s: float = 180.0) -> None:
+    def eventually(self, what: str, condition: Callable[[], bool], *, limit_s: float = 600.0) -> None:
         """Return as soon as *condition* holds. Raises: AssertionError with the nodes' logs."""
         try:
             eventually(what, condition, limit_s=limit_s)
@@ -190,7 +190,7 @@ class Nodes:
         assert found is not None
         return found
 
-    def until(self, name: str, *states: str, limit_s: float = 180.0) -> JobRecord:
+    def until(self, name: str, *states: str, limit_s: float = 600.0) -> JobRecord:
         """Return the job as soon as it is in one of *states*."""
         self.eventually(f"job {name} is {states}", lambda: self.job(name).state in states, limit_s=limit_s)
         return self.job(name)
@@ -201,7 +201,7 @@ class Nodes:
         assert found is not None
         return found.high_water
 
-    def until_delivering(self, name: str, *, but_not: NodeProcess | None = None, limit_s: float = 180.0) -> NodeProcess:
+    def until_delivering(self, name: str, *, but_not: NodeProcess | None = None, limit_s: float = 600.0) -> NodeProcess:
         """Return the node that runs the job, another one than *but_not*, as soon as its high-water mark moves there."""
         seen: dict[str, Timestamp] = {}
 

@@ -21,7 +21,7 @@ from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
-LEASE_S = 1.0
+LEASE_S = 3.0
 HEARTBEAT_S = 0.1
 
 
@@ -58,7 +58,7 @@ def test_a_lease_that_is_renewed_lives_on(url: str) -> None:
     with stored(url) as store:
         lease = leased(url)
         first = lease.node.expires
-        eventually("several renewals", lambda: lease.node.expires > first + 2 * LEASE_S, limit_s=30)
+        eventually("several renewals", lambda: lease.node.expires > first + LEASE_S)
         assert is_alive(store, lease)
         assert lease.left_s > 0
         lease.end(leave=True)
@@ -69,7 +69,7 @@ def test_a_lease_that_ends_without_leaving_expires(url: str) -> None:
     with stored(url) as store:
         lease = leased(url)
         lease.end(leave=False)
-        eventually("the session expires", lambda: not is_alive(store, lease), limit_s=30)
+        eventually("the session expires", lambda: not is_alive(store, lease))
         assert lease.left_s <= 0
 
 
@@ -82,7 +82,7 @@ def test_a_node_without_its_store_knows_first(database: str, way: str) -> None:
         assert store.adopt("orders", lease.node) is not None
         getattr(proxy, way)()
         unsafe_at = over_at = None
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while (adopted := store.adopt("orders", other)) is None:
             assert time.monotonic() < deadline
             if unsafe_at is None and not lease.is_safe:
@@ -93,7 +93,7 @@ def test_a_node_without_its_store_knows_first(database: str, way: str) -> None:
         assert unsafe_at is not None
         assert not adopted.clean
         proxy.mend()
-        eventually("the node hears that its session is over", lambda: lease.left_s == float("-inf"), limit_s=60)
+        eventually("the node hears that its session is over", lambda: lease.left_s == float("-inf"))
         assert store.renew(lease.node.node_id, lease_s=LEASE_S, problems={}) is None
         lease.end(leave=False)
 
@@ -104,9 +104,9 @@ def test_a_short_outage_costs_nothing(database: str) -> None:
         known = lease.node.node_id
         proxy.refuse()
         before = lease.node.expires
-        eventually("renewals are missing", lambda: lease.left_s < 19, limit_s=30)
+        eventually("renewals are missing", lambda: lease.left_s < 19)
         proxy.mend()
-        eventually("it renews again", lambda: lease.node.expires > before + 1, limit_s=30)
+        eventually("it renews again", lambda: lease.node.expires > before + 1)
         assert lease.node.node_id == known
         assert lease.is_safe
         lease.end(leave=True)
@@ -159,7 +159,7 @@ def test_a_process_that_was_stopped_knows_as_soon_as_it_goes_on(url: str) -> Non
             assert left_s() > 0
             assert alive()
             os.kill(holder.pid, signal.SIGSTOP)
-            eventually("its session expires", lambda: not alive(), limit_s=30)
+            eventually("its session expires", lambda: not alive())
             os.kill(holder.pid, signal.SIGCONT)
             assert left_s() <= 0
             assert not alive(), "an expired session came back to life"

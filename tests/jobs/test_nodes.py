@@ -45,7 +45,7 @@ def test_a_job_outlives_its_nodes(nodes: Nodes, database: str, tmp_path: Path) -
         nodes.store.resume_job("bank")
         nodes.until_delivering("bank")
     now = clock(database)
-    nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now, limit_s=60)
+    nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
     nodes.store.pause_job("bank", "the end")
     nodes.until("bank", "paused")
     assert_faithful(files, database)

@@ -44,6 +44,6 @@ def test_whatever_a_source_raises_ends_it_without_secrets(
     definitions.feed = counter_feed(tmp_path, plain_secrets=frozenset({"s3cr3t"}))
     reverting = Reverting("t", definitions)
     reverting.start()
-    eventually(lambda: reverting.ended, what="the end", within_s=10)
+    eventually(lambda: reverting.ended, what="the end")
     assert (reverting.ended, reverting.reason) == ("not reverted", f"{kind.__name__}: cannot log in with ***")
     store.close()
