@@ -20,7 +20,7 @@ _SOON_S = 25.0
 """Less than the 30 s after which the client gives up a topic by itself, and less than flush_timeout."""
 
 
-def awaited(call: Callable[[], object], limit_s: float = 30.0) -> str:
+def awaited(call: Callable[[], object], limit_s: float = 300.0) -> str:
     """Repeat *call* until it raises the TerminalSinkError, and return its text."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:

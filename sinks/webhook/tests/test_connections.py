@@ -104,7 +104,7 @@ def test_a_tls_error_counts_as_a_broken_connection(open_sink: OpenSink, rows: Ro
 def test_a_silent_connection_is_not_used_again(
     rows: Rows, flush: Flush, context: Callable[..., SinkContext], server: WebhookServer, path: str, proxy: Any
 ) -> None:
-    options = {**server.trust, **flush(), "webhook_client_timeout": "200ms"}
+    options = {**server.trust, **flush(), "webhook_client_timeout": "2s"}
     sink = WebhookSink(context(f"webhook-https://localhost:{proxy.port}{path}", options))
     sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
     write(sink, rows(range(20)))
@@ -118,9 +118,9 @@ def test_a_silent_connection_is_not_used_again(
 def test_connecting_does_not_count_against_the_timeout_of_a_request(
     open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str, proxy: Any
 ) -> None:
-    proxy.connect_s = 1.2
-    server.faults(slow_s=1.2)
-    options = {**flush(), "webhook_client_timeout": "2s"}
+    proxy.connect_s = 2.5
+    server.faults(slow_s=2.5)
+    options = {**flush(), "webhook_client_timeout": "4s"}
     write(open_sink(options, uri=f"webhook-https://localhost:{proxy.port}{path}"), rows([1]))
     assert len(server.requests(path)) == 1
 

@@ -51,7 +51,7 @@ def test_the_reason_and_the_time_of_a_retry_are_reported_while_a_call_waits(
     assert second.next_at - first.next_at > 0.1
     assert second.next_at < now + 1
     server.faults()
-    task.join(30)
+    task.join(300)
     assert not task.is_alive()
     assert task.repeats[-1] is None
 
