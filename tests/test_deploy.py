@@ -54,7 +54,7 @@ def rendered() -> dict[str, list[dict[str, Any]]]:
     found = {}
     for overlay in OVERLAYS:
         command = ["kubectl", "kustomize", str(KUBERNETES / overlay)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
         assert not done.stderr
         found[overlay] = list(yaml.safe_load_all(done.stdout))
     return found
@@ -140,13 +140,13 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     text = UNIT.read_text().replace("/opt/cdc/bin/", f"{Path(sys.executable).parent}/")
     unit = tmp_path / UNIT.name
     unit.write_text(text)
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_unit_leaves_a_node_few_rights() -> None:
     command = ["systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold=20", UNIT]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
 
 

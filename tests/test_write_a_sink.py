@@ -173,6 +173,6 @@ def test_the_overridden_promise_on_the_page_exists() -> None:
 @pytest.mark.slow
 def test_the_server_on_the_page_runs_until_enter() -> None:
     command = [sys.executable, "-c", block("EmbeddedPostgres")]
-    done = subprocess.run(command, input="\n", capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, input="\n", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^export DEMO_SOURCE=postgresql://\S+ DEMO_TABLES=public.orders$", done.stdout, re.M)

@@ -58,7 +58,7 @@ class ClusterKills:
                 kill(processes[0])
         if part == "driver":
             self._feed.wait()
-            _, alive = psutil.wait_procs(processes, timeout=60)
+            _, alive = psutil.wait_procs(processes, timeout=300)
             assert not alive, f"processes outlive the driver: {alive}"
             self._feed.start()
         elif part == "master":

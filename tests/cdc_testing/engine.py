@@ -103,7 +103,7 @@ class Journal:
         return faults
 
 
-def eventually(condition: Callable[[], Any], *, what: str, within_s: float = 120.0) -> Any:
+def eventually(condition: Callable[[], Any], *, what: str, within_s: float = 400.0) -> Any:
     """Return what *condition* returns as soon as that is true. Raises: AssertionError when it never is."""
     deadline = time.monotonic() + within_s
     while not (value := condition()):

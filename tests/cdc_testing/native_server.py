@@ -15,8 +15,8 @@ from cdc_sink_kafka.demo.java_server import Server
 
 __all__ = ["NativeServer"]
 
-_START_LIMIT_S = 60.0
-_STOP_LIMIT_S = 30.0
+_START_LIMIT_S = 300.0
+_STOP_LIMIT_S = 120.0
 _POLL_S = 0.02
 # Linux ends such a child already when the *thread* that started it ends. This one ends with the interpreter.
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-launcher")

@@ -25,7 +25,7 @@ from cdc_core.timestamp import Timestamp
 
 __all__ = ["NemesisFeed", "TroubleError"]
 
-_LIMIT_S = 120.0
+_LIMIT_S = 400.0
 _POLL_S = 0.02
 
 

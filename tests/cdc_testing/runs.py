@@ -201,7 +201,7 @@ class Feed:
         orphans = self.tree()[1:]
         self.process.kill()
         self.process.wait()
-        _, alive = psutil.wait_procs(orphans, timeout=60)
+        _, alive = psutil.wait_procs(orphans, timeout=300)
         assert not alive, f"processes outlive the driver: {alive}"
 
     def kill_jvm(self) -> None:

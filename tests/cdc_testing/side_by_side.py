@@ -76,7 +76,7 @@ class SideBySide:
         for supervisor in self._running.values():
             supervisor.stop()
         for name, supervisor in self._running.items():
-            ended = supervisor.wait(120)
+            ended = supervisor.wait(400)
             assert ended is not None, f"{name} does not stop: {supervisor.status}"
             assert ended.kind == "stopped", f"{name}: {ended}"
 
@@ -104,7 +104,7 @@ class SideBySide:
 
     def _end(self, name: str) -> None:
         self._scripts[name].order("flush", "TerminalSinkError the disk is full")
-        ended = self._running[name].wait(120)
+        ended = self._running[name].wait(400)
         assert ended is not None, f"{name} goes on"
         assert str(ended.error) == "the disk is full", f"{name}: {ended}"
         self._start(name)
@@ -112,14 +112,14 @@ class SideBySide:
 
     def _stop(self, name: str) -> None:
         self._running[name].stop()
-        ended = self._running[name].wait(150)
+        ended = self._running[name].wait(400)
         assert ended is not None, f"{name} does not stop"
         assert ended.kind == "stopped", f"{name}: {ended}"
         self._start(name)
 
     def _abandon(self, name: str) -> None:
         self._running[name].abandon()
-        assert self._running[name].wait(150) is not None, f"{name} does not end"
+        assert self._running[name].wait(400) is not None, f"{name} does not end"
         self._start(name)
         self._await_rows(name)
 

@@ -86,7 +86,7 @@ class Master(_Daemon):
 
     def state(self) -> Any:
         """Return what the master says of workers and applications. Raises: OSError, ValueError."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=60) as answer:
             return json.load(answer)
 
 
@@ -190,13 +190,13 @@ class SparkCluster:
 
     def await_free(self) -> None:
         """Return when no application holds cores or memory of the workers."""
-        eventually("free workers", lambda: self.master.state()["coresused"] == 0, limit_s=60)
+        eventually("free workers", lambda: self.master.state()["coresused"] == 0)
 
     @contextmanager
     def without(self, worker: Worker) -> Iterator[None]:
         """Kill *worker*, with its executors, and see that it runs at the end."""
         worker.kill()
-        eventually("its death", lambda: not worker.answers(), limit_s=90)
+        eventually("its death", lambda: not worker.answers())
         try:
             yield
         finally:

@@ -78,7 +78,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: nope.toml cannot be read: No such file or directory\n"

@@ -156,11 +156,11 @@ def test_a_signal_stops_every_run_and_a_second_one_abandons_them(
     def run(feed: Any, orders: Orders, **_rest: Any) -> str:
         if feed.name == "orders":
             os.kill(os.getpid(), number)
-        assert orders.stop.wait(60)
+        assert orders.stop.wait(300)
         stopped.append(feed.name)
         if len(stopped) == 2:
             os.kill(os.getpid(), number)
-        assert orders.abandon.wait(60)
+        assert orders.abandon.wait(300)
         return "abandoned"
 
     engine(run)
@@ -180,7 +180,7 @@ def test_a_changefeed_that_fails_leaves_the_others_alone(
         if feed.name == "items":
             failed.set()
             raise ConfigError("table public.counter is missing, says hunter2")
-        assert failed.wait(60)
+        assert failed.wait(300)
         status(Status(changefeed=feed.name, phase="running", rows=7))
 
     engine(run)

@@ -47,8 +47,8 @@ def test_the_entrypoint_is_an_executor_for_spark(tmp_path: Path) -> None:
             port, application = driver.stdout.readline().split()
             command = [str(ENTRYPOINT), "executor"]
             executor = subprocess.Popen(command, env=variables(tmp_path, port, application), stdout=log, stderr=log)
-            assert driver.communicate(timeout=120)[0] == "[0, 2, 4, 6]\n"
-            assert executor.wait(60) == 0
+            assert driver.communicate(timeout=300)[0] == "[0, 2, 4, 6]\n"
+            assert executor.wait(300) == 0
         finally:
             for process in (driver, executor):
                 if process is not None:

@@ -25,7 +25,7 @@ OPTIONS = {
     "scan_round": "2s",
     "retry_backoff": "100ms",
     "max_retry_backoff": "1s",
-    "executor_wait": "10s",
+    "executor_wait": "20s",
 }
 
 
@@ -44,7 +44,7 @@ def test_files_are_complete_and_in_order_whatever_is_killed(
         directory, database, TABLES, options=OPTIONS, spark=cluster.settings, sink=f"file://{files}", store=store
     )
     kills = ClusterKills(cluster, feed, source=database, store=store)
-    open_bank(database, filler=40_000)
+    open_bank(database, filler=20_000)
     with feed:
         with Bank(database, pause_s=0.02):
             feed.start()

@@ -54,7 +54,7 @@ def test_a_pinned_changefeed_runs_in_its_region_only(database: str, tmp_path: Pa
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr + (tmp_path / "master.log").read_text()
     assert sorted(row["key"][0] for row in delivered(tmp_path / "out", "vehicles")) == list(range(1, 501))

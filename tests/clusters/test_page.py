@@ -42,7 +42,7 @@ def test_the_cluster_of_the_page_runs_its_changefeed(database: str, tmp_path: Pa
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr + (tmp_path / "master.log").read_text()
     assert sorted(row["key"][0] for row in delivered(tmp_path / "out", "orders")) == list(range(1, 501))

@@ -33,7 +33,7 @@ def test_an_encrypted_cluster_runs_a_changefeed_and_shows_its_secret_to_no_user_
     out = cluster.shared / "out"
     running = feed(db, out, spark={"spark.authenticate": "true", "spark.authenticate.secret": SECRET})
     running.start()
-    running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS, limit_s=180)
+    running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS)
     shown = [command(process) for process in psutil.process_iter()]
     assert any("--driver-url spark://" in words for words in shown)
     assert not [words for words in shown if SECRET in words]

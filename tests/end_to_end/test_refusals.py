@@ -21,7 +21,7 @@ def refused(feed: Feed, command: str = "run", *, environment: Mapping[str, str] 
     if command == "run":
         arguments += ["--state", str(feed.state)]
     done = subprocess.run(
-        arguments, capture_output=True, text=True, timeout=180, env={**os.environ, **(environment or {})}
+        arguments, capture_output=True, text=True, timeout=400, env={**os.environ, **(environment or {})}
     )
     said = (done.stderr if command == "run" else done.stdout).strip()
     assert done.returncode == 2, said

@@ -62,7 +62,7 @@ def catch_up(engine: LocalEngine, database: str) -> None:
         engine.step()
         return engine.high_water >= until
 
-    eventually("the commits", reached, limit_s=60)
+    eventually("the commits", reached)
 
 
 def catch_up_again(engine: LocalEngine, database: str) -> None:
@@ -91,7 +91,7 @@ def test_a_rescan_is_taken_by_a_running_changefeed_while_changes_continue(
 
     with writing(database, write, writers=1):
         engine.store.ask_rescan("test", table=f"{sql.info.dbname}.public.items")
-        eventually("the rescan", complete(engine), limit_s=60)
+        eventually("the rescan", complete(engine))
     catch_up(engine, database)
     (began,) = begun(engine.store)
     assert later(delivered(tmp_path / "files", "items"), began) == set(range(1, 501))
@@ -130,10 +130,10 @@ def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sq
     engine.store.ask_rescan("test", table=None)
     sql.execute("UPDATE items SET n = 1 WHERE id = 1")
     broken.append(True)
-    eventually("the break", lambda: _breaks(engine), limit_s=60)
+    eventually("the break", lambda: _breaks(engine))
     assert begun(engine.store) == [None]
     engine.run()
-    eventually("the rescan", complete(engine), limit_s=60)
+    eventually("the rescan", complete(engine))
     assert later(delivered(tmp_path / "files", "items"), begun(engine.store)[0]) == set(range(1, 501))
     engine.close()
 
@@ -182,7 +182,7 @@ def test_after_a_lost_slot_consumers_that_follow_the_rule_have_the_state(
     sql.execute("INSERT INTO orders VALUES (1, 3), (501, 3)")
     sql.execute("DELETE FROM orders WHERE id = 300")
     assert engine.high_water == resolved, "what is resolved stays so"
-    eventually("the rescan", complete(engine), limit_s=60)
+    eventually("the rescan", complete(engine))
     catch_up(engine, database)
     (began,) = begun(engine.store)
     rows = delivered(tmp_path / "files", "orders")
@@ -219,7 +219,7 @@ def test_a_crash_between_the_new_slot_and_its_token_begins_again(
             with pytest.raises(KeyboardInterrupt):
                 engine.run()
     engine.run()
-    eventually("the rescan", complete(engine), limit_s=60)
+    eventually("the rescan", complete(engine))
     assert later(delivered(tmp_path / "files", "orders"), begun(engine.store)[0]) == set(range(1, 501))
     mine = "SELECT count(*) FROM pg_replication_slots WHERE NOT temporary AND database = current_database()"
     assert sql.execute(mine).fetchone() == (1,)
@@ -241,7 +241,7 @@ def test_a_slot_made_beforehand_must_be_made_again_first(database: str, sql: Sql
         engine.run()
     sql.execute(create, [slot])
     engine.run()
-    eventually("the rescan", complete(engine), limit_s=60)
+    eventually("the rescan", complete(engine))
     assert later(delivered(tmp_path / "files", "orders"), begun(engine.store)[0]) == set(range(101, 501))
     engine.close()
     sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
@@ -264,7 +264,7 @@ def test_a_new_slot_does_not_begin_at_the_cursor(database: str, sql: Sql, tmp_pa
     sql.execute(create, [slot])
     engine.store.ask_rescan("test", table=None, new_slot=True)
     engine.run()
-    eventually("the rescan", complete(engine), limit_s=60)
+    eventually("the rescan", complete(engine))
     assert later(delivered(tmp_path / "files", "orders"), begun(engine.store)[0]) == set(range(1, 401))
     engine.close()
     sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
@@ -285,7 +285,7 @@ def test_with_a_new_slot_tables_are_followed_under_their_present_names(database:
     sql.execute("CREATE TABLE items (id int PRIMARY KEY, n int); INSERT INTO items VALUES (7, 7)")
     engine.store.ask_rescan("test", table=None, new_slot=True)
     engine.run()
-    eventually("the rescan", complete(engine), limit_s=60)
+    eventually("the rescan", complete(engine))
     began = begun(engine.store)[0]
     assert later(delivered(tmp_path / "files", "sales"), began) == set(range(1, 501))
     assert later(delivered(tmp_path / "files", "items"), began) == {7}

@@ -55,7 +55,7 @@ def test_a_table_is_read_again_across_restarts(db: SimulatedDatabase, engine: Lo
             engine.run()
         return condition()
 
-    eventually("the rescans", with_restarts, limit_s=60)
+    eventually("the rescans", with_restarts)
     began = engine.store.rescans("t")[0].began
     assert later(delivered(tmp_path / "out", "t"), began) == set(range(1, 41))
     assert later(delivered(tmp_path / "out", "u"), began) == {1, 2, 3, 40}
@@ -75,7 +75,7 @@ def test_a_changefeed_continues_after_its_history_was_lost(
     engine.store.ask_rescan("t", table=None, new_slot=True)
     engine.run()
     assert engine.high_water == resolved
-    eventually("the rescan", complete(engine), limit_s=60)
+    eventually("the rescan", complete(engine))
     (found,) = engine.store.rescans("t")
     assert later(delivered(tmp_path / "out", "t"), found.began) == set(range(2, 41))
     engine.close()

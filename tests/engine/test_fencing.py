@@ -93,7 +93,7 @@ def test_tasks_at_work_keep_the_next_run_waiting(tmp_path: Path, hold: Hold) -> 
     end(workers[0])
     assert not is_idle(path)
     end(workers[1])
-    eventually(lambda: is_idle(path), what="idle after both were killed", within_s=120)
+    eventually(lambda: is_idle(path), what="idle after both were killed")
 
 
 def test_asking_does_not_keep_tasks_from_work(tmp_path: Path) -> None:

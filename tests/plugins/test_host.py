@@ -304,7 +304,7 @@ def test_cdc_plugins_lists_broken_distributions_and_exits_0(tmp_path: Path) -> N
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     rows = {row[3]: row for row in (line.split(maxsplit=5) for line in done.stdout.splitlines())}

@@ -231,6 +231,6 @@ def test_it_waits_although_the_store_is_out_of_reach(engine: Engine, monkeypatch
     monkeypatch.setattr(engine.store, "pause", pause_later)
     monkeypatch.setattr(engine.store, "find", find_later)
     engine.script.order("flush", POISON)
-    assert engine.run(once=False, watch=watch, within_s=60, **STEPS, **PAUSE) == 0
+    assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0
     assert away == ["pause", "find"]
     assert engine.journal.faults(total=STEPS["total"]) == []

@@ -56,7 +56,7 @@ class Driver:
         return self.process.children(recursive=True)  # type: ignore[no-any-return]
 
     def wait(self) -> int:
-        return int(self.process.wait(timeout=90))
+        return int(self.process.wait(timeout=400))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def drivers() -> Iterator[list[Driver]]:
 
 
 def all_gone(family: list[psutil.Process]) -> None:
-    eventually(lambda: not any(map(lives, family)), what=f"the end of {family}", within_s=120)
+    eventually(lambda: not any(map(lives, family)), what=f"the end of {family}")
 
 
 def lives(process: psutil.Process) -> bool:

@@ -71,7 +71,7 @@ def begun(feed: Feeds, name: str) -> None:
 
 
 def outcome(supervisor: Supervisor) -> Outcome:
-    ended = supervisor.wait(240)
+    ended = supervisor.wait(400)
     assert ended is not None, supervisor.status
     return ended
 

@@ -66,7 +66,7 @@ def test_processes_never_get_the_same_epoch(store: ProgressStore) -> None:
     processes = [context.Process(target=begin_runs, args=(store.url, 25, results)) for _ in range(3)]
     for process in processes:
         process.start()
-    epochs = [epoch for _ in processes for epoch in results.get(timeout=60)]
+    epochs = [epoch for _ in processes for epoch in results.get(timeout=300)]
     for process in processes:
         process.join()
     results.close()

@@ -153,7 +153,7 @@ def test_a_gap_that_an_older_process_is_writing_is_kept(
     with engine.begin() as older:
         older.exec_driver_sql("UPDATE cdc_changefeeds SET unrecorded = '70.0000000000' WHERE name = 'users'")
         upgrading.start()
-        eventually("the upgrade to wait", lambda: older.execute(waiting).scalar_one() > 0, limit_s=60)
+        eventually("the upgrade to wait", lambda: older.execute(waiting).scalar_one() > 0)
     upgrading.join()
     with engine.begin() as connection:
         found = connection.exec_driver_sql("SELECT mark FROM cdc_gaps WHERE name = 'users'").scalars().all()

@@ -360,7 +360,7 @@ for id_ in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
 def test_several_processes_may_write_at_the_same_time(db: SimulatedDatabase) -> None:
     commands = [[sys.executable, "-c", WRITER, str(db.directory), str(first)] for first in (0, 100, 200)]
     writers = [subprocess.Popen(command) for command in commands]
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(300) for writer in writers] == [0, 0, 0]
     assert set(db.rows("t")) == {first + id_ for first in (0, 100, 200) for id_ in range(20)}
 
 

@@ -240,7 +240,7 @@ def test_a_promoted_endpoint_that_has_the_failover_slot_continues_and_publishes(
             assert "endpoint" not in feed.token
             assert is_complete(feed, sql)
             slot = f"cdc_test_{feed.context.feed_id}"
-            eventually("the slot on the standby", lambda: slot_is_synchronised(standby, slot), limit_s=90)
+            eventually("the slot on the standby", lambda: slot_is_synchronised(standby, slot))
             primary.kill()
             with pytest.raises(ConfigError, match=r"the source, .* which has replication slot .* cannot be reached"):
                 feed.restart()

@@ -38,7 +38,7 @@ def test_every_acknowledged_row_arrives_after_a_failover() -> None:
                 feed.start()
                 feed.scan()
                 slot = f"cdc_test_{feed.context.feed_id}"
-                eventually("the slot on the standby", lambda: slot_is_synchronised(standby, slot), limit_s=90)
+                eventually("the slot on the standby", lambda: slot_is_synchronised(standby, slot))
                 writer = threading.Thread(target=write)
                 writer.start()
                 feed.steps_until(lambda: len(feed.rows("public.t")) > 700)

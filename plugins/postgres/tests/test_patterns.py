@@ -50,7 +50,7 @@ def leave(feed: Feed, sql: Sql, table: str, *, update: str = "a1") -> None:
         return False
 
     with pytest.raises(RestartError, match=f"dropped, and followed no longer: {table}"):
-        feed.steps_until(write, limit_s=30.0)
+        feed.steps_until(write)
     feed.restart()
 
 
@@ -114,7 +114,7 @@ def test_a_table_that_is_created_during_the_initial_scan_joins_after_it(database
         sql.execute("CREATE TABLE a3 (id int PRIMARY KEY)")
         sql.execute("INSERT INTO a3 SELECT generate_series(1, 2000)")
         with pytest.raises(RestartError, match=r"tables join.*: public\.a3"):
-            feed.steps_until(lambda: False, limit_s=30.0)
+            feed.steps_until(lambda: False)
         assert feed.rows("public.a1") == table_of(sql, "SELECT * FROM a1")
         assert not any(feed.resolved.values())
         feed.restart()
@@ -137,7 +137,7 @@ def test_tables_that_are_created_all_the_time_do_not_stop_the_changes_of_others(
     for number in range(3, 6):
         sql.execute(f"CREATE TABLE a{number} (id int PRIMARY KEY)")
         with pytest.raises(RestartError, match=f"tables join.* public.a{number}"):
-            feed.steps_until(lambda: False, limit_s=30.0)
+            feed.steps_until(lambda: False)
         sql.execute("UPDATE a1 SET v = %s WHERE id = 1", [str(number)])
         feed.restart()
         sql.execute(f"CREATE TABLE a{number}_more (id int PRIMARY KEY)")

@@ -127,7 +127,7 @@ def test_changes_continue_in_order_while_a_table_is_read_again(database: str, sq
         feed.catch_up()
         with writing(database, write):
             for where in (None, "n > 0", None):
-                assert busy.wait(60)
+                assert busy.wait(300)
                 known = len(feed.changes)
                 feed.ask(Rescan(table=full(sql, "t"), where=where))
                 feed.step()

@@ -169,7 +169,7 @@ def test_a_standby_without_feedback_is_refused_because_its_slot_would_be_lost() 
             query = "SELECT FROM pg_replication_slots WHERE invalidation_reason = 'rows_removed'"
             return admin.execute(query).rowcount == 1
 
-        eventually("the loss of the slot", lost, limit_s=60)
+        eventually("the loss of the slot", lost)
         with pytest.raises(HistoryLostError, match=r"\(rows_removed\).*Set hot_standby_feedback = on"):
             feed.catch_up()
 

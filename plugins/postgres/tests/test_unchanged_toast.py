@@ -46,7 +46,7 @@ def test_the_table_is_never_read_for_unchanged_values_by_default(database: str, 
         sql.execute("UPDATE t SET n = 1")
         with sql.transaction():
             sql.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")  # nobody can read it
-            feed.steps_until(lambda: len(feed.changes) == 3, limit_s=20)
+            feed.steps_until(lambda: len(feed.changes) == 3)
         assert {change.unavailable for change in feed.changes} == {("big",)}
 
 
