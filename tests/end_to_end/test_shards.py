@@ -290,11 +290,13 @@ def test_a_scan_only_feed_ends_with_the_scans_of_all_shards(
 def test_everything_up_to_the_end_arrives_from_a_shard_that_was_away(
     databases: tuple[str, str], shards: Sequence[Sql], tmp_path: Path
 ) -> None:
-    end = Timestamp(clock(databases[0]).wall + 3_000_000_000)
-    with closing(engine(databases, tmp_path, end_time=str(end))) as feed:
+    with closing(engine(databases, tmp_path)) as feed:
         feed.run()
         going_on(feed, lambda: bool(feed.high_water))
-        shards[1].execute("INSERT INTO items VALUES (2, 'unread')")
+    shards[1].execute("INSERT INTO items VALUES (2, 'unread')")
+    end = clock(databases[0])
+    with closing(engine(databases, tmp_path, end_time=str(end))) as feed:
+        feed.run()
         shards[1].close()
         with closed(databases[1]):
             known = feed.store.find("t")
