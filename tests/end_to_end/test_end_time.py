@@ -71,8 +71,11 @@ def test_an_end_time_in_the_future_ends_a_running_changefeed(
 ) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id int PRIMARY KEY)")
-        connection.execute("INSERT INTO items SELECT generate_series(1, 100)")
-        end = Timestamp(clock(database).wall + 20 * 10**9)
+        connection.execute("INSERT INTO items SELECT generate_series(1, 50)")
+        with Feed(tmp_path, database, ["items"]) as feed:
+            feed.once(kept_spark)  # a scan that begins after the end time is an error
+        connection.execute("INSERT INTO items SELECT generate_series(51, 100)")
+        end = Timestamp(clock(database).wall + 12 * 10**9)
         with Feed(tmp_path, database, ["items"], options={"end_time": end.to_datetime().isoformat()}) as feed:
             feed.to_its_end(kept_spark)
         assert clock(database) >= end
