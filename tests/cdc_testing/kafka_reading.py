@@ -126,20 +126,20 @@ def delete_topic(bootstrap_servers: str, topic: str) -> None:
     """Delete *topic* and return when the broker no longer lists it."""
     with admin_client(bootstrap_servers) as admin:
         admin.delete_topics([topic], operation_timeout=30)[topic].result(_LIMIT_S)
-        _await(lambda: topic not in admin.list_topics(timeout=10).topics, f"topic {topic} still exists")
+        _await(lambda: topic not in admin.list_topics(timeout=60).topics, f"topic {topic} still exists")
 
 
 def delete_topics(bootstrap_servers: str, prefix: str) -> None:
     """Delete every topic whose name begins with *prefix*. The broker may list them for a moment longer."""
     with admin_client(bootstrap_servers) as admin:
-        topics = [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(prefix)]
+        topics = [topic for topic in admin.list_topics(timeout=60).topics if topic.startswith(prefix)]
         for future in admin.delete_topics(topics).values() if topics else ():
             future.result(_LIMIT_S)
 
 
 def _await_partitions(bootstrap_servers: str, topic: str, count: int) -> None:
     def led() -> bool:
-        found = admin.list_topics(timeout=10).topics.get(topic)
+        found = admin.list_topics(timeout=60).topics.get(topic)
         leaders = [partition.leader for partition in found.partitions.values()] if found else []
         return len(leaders) == count and min(leaders) >= 0
 

@@ -96,7 +96,7 @@ def test_a_missing_topic_is_named_if_the_options_create_none(
         " create_kafka_topics to explicit"
     )
     with admin_client(kafka_broker.bootstrap_servers) as admin:
-        assert f"{topic_prefix}orders" not in admin.list_topics(timeout=10).topics
+        assert f"{topic_prefix}orders" not in admin.list_topics(timeout=60).topics
 
 
 def test_an_unknown_entry_of_kafka_sink_config_is_refused_with_a_suggestion(complaint: Complaint) -> None:

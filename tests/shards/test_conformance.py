@@ -33,7 +33,7 @@ class TestShards(RangefeedConformance):
 
     @pytest.fixture
     def rangefeed_options(self) -> Mapping[str, Any]:
-        return {"scan_round": 0.05, "fetch_size": "256KB", "snapshot_wait": 5}
+        return {"scan_round": 0.05, "fetch_size": "256KB", "snapshot_wait": 15}
 
     @pytest.fixture
     def secret(self, postgres_server: EmbeddedPostgres) -> str:
