@@ -22,10 +22,10 @@ class TestKafka(SinkConformance):
 
     @pytest.fixture(autouse=True)
     def short_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Tests treat a broker that does not answer within a second as down."""
+        """Tests treat a broker that does not answer within two seconds as down."""
         for module in ("admin", "partitions"):
-            monkeypatch.setattr(f"cdc_sink_kafka.{module}._LIMIT_S", 1.0)
-        monkeypatch.setattr("cdc_sink_kafka.admin._CHECK_LIMIT_S", 1.0)
+            monkeypatch.setattr(f"cdc_sink_kafka.{module}._LIMIT_S", 2.0)
+        monkeypatch.setattr("cdc_sink_kafka.admin._CHECK_LIMIT_S", 2.0)
 
     @pytest.fixture
     def sink_uri(self, own_broker: KafkaBroker) -> str:
@@ -36,7 +36,7 @@ class TestKafka(SinkConformance):
         return {
             "topic_prefix": topic_prefix,
             "topic_partitions": 3,
-            "flush_timeout": "2s",
+            "flush_timeout": "3s",
             "buffer_size": "3MB",
         }
 
