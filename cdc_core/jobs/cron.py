@@ -34,12 +34,13 @@ def next_time(cron: str, time_zone: str, *, after: float) -> float:
     if len(expression.split()) != 5:
         raise ConfigError(f"'{cron}' is not a cron expression; {example}")
     try:
-        found = next(CronSim(expression, datetime.fromtimestamp(after, _zone(time_zone))), None)
+        times = (found.timestamp() for found in CronSim(expression, datetime.fromtimestamp(after, _zone(time_zone))))
+        found = next((each for each in times if each > after), None)  # in an hour that comes twice, some are past
     except CronSimError as error:
         raise ConfigError(f"'{cron}' is not a cron expression: {str(error).lower()}; {example}") from error
     if found is None:
         raise ConfigError(f"the cron expression '{cron}' has no time within 50 years; {example}")
-    return found.timestamp()
+    return found
 
 
 def _zone(name: str) -> tzinfo:

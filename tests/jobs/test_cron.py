@@ -36,6 +36,7 @@ def test_times_are_those_of_the_time_zone_in_summer_and_in_winter() -> None:
     assert after("30 2 * * *", "2026-03-28 12:00", berlin) == "2026-03-29 01:00", "2:30 is skipped: 3:00 summer time"
     assert after("30 2 * * *", "2026-10-24 12:00", berlin) == "2026-10-25 00:30", "the first of the two"
     assert after("30 2 * * *", "2026-10-25 00:30", berlin) == "2026-10-26 01:30"
+    assert after("45 1-3 * * *", "2026-10-25 01:30", berlin) == "2026-10-25 02:45", "2:45 has been, and 2:30 is now"
 
 
 @pytest.mark.parametrize("cron", ["", "often", "* * * *", "0 0 0 * * *", "60 * * * *", "0 0 31 2 *", "@reboot"])
