@@ -129,7 +129,7 @@ class Planner:
 
     def forget_claims(self, end: Offset) -> None:
         """Forget which tasks of steps before the one that ends at *end* took which slices."""
-        self._store.forget_claims(self._name, but=(self._epoch, end["step"]))
+        self._store.forget_claims(self._name, before=(self._epoch, end["step"]))
 
     def close(self) -> None:
         self._planner.close()

@@ -31,12 +31,12 @@ class Claims(Database):
             except _OvertakenError:
                 continue
 
-    def forget_claims(self, name: str, *, but: tuple[int, int]) -> None:
-        """Delete the changefeed's claims of all steps except this epoch and step."""
-        epoch, step = but
-        other = sa.or_(CLAIMS.c.epoch != epoch, CLAIMS.c.step != step)
+    def forget_claims(self, name: str, *, before: tuple[int, int]) -> None:
+        """Delete the changefeed's claims of earlier epochs, and of earlier steps of this epoch."""
+        epoch, step = before
+        earlier = sa.or_(CLAIMS.c.epoch < epoch, sa.and_(CLAIMS.c.epoch == epoch, CLAIMS.c.step < step))
         with self._transaction() as connection:
-            connection.execute(sa.delete(CLAIMS).where(CLAIMS.c.name == name, other))
+            connection.execute(sa.delete(CLAIMS).where(CLAIMS.c.name == name, earlier))
 
     def _claim(self, name: str, epoch: int, step: int, *, task: int, preferred: Sequence[int]) -> int:
         of_step = {"name": name, "epoch": epoch, "step": step}
