@@ -111,7 +111,7 @@ def alter(
         check_source(with_saved(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), progress))
         chosen = {table: wanted for table, wanted in progress.initial_scans(feed.name).items() if table not in drop}
         chosen |= {} if scan is None else dict.fromkeys(add, scan)
-        progress.choose_initial_scans(feed.name, chosen)
+        progress.choose_initial_scans(feed.name, known.epoch, chosen)
         progress.register(feed.name, feed.definition(), changes_tables=True)
     click.echo(f"changefeed '{feed.name}' has the tables {', '.join(tables)} from its next run on")
     if store is None and set(changefeed.tables) != set(tables):

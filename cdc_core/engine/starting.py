@@ -50,7 +50,7 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
     if chosen:
         waiting = {table: wanted for table, wanted in chosen.items() if table not in feed.tables}
-        store.choose_initial_scans(name, waiting)
+        store.choose_initial_scans(name, feed.epoch, waiting)
     scan = rangefeed.scan_progress(token)
     if scan is not None:
         log.info("changefeed '%s': scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 
 from cdc_core.store.database import Database
-from cdc_core.store.tables import CHANGEFEEDS, RESCANS, update
+from cdc_core.store.tables import CHANGEFEEDS, RESCANS
 from cdc_core.store.values import RescanRecord, dump, frontier_of, now_text, rescan_record
 from cdc_core.timestamp import Timestamp
 
@@ -47,10 +47,12 @@ class Rescans(Database):
         with self._fenced(name, epoch) as connection:
             connection.execute(sa.update(RESCANS).where(RESCANS.c.id.in_(numbers)).values(began=str(began)))
 
-    def choose_initial_scans(self, name: str, chosen: Mapping[str, bool]) -> None:
-        """Save, by table as written, whether it is scanned when it joins the changefeed: see `initial_scans`."""
-        with self._transaction() as connection:
-            connection.execute(update(name).values(initial_scans=dump(chosen) if chosen else None))
+    def choose_initial_scans(self, name: str, epoch: int, chosen: Mapping[str, bool]) -> None:
+        """Save, by table as written, whether it is scanned when it joins the changefeed: see `initial_scans`.
+
+        Raises: FencedError.
+        """
+        self._write(name, epoch, initial_scans=dump(chosen) if chosen else None)
 
     def initial_scans(self, name: str) -> Mapping[str, bool]:
         """Return what was chosen for tables that have not joined the changefeed yet."""

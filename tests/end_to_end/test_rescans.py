@@ -299,7 +299,9 @@ def test_what_was_chosen_for_an_added_table_is_kept_until_it_has_joined(
     option = {"initial_scan": "no" if scan else "yes"}
     engine = started(feed_into(tmp_path, database, "items", **option), tmp_path, database)
     engine.close()
-    engine.store.choose_initial_scans("test", {"public.orders": scan, "later": True})
+    known = engine.store.find("test")
+    assert known is not None
+    engine.store.choose_initial_scans("test", known.epoch, {"public.orders": scan, "later": True})
     wider = LocalEngine(feed_into(tmp_path, database, "items", "public.orders", **option), tmp_path)
     wider.run()
     assert wider.store.initial_scans("test") == {"later": True}

@@ -52,9 +52,11 @@ def test_a_complete_rescan_is_forgotten_with_the_next_one(store: ProgressStore) 
 def test_choices_of_initial_scans_are_kept_until_they_are_replaced(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     assert store.initial_scans("orders") == {}
-    store.choose_initial_scans("orders", {"public.a": True, "public.b": False})
+    store.choose_initial_scans("orders", 0, {"public.a": True, "public.b": False})
     assert store.initial_scans("orders") == {"public.a": True, "public.b": False}
-    store.choose_initial_scans("orders", {})
+    with pytest.raises(FencedError):
+        store.choose_initial_scans("orders", 1, {})
+    store.choose_initial_scans("orders", 0, {})
     assert store.initial_scans("orders") == {}
 
 
