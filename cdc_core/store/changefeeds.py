@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.config.identity import require_same_range, require_same_source, same_destination
-from cdc_core.errors import ConfigError, RetryableError
+from cdc_core.errors import ConfigError
 from cdc_core.store.database import Database, overtaken
 from cdc_core.store.job_tables import JOBS
 from cdc_core.store.records import turn_away
@@ -34,13 +34,7 @@ class Changefeeds(Database):
         the name belongs to a changefeed that began with another source, with another end_time, or with other tables
         unless *changes_tables*; FencedError when *epoch* is not the newest.
         """
-        try:
-            return self._registered(name, definition, changes_tables=changes_tables, epoch=epoch)
-        except RetryableError as error:
-            if not isinstance(error.__cause__, sa.exc.IntegrityError):
-                raise
-        # another process was faster
-        return self._registered(name, definition, changes_tables=changes_tables, epoch=epoch)
+        return self._once_more(lambda: self._registered(name, definition, changes_tables=changes_tables, epoch=epoch))
 
     def begin_attempt(self, name: str, *, after: int | None = None) -> int:
         """Return the epoch of a new attempt, the greatest so far. Attempts with a smaller epoch are fenced.
@@ -82,17 +76,25 @@ class Changefeeds(Database):
         self, name: str, definition: Mapping[str, Any], *, changes_tables: bool, epoch: int | None
     ) -> ChangefeedRecord:
         with self._transaction() as connection:
-            if epoch is None:
+            record = self._register(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
+            if epoch is None:  # asked last, when nobody else can register the name any more
                 _require_no_job(connection, name)
-            known = connection.execute(sa.select(CHANGEFEEDS.c.epoch).where(CHANGEFEEDS.c.name == name)).one_or_none()
-            if epoch is not None and (known is None or known.epoch != epoch):
-                raise overtaken(name, epoch)
-            return self._register(connection, name, definition, changes_tables=changes_tables)
+            return record
 
     def _register(
-        self, connection: sa.Connection, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False
+        self,
+        connection: sa.Connection,
+        name: str,
+        definition: Mapping[str, Any],
+        *,
+        changes_tables: bool = False,
+        epoch: int | None = None,
     ) -> ChangefeedRecord:
-        known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+        """Do what `register` does, in a transaction that keeps all others away from the changefeed until its end."""
+        mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
+        known = connection.execute(mine.with_for_update()).one_or_none()
+        if epoch is not None and (known is None or known.epoch != epoch):
+            raise overtaken(name, epoch)
         if known is None:
             connection.execute(
                 sa.insert(CHANGEFEEDS).values(
@@ -112,8 +114,7 @@ class Changefeeds(Database):
             if not same_destination(before, definition):
                 turn_away(connection, name, counters=known.counters)
             connection.execute(update(name).values(definition=dump(definition)))
-        row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
-        return changefeed_record(row)
+        return changefeed_record(connection.execute(mine).one())
 
 
 def _require_no_job(connection: sa.Connection, name: str) -> None:

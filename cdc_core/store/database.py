@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -15,6 +15,8 @@ from cdc_core.store.opening import open_engine, prepare, sqlite_file
 from cdc_core.store.tables import CHANGEFEEDS, update
 
 __all__ = ["Database", "overtaken"]
+
+T = TypeVar("T")
 
 
 class Database:
@@ -56,6 +58,15 @@ class Database:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.dispose(close=self._pid == os.getpid())
+
+    def _once_more(self, transaction: Callable[[], T]) -> T:
+        """Return what *transaction* returns, the second time if another process has added the same row meanwhile."""
+        try:
+            return transaction()
+        except RetryableError as error:
+            if not isinstance(error.__cause__, sa.exc.IntegrityError):
+                raise
+        return transaction()
 
     def _write(self, name: str, epoch: int, **values: Any) -> None:
         with self._fenced(name, epoch, **values):

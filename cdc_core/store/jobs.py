@@ -50,8 +50,12 @@ class Jobs(Changefeeds):
         left is continued. Raises: ConfigError when it is a job already, or one whose source still holds something,
         or no living node matches *locality*.
         """
-        with self._transaction() as connection:
-            return self._create_job(connection, name, definition, owner=owner, locality=locality, schedule=schedule)
+
+        def create() -> JobRecord:
+            with self._transaction() as connection:
+                return self._create_job(connection, name, definition, owner=owner, locality=locality, schedule=schedule)
+
+        return self._once_more(create)
 
     def pause_job(self, name: str, reason: str) -> JobRecord:
         """Have the job paused, at once if no living node runs it. Raises: ConfigError when it is not running."""

@@ -65,6 +65,8 @@ class Nodes(Database):
     def renew(self, node_id: str, *, lease_s: float, problems: Mapping[str, str]) -> NodeRecord | None:
         """Extend the session and return it; None when it has expired, for good, or is gone."""
         with self._transaction() as connection:
+            # First the lock, then the look at the clock: a wait for the one must not make the other's answer old.
+            connection.execute(sa.select(NODES.c.node_id).where(NODES.c.node_id == node_id).with_for_update())
             row = connection.execute(
                 sa.update(NODES)
                 .where(NODES.c.node_id == node_id, NODES.c.expires > DatabaseNow())

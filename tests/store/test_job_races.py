@@ -1,0 +1,162 @@
+"""Two transactions at the same moment: what one of them has looked at is still so when it writes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from cdc_testing.engine import eventually
+from cdc_testing.stored import DEFINITION, node
+
+from cdc_core.errors import ConfigError
+from cdc_core.locality import Locality
+from cdc_core.store import changefeeds
+from cdc_core.store.job_tables import NODES, DatabaseNow
+from cdc_core.store.progress import ProgressStore
+
+ALTERED = DEFINITION | {"tables": ["public.orders"]}
+
+
+class Stores:
+    """A store that is opened several times, as several processes do."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.mine = ProgressStore(url)
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="other")
+
+    def begin(self, work: Callable[[ProgressStore], Any]) -> Future[Any]:
+        """Do *work* with a store of its own, in a thread. Return when that has ended, or waits for a lock."""
+
+        def run() -> Any:
+            with closing(ProgressStore(self.url)) as store:
+                return work(store)
+
+        future = self._threads.submit(run)
+        eventually(lambda: future.done() or self._waiting(), what="the end, or a wait for a lock", within_s=10)
+        return future
+
+    def _waiting(self) -> bool:
+        with self.mine._transaction() as connection:
+            return bool(connection.scalar(sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")))
+
+
+@pytest.fixture
+def stores(database: str) -> Iterator[Stores]:
+    stores = Stores(database)
+    stores.mine.open()
+    yield stores
+    stores.mine.close()
+
+
+@pytest.fixture
+def within_register(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Two events: the thread named "frozen" sets the first in the middle of `register`, and waits for the second."""
+    reached, thawed = threading.Event(), threading.Event()
+    compare = changefeeds.same_destination
+
+    def frozen(*definitions: Any) -> bool:
+        if threading.current_thread().name == "frozen":
+            reached.set()
+            thawed.wait(10)
+        return compare(*definitions)
+
+    monkeypatch.setattr(changefeeds, "same_destination", frozen)
+    yield reached, thawed
+    thawed.set()
+
+
+def create(store: ProgressStore) -> None:
+    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+
+
+def test_a_session_that_expires_while_its_renewal_waits_stays_expired(stores: Stores) -> None:
+    one = stores.mine.join(node("one"), lease_s=1)
+    with stores.mine._transaction() as connection:  # as another node that looks whether the session lives
+        connection.execute(sa.select(NODES).with_for_update())
+        renewal = stores.begin(lambda store: store.renew(one.node_id, lease_s=60, problems={}))
+        expired = sa.select(NODES.c.expires <= DatabaseNow())
+        eventually(lambda: connection.execute(expired).scalar_one(), what="the end of the session", within_s=10)
+    assert renewal.result() is None
+
+
+def test_a_node_that_was_overtaken_does_not_undo_an_alteration(
+    stores: Stores, within_register: tuple[threading.Event, threading.Event]
+) -> None:
+    reached, thawed = within_register
+    create(stores.mine)
+    one = stores.mine.join(node("one"), lease_s=60)
+    adopted = stores.mine.adopt("orders", one)
+    assert adopted is not None
+    stores.mine.leave(one.node_id)
+
+    def start_late() -> None:
+        with closing(ProgressStore(stores.url)) as store:
+            store.register("orders", DEFINITION, epoch=adopted.epoch)
+
+    def alter(store: ProgressStore) -> None:
+        store.pause_job("orders", "to alter it")
+        store.redefine_job(
+            "orders", ALTERED, before=DEFINITION, locality=Locality(), initial_scans={}, why="dropped users"
+        )
+
+    late = threading.Thread(target=start_late, name="frozen")
+    late.start()
+    assert reached.wait(10)
+    altering = stores.begin(alter)
+    thawed.set()
+    late.join()
+    altering.result()
+    known = stores.mine.find("orders")
+    assert known is not None
+    assert known.definition == ALTERED
+
+
+def test_a_command_does_not_run_what_becomes_a_job_at_the_same_moment(
+    stores: Stores, within_register: tuple[threading.Event, threading.Event]
+) -> None:
+    reached, thawed = within_register
+    stores.mine.register("orders", DEFINITION)
+    refused: list[ConfigError] = []
+
+    def run() -> None:
+        with closing(ProgressStore(stores.url)) as store:
+            try:
+                store.register("orders", ALTERED)
+            except ConfigError as error:
+                refused.append(error)
+
+    late = threading.Thread(target=run, name="frozen")
+    late.start()
+    assert reached.wait(10)
+    creating = stores.begin(create)
+    thawed.set()
+    late.join()
+    creating.result()
+    known = stores.mine.find("orders")
+    assert known is not None
+    assert refused or known.definition == DEFINITION
+
+
+def test_of_two_that_create_a_job_one_is_told_that_it_is_there(stores: Stores) -> None:
+    with stores.mine._transaction() as connection:  # holds both up in front of their first row
+        connection.execute(sa.text("LOCK TABLE cdc_changefeeds IN SHARE ROW EXCLUSIVE MODE"))
+        both = [stores._threads.submit(_create_in, stores.url) for _ in range(2)]
+        waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        eventually(lambda: connection.scalar(waiting) == 2, what="both wait", within_s=10)
+    texts = sorted(future.result() for future in both)
+    assert texts == ["", "changefeed 'orders' is a job already (running); choose another name"]
+
+
+def _create_in(url: str) -> str:
+    with closing(ProgressStore(url)) as store:
+        try:
+            create(store)
+        except ConfigError as error:
+            return str(error)
+        return ""
