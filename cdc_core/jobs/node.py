@@ -52,6 +52,13 @@ class _Work:
     feed: ResolvedChangefeed | None = None
     told: bool = False
     """Whether it was told to stop."""
+    after_unclean: bool = False
+    """Whether an earlier node may still be in a call of the sink. A run that has begun has waited for that."""
+
+    def leaves_nothing(self, clean: bool) -> bool:
+        """Return whether nothing of the job is alive after a run that ended *clean*: neither of it nor of earlier."""
+        waited = not self.after_unclean or (not isinstance(self.run, Reverting) and self.run.has_begun)
+        return clean and waited
 
 
 class Node:
@@ -279,7 +286,7 @@ class Node:
             run = Supervisor(feed, store=store, state_dir=self._settings.home, host=self._host, **how)
         else:
             run = ChildRun(feed, store=self._settings.store, state_dir=self._settings.home, until=lease.until, **how)
-        self._work[name] = _Work(run, feed)
+        self._work[name] = _Work(run, feed, after_unclean=not adopted.clean)
         run.start()
 
     def _revert(self, name: str) -> None:
@@ -304,6 +311,7 @@ class Node:
                 if found is None:
                     continue
                 ended, reason, clean = found
+                clean = work.leaves_nothing(clean)
                 to = self._successor(name, lease.node) if self._leaving.is_set() else None
                 state = self._store.settle(name, lease.node, ended, reason, clean=clean, offer_to=to, offer_s=_OFFER_S)
             except RetryableError as error:

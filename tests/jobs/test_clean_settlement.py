@@ -1,0 +1,64 @@
+"""A job that was not handed over cleanly stays so until a run has waited for what its earlier node may still do."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.stored import DEFINITION, die, node
+
+from cdc_core.jobs.definitions import Definitions
+from cdc_core.jobs.node import Node
+from cdc_core.jobs.settings import NodeSettings
+from cdc_core.locality import Locality
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore
+
+
+class _SlowHost:
+    """A Spark that starts at once for the node, and for a changefeed when it is told to."""
+
+    is_local, is_shared, is_alive = True, True, True
+    log_name = memory_settings = ""
+
+    def __init__(self) -> None:
+        self.asked, self.starts = threading.Event(), threading.Event()
+
+    def hold(self, user: str) -> int:
+        if user == "t":
+            self.asked.set()
+            self.starts.wait(30)
+        return 1
+
+    def let_go(self, user: str) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, clean: bool
+) -> None:
+    feed = counter_feed(tmp_path)
+    monkeypatch.setattr(Definitions, "resolve", lambda *_: feed)
+    store.create_job("t", DEFINITION, owner="ann", locality=Locality())
+    before = store.join(node("before"), lease_s=60)
+    store.adopt("t", before)
+    if clean:
+        store.settle("t", before, "stopped")
+    die(store, before)
+    host: Any = _SlowHost()
+    settings = NodeSettings(store=store.url, name="one", directory=str(tmp_path))
+    one = Node(settings, host, PluginHost.load(), keep_secret=lambda _: None)
+    running = threading.Thread(target=one.run)
+    running.start()
+    assert host.asked.wait(30)
+    one.drain()
+    eventually(lambda: one._work["t"].told, what="the node tells its run to stop", within_s=10)
+    host.starts.set()
+    running.join()
+    found = store.find_job("t")
+    assert found is not None
+    assert (found.state, found.node_id, found.clean) == ("running", None, clean)
