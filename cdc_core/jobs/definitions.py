@@ -14,7 +14,7 @@ from cdc_core.config.definition import changefeed_from
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
-from cdc_core.errors import CdcError, ConfigError, RetryableError, TerminalError
+from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import mask
 from cdc_core.plugins.host import PluginHost
@@ -86,14 +86,16 @@ class Definitions:
         self._keep_secret(feed.secrets())
         return replace(feed, spark=feed.spark or self._settings.spark or {})
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, *, node_id: str) -> None:
         """Drop what the job holds at its source; once more does no harm. Raises: CdcError, whose text holds no secret.
 
-        Called when no attempt of the job is alive, under an epoch that fences earlier ones.
+        Called when no attempt of the job is alive, under an epoch that fences earlier ones. FencedError: session
+        *node_id* has not claimed the job any more. Another one may have reverted it, and the name may be a new job's.
         """
         feed, known, progress = self.resolve(name), self._store.find(name), self._store.load(name)
-        if known is None:
-            return
+        job = self._store.find_job(name)  # asked last: if the claim stands, all of the above is of this job
+        if known is None or job is None or job.node_id != node_id:
+            raise FencedError(f"job '{name}' is reverted by another node")
         try:
             rangefeed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch).open_rangefeed()
             try:

@@ -258,10 +258,10 @@ class Node:
         if self._leaving.is_set():
             self._store.settle(name, me, "stopped", clean=adopted.clean)
         elif adopted.state == "reverting":
-            self._revert(name)
+            self._revert(name, lease)
         elif adopted.state != "running":  # nothing of it runs here, so it has stopped
             if self._store.settle(name, me, "stopped", clean=adopted.clean) == "reverting":
-                self._revert(name)
+                self._revert(name, lease)
         else:
             self._run_job(adopted, lease)
 
@@ -289,9 +289,9 @@ class Node:
         self._work[name] = _Work(run, feed, after_unclean=not adopted.clean)
         run.start()
 
-    def _revert(self, name: str) -> None:
+    def _revert(self, name: str, lease: Lease) -> None:
         log.info("job '%s' drops what it holds at its source", name)
-        run = Reverting(name, self._definitions)
+        run = Reverting(name, self._definitions, node_id=lease.node.node_id)
         self._work[name] = _Work(run)
         run.start()
 
@@ -324,7 +324,7 @@ class Node:
             what = "is not this node's any more" if state is None else f"is {state}"
             log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "")
             if state == "reverting" and not isinstance(work.run, Reverting):
-                self._revert(name)
+                self._revert(name, lease)
                 if lost:
                     self._work[name].run.abandon()
 

@@ -6,7 +6,7 @@ import logging
 import threading
 
 from cdc_core.engine.error_text import one_line
-from cdc_core.errors import RetryableError
+from cdc_core.errors import FencedError, RetryableError
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.store.job_values import Ended
 
@@ -20,14 +20,15 @@ _GIVE_UP_S = 600.0
 
 
 class Reverting:
-    """Drops what job *name* holds at its source. An outage is waited for, for ten minutes."""
+    """Drops what job *name*, claimed by session *node_id*, holds at its source. Waits for an outage for ten minutes."""
 
-    def __init__(self, name: str, definitions: Definitions) -> None:
+    def __init__(self, name: str, definitions: Definitions, *, node_id: str) -> None:
         self.ended: Ended | None = None
         """How it has ended, None before."""
         self.reason: str | None = None
         self._name = name
         self._definitions = definitions
+        self._node_id = node_id
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"reverting {name}", daemon=True)
 
@@ -44,7 +45,7 @@ class Reverting:
         waited, wait_s = 0.0, _FIRST_WAIT_S
         while True:
             try:
-                self._definitions.drop(self._name)
+                self._definitions.drop(self._name, node_id=self._node_id)
             except RetryableError as error:
                 self.reason = one_line(error)
                 if waited == 0:
@@ -56,6 +57,9 @@ class Reverting:
                     self.ended = "stopped"
                     return
                 waited, wait_s = waited + wait_s, min(wait_s * 2, _LONGEST_WAIT_S)
+            except FencedError as error:
+                self.reason, self.ended = one_line(error), "stopped"
+                return
             except BaseException as error:  # a plugin's may be SystemExit: the job must not wait for it for ever
                 self.reason, self.ended = one_line(error), "not reverted"
                 return

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.scripted import CounterRangefeed
-from cdc_testing.stored import DEFINITION
+from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.jobs.definitions import Definitions
@@ -29,6 +29,13 @@ class _Counting(Definitions):
         return self.feed
 
 
+def _counting(store: ProgressStore, directory: Path) -> _Counting:
+    settings = NodeSettings(store=store.url, name="one", directory=str(directory))
+    definitions = _Counting(store, PluginHost.load(), settings, keep_secret=lambda _: None)
+    definitions.feed = counter_feed(directory, plain_secrets=frozenset({"s3cr3t"}))
+    return definitions
+
+
 @pytest.mark.parametrize("kind", [ValueError, SystemExit])
 def test_whatever_a_source_raises_ends_it_without_secrets(
     kind: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -39,11 +46,37 @@ def test_whatever_a_source_raises_ends_it_without_secrets(
     monkeypatch.setattr(CounterRangefeed, "drop", drop)
     store = ProgressStore(store_url(tmp_path))
     store.create_job("t", DEFINITION, owner="ann", locality=Locality())
-    settings = NodeSettings(store=store.url, name="one", directory=str(tmp_path))
-    definitions = _Counting(store, PluginHost.load(), settings, keep_secret=lambda _: None)
-    definitions.feed = counter_feed(tmp_path, plain_secrets=frozenset({"s3cr3t"}))
-    reverting = Reverting("t", definitions)
+    definitions = _counting(store, tmp_path)
+    one = store.join(node("one"), lease_s=60)
+    store.adopt("t", one)
+    reverting = Reverting("t", definitions, node_id=one.node_id)
     reverting.start()
     eventually(lambda: reverting.ended, what="the end")
     assert (reverting.ended, reverting.reason) == ("not reverted", f"{kind.__name__}: cannot log in with ***")
+    store.close()
+
+
+def test_a_node_that_was_overtaken_drops_nothing_of_a_new_job_of_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[str] = []
+    monkeypatch.setattr(CounterRangefeed, "drop", lambda feed, _: dropped.append(feed.context.feed_id))
+    store = ProgressStore(store_url(tmp_path))
+    definitions = _counting(store, tmp_path)
+    ended = []
+    for name in ("one", "two"):
+        session = store.join(node(name), lease_s=60)
+        store.create_job("t", DEFINITION, owner="ann", locality=Locality())
+        store.adopt("t", session)
+        if name == "one":
+            late = Reverting("t", definitions, node_id=session.node_id)
+            store.settle("t", session, "succeeded")  # as the node would that has taken over
+            die(store, session)
+            continue
+        for reverting in (late, Reverting("t", definitions, node_id=session.node_id)):
+            reverting.start()
+            ended.append(eventually(lambda: reverting.ended, what="the end", within_s=10))  # noqa: B023
+    known = store.find("t")
+    assert known is not None
+    assert (ended, dropped) == (["stopped", "reverted"], [known.feed_id])
     store.close()
