@@ -24,14 +24,11 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.shards.shard import shard_feed_id
 from cdc_core.source_objects import SourceObjects
-from cdc_core.store.job_values import JobRecord
+from cdc_core.store.job_values import REVERTED, JobRecord
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.telemetry.status import size_text
 
 __all__ = ["drop"]
-
-_REVERTED = ("canceled", "succeeded", "failed")
-"""States of jobs that hold nothing at their sources."""
 
 
 @click.command(short_help="Remove a changefeed from its source and from the progress store.")
@@ -117,7 +114,7 @@ def _drop(
         if job is None:
             open_.enter_context(stopped(store, name, state_dir))
         rangefeed, what = None, f"left at the source {', '.join(known.sources)}: whatever it created there"
-        if job is not None and job.state in _REVERTED:
+        if job is not None and job.state in REVERTED:
             what = f"nothing is left at the source {', '.join(known.sources)}: the job is {job.state}"
         if feed is not None:
             _require_source(feed, known)
@@ -150,7 +147,7 @@ def _job_to_forget(session: CliSession, store: str, name: str, *, forget_only: b
     with closing(ProgressStore(url)) as progress:
         require_known(progress, name, option="--store")
         job = find_job(progress, name, by_store=True)
-    if job is None or job.state in _REVERTED or (forget_only and job.state in ("paused", "revert-failed")):
+    if job is None or job.state in REVERTED or (forget_only and job.state in ("paused", "revert-failed")):
         return job
     if job.state == "revert-failed":
         raise ConfigError(

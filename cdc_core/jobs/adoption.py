@@ -17,11 +17,15 @@ _PATIENCE = 2
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a node does after one poll: jobs to adopt, jobs to offer and to whom, jobs that no living node matches."""
+    """What a node does after one poll: jobs to adopt, jobs to offer and to whom, jobs that no living node matches.
+
+    `matched` are jobs that waited for a node that matches, and there is one again.
+    """
 
     adopt: Sequence[str]
     offer: Sequence[tuple[str, NodeRecord]]
     unmatched: Sequence[str]
+    matched: Sequence[str]
 
 
 def choose(
@@ -30,16 +34,17 @@ def choose(
     """Return what node *me* does about the jobs that have no living node.
 
     It adopts as many as make up its fair share of all jobs that match it, and others when they have been free for some
-    polls (*free_for*, by name), but no more than it may have. *may_run* says whether it has what the job needs.
+    polls (*free_for*, by name), but runs no more than it may have. *may_run* says whether it has what the job needs.
 
     A job that is only to end must not wait for a node that may never come: any node notes that it is paused, and drops
-    what it holds at its source when no living node matches it.
+    what it holds at its source when no living node matches it, also one that has as many jobs as it may.
     """
     share = _share(overview, me)
     load = sum(job.node_id == me.node_id for job in overview.jobs)
     adopt: list[str] = []
     offer: list[tuple[str, NodeRecord]] = []
     unmatched: list[str] = []
+    matched = [job.name for job in overview.jobs if job.waiting_since is not None and _matching(overview, job)]
     for job in overview.jobs:
         if job.state not in RUNNABLE or job.node is not None or _is_reserved(job, me, overview):
             continue
@@ -51,20 +56,25 @@ def choose(
                 offer.append((job.name, other))
             elif not _matching(overview, job):
                 unmatched.append(job.name)
-        elif load + len(adopt) < me.max_jobs and may_run(job):
+        elif (job.state != "running" or load + len(adopt) < me.max_jobs) and may_run(job):
             waited = free_for.get(job.name, 0) >= _PATIENCE
             if load + len(adopt) < share or waited or job.offered_to == me.node_id:
                 adopt.append(job.name)
-    return Choices(adopt, offer, unmatched)
+    return Choices(adopt, offer, unmatched, matched)
 
 
 def successor(overview: Overview, job: JobRecord, *, leaving: NodeRecord) -> NodeRecord | None:
-    """Return the node that is to have *job* in place of *leaving*: of those that match it, one with the fewest jobs."""
-    load = Counter(each.node_id or each.offered_to for each in overview.jobs)
+    """Return the node that is to have *job* in place of *leaving*: of those that match it, one with the fewest jobs.
+
+    Other jobs that were offered to a node count as its own.
+    """
+    load = Counter(each.node_id or each.offered_to for each in overview.jobs if each.name != job.name)
     able = [
         node
         for node in _matching(overview, job)
-        if node.node_id != leaving.node_id and job.name not in node.problems and load[node.node_id] < node.max_jobs
+        if node.node_id != leaving.node_id
+        and job.name not in node.problems
+        and (job.state != "running" or load[node.node_id] < node.max_jobs)
     ]
     return min(able, key=lambda node: (load[node.node_id], node.node_id), default=None)
 

@@ -18,6 +18,7 @@ from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, 
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import mask
 from cdc_core.plugins.host import PluginHost
+from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["Definitions"]
@@ -46,8 +47,13 @@ class Definitions:
         self._keep_secret = keep_secret
         self._found: dict[str, tuple[float, str | None]] = {}
 
-    def why_not(self, name: str) -> str | None:
-        """Return why this node cannot run the job, None if it can. Asked about free jobs at each poll."""
+    def why_not(self, job: JobRecord) -> str | None:
+        """Return why this node does not run *job*, None if it can. Asked about free jobs at each poll."""
+        name, owners = job.name, self._settings.owners
+        if owners and job.owner not in owners:
+            problem: str | None = f"it runs only jobs of {', '.join(owners)}"
+            self._found[name] = (float("-inf"), problem)  # another owner counts at once
+            return problem
         at, problem = self._found.get(name, (float("-inf"), None))
         if time.monotonic() - at >= _LOOK_AGAIN_S:
             try:
@@ -61,7 +67,7 @@ class Definitions:
         return problem
 
     def problems(self) -> dict[str, str]:
-        """Return every job that this node was asked about and cannot run, with the reason."""
+        """Return every job that this node was asked about and does not run, with the reason."""
         return {name: problem for name, (_, problem) in self._found.items() if problem is not None}
 
     def forget_all_but(self, names: set[str]) -> None:

@@ -235,6 +235,8 @@ class Node:
                 self._begin(adopted, lease)
         for name, other in choices.offer:
             self._store.offer(name, lease.node, other, for_s=_OFFER_S)
+        for name in choices.matched:
+            self._store.end_wait(name)
         for name in choices.unmatched:
             wanted = next(job.locality for job in overview.jobs if job.name == name)
             there = "; ".join(sorted({str(node.locality) or "none" for node in overview.nodes}))
@@ -246,11 +248,9 @@ class Node:
             )
 
     def _may_run(self, job: JobRecord) -> bool:
-        if self._settings.owners and job.owner not in self._settings.owners:
-            return False
         if time.monotonic() < self._not_before.get(job.name, (0.0, 0.0))[0]:
             return False
-        return self._definitions.why_not(job.name) is None
+        return self._definitions.why_not(job) is None
 
     def _begin(self, adopted: Adoption, lease: Lease) -> None:
         """Begin what an adopted job is in need of."""

@@ -9,7 +9,8 @@ from cdc_core.store.tables import CHANGEFEEDS, CLAIMS, DEAD_LETTERS, GAPS, RESCA
 
 __all__ = ["forget"]
 
-_TABLES = (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS, CLAIMS, JOBS, JOB_EVENTS)
+_TABLES = (JOBS, CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS, CLAIMS, JOB_EVENTS)
+"""Jobs first: whoever changes a job locks it before its changefeed."""
 
 
 def forget(connection: sa.Connection, name: str) -> None:

@@ -13,6 +13,7 @@ from cdc_core.locality import Locality
 __all__ = [
     "FINISHED",
     "FOLLOWING",
+    "REVERTED",
     "RUNNABLE",
     "Adoption",
     "Ended",
@@ -55,6 +56,8 @@ FOLLOWING: Mapping[JobState, frozenset[JobState]] = {
 RUNNABLE: frozenset[JobState] = frozenset({"running", "pause-requested", "cancel-requested", "reverting"})
 """The states in which a job needs a node."""
 FINISHED: frozenset[JobState] = frozenset({"canceled", "succeeded", "failed", "revert-failed"})
+REVERTED: frozenset[JobState] = FINISHED - {"revert-failed"}
+"""The states in which a job holds nothing at its source."""
 assert FOLLOWING.keys() == set(get_args(JobState))
 Ended = Literal["stopped", "succeeded", "failed", "paused", "reverted", "not reverted"]
 """How a node's work on a job has ended: a run that stopped, delivered everything, failed, or is to be paused for its

@@ -15,6 +15,7 @@ from cdc_core.store.job_tables import JOB_EVENTS, JOBS, NODES, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
     FOLLOWING,
+    REVERTED,
     RUNNABLE,
     Adoption,
     Ended,
@@ -241,12 +242,20 @@ class Jobs(Changefeeds):
                 _change(connection, job, "paused", reason=reason, node_id=None, waiting_since=None)
                 connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
 
+    def end_wait(self, name: str) -> None:
+        """Note that a living node matches the job again, as if it had not waited for one."""
+        with self._transaction() as connection:
+            connection.execute(_of(name).values(waiting_since=None))
+
     def prune_jobs(self, *, retention_s: float) -> list[str]:
-        """Forget jobs, finished for *retention_s*, that left nothing at their sources; return their names."""
-        old = sa.select(JOBS.c.name).where(
-            JOBS.c.state.in_(FINISHED - {"revert-failed"}), JOBS.c.finished < DatabaseNow() - retention_s
-        )
+        """Forget jobs, finished for *retention_s*, that left nothing at their sources; return their names.
+
+        Of other jobs, what is as old as that in their histories is forgotten.
+        """
+        begin = DatabaseNow() - retention_s
+        old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(REVERTED), JOBS.c.finished < begin)
         with self._transaction() as connection:  # locked: one of them may be created anew at this moment
+            connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.at < begin))
             names = list(connection.execute(old.with_for_update(skip_locked=True)).scalars())
             for name in names:
                 forget(connection, name)

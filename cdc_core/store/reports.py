@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_core.store.job_reports import JobReport, job_report
-from cdc_core.store.job_values import JobEvent, JobRecord, moment
+from cdc_core.store.job_values import REVERTED, JobEvent, JobRecord, moment
 from cdc_core.store.liveness import ENDINGS, is_alive
 from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
 from cdc_core.timestamp import Timestamp
@@ -149,7 +149,7 @@ def protected_since(job: JobRecord, known: ChangefeedRecord) -> float | None:
     """Return since when the job holds back history at its source, in seconds since 1970: its high-water mark, or its
     creation before there is one. None when nothing is held back any more.
     """
-    if job.state in ("canceled", "succeeded", "failed"):
+    if job.state in REVERTED:
         return None
     return known.high_water.wall / 1e9 if known.high_water else job.created
 

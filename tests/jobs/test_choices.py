@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -38,20 +39,36 @@ def choices(job: JobRecord, *nodes: NodeRecord, may_run: bool = True) -> Choices
 @pytest.mark.parametrize("state", sorted(set(get_args(JobState)) & RUNNABLE - {"running"}))
 def test_a_job_that_is_to_end_does_not_wait_for_a_node_that_matches(state: JobState) -> None:
     found = choices(job(state, "region=eu"), node("us", "region=us"), node("leaving", "region=eu", draining=True))
-    assert found == Choices(["orders"], [], [])
+    assert found == Choices(["orders"], [], [], [])
 
 
 @pytest.mark.parametrize("state", ["cancel-requested", "reverting"])
 def test_a_node_that_matches_comes_first(state: JobState) -> None:
     us, eu = node("us", "region=us"), node("eu", "region=eu")
-    assert choices(job(state, "region=eu"), us, eu) == Choices([], [("orders", eu)], [])
-    assert choices(job(state, "region=eu"), eu, us) == Choices(["orders"], [], [])
+    assert choices(job(state, "region=eu"), us, eu) == Choices([], [("orders", eu)], [], [])
+    assert choices(job(state, "region=eu"), eu, us) == Choices(["orders"], [], [], [])
 
 
 def test_a_running_job_waits_for_a_node_that_matches() -> None:
-    assert choices(job("running", "region=eu"), node("us", "region=us")) == Choices([], [], ["orders"])
+    assert choices(job("running", "region=eu"), node("us", "region=us")) == Choices([], [], ["orders"], [])
 
 
 def test_any_node_notes_that_a_job_is_paused_and_only_an_able_one_drops_its_history() -> None:
     assert choices(job("pause-requested"), node("us"), may_run=False).adopt == ["orders"]
     assert choices(job("reverting"), node("us"), may_run=False).adopt == []
+
+
+@pytest.mark.parametrize("state", ["cancel-requested", "reverting"])
+def test_a_node_that_is_full_ends_jobs_all_the_same(state: JobState) -> None:
+    running = JobRecord(name="users", state="running", owner="ann", created=0.0, node_id="us", node="us")
+    us = node("us", max_jobs=1)
+    for ending, adopted in ((job(state), ["orders"]), (job("running"), [])):
+        overview = Overview(now=0.0, jobs=[ending, running], nodes=[us])
+        assert choose(overview, us, may_run=lambda _: True, free_for={"orders": 2}).adopt == adopted
+
+
+def test_a_wait_for_a_match_ends_with_a_match() -> None:
+    waiting = replace(job("running", "region=eu"), waiting_since=0.0)
+    us, eu = node("us", "region=us"), node("eu", "region=eu", max_jobs=0)
+    assert choices(waiting, us) == Choices([], [], ["orders"], [])
+    assert choices(waiting, us, eu) == Choices([], [], [], ["orders"])

@@ -136,6 +136,8 @@ def test_a_job_without_a_match_is_paused_when_it_has_waited(store: ProgressStore
     create(store)
     store.await_match("orders", wait_s=3600, reason="no node matches")
     store.await_match("orders", wait_s=3600, reason="no node matches")
+    store.end_wait("orders")
+    store.await_match("orders", wait_s=0, reason="no node matches")
     assert store.overview().jobs[0].state == "running"
     store.await_match("orders", wait_s=0, reason="no node matches")
     found = store.find_job("orders")
@@ -159,6 +161,15 @@ def test_a_finished_job_is_forgotten_in_time_and_its_name_is_free(store: Progres
     store.settle("orders", one, "succeeded")
     assert store.prune_jobs(retention_s=-1) == ["orders"]
     assert store.find("orders") is None
+
+
+def test_the_history_of_a_job_is_kept_as_long_as_a_finished_job(store: ProgressStore) -> None:
+    create(store)
+    store.prune_jobs(retention_s=3600)
+    assert states(store) == ["running"]
+    store.prune_jobs(retention_s=-1)
+    assert states(store) == []
+    assert store.find_job("orders") is not None
 
 
 def test_a_job_that_has_left_something_at_its_source_is_not_forgotten(store: ProgressStore) -> None:
