@@ -51,7 +51,7 @@ def test_a_job_that_holds_back_more_than_it_may_is_cancelled(
     store: ProgressStore, caplog: pytest.LogCaptureFixture, paused: bool
 ) -> None:
     now = store.clock()
-    create(store, marked_at=now - 3 * HOUR_S, GC_PROTECT_EXPIRES_AFTER="2h")
+    create(store, marked_at=now - 3 * HOUR_S - 1, GC_PROTECT_EXPIRES_AFTER="2h")
     if paused:
         store.pause_job("orders", "maintenance")
     assert GcProtection(store).tick(now) == ["orders"]

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
-from cdc_core.store.job_values import FINISHED, FOLLOWING, Ended, NodeRecord
+from cdc_core.store.job_values import FINISHED, FOLLOWING, REVERTED, Ended, NodeRecord
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
@@ -226,7 +226,7 @@ class _Nodes(RuleBasedStateMachine):
         except ConfigError:
             found = self.store.find_job(name)
             assert found is not None
-            assert found.state not in FINISHED
+            assert found.state not in REVERTED
         else:
             self.ran.pop(name, None)
 
