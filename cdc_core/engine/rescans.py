@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cdc_core.engine.rescan_requests import RescanFlag
 from cdc_core.rangefeed import Token
 from cdc_core.step_planner import Rescan, StepPlanner
 from cdc_core.timestamp import Timestamp
@@ -31,13 +32,16 @@ class Rescans:
     """The rescans of one attempt. Lives in the planner's process.
 
     They wait in the store until the step that holds them is saved. A crash before that repeats them, and loses none.
+    The store is asked at the start, and whenever *flag* has changed.
     """
 
-    def __init__(self, name: str, epoch: int, planner: StepPlanner, store: ProgressStore) -> None:
+    def __init__(self, name: str, epoch: int, planner: StepPlanner, store: ProgressStore, flag: RescanFlag) -> None:
         self._name = name
         self._epoch = epoch
         self._planner = planner
         self._store = store
+        self._flag = flag
+        self._answered: str | None = None
         self._taken: _Taken | None = None
         self._held_by: int | None = None
         """The step that holds what was taken, once it is planned."""
@@ -60,16 +64,17 @@ class Rescans:
         return start if self._taken is None or step != self._held_by else self._taken.token
 
     def _take(self, start: Token, after: Timestamp) -> _Taken | None:
-        now = time.monotonic()
-        if now < self._look_at:
+        asked, now = self._flag.look(), time.monotonic()
+        if asked == self._answered or now < self._look_at:
             return None
         self._look_at = now + _LOOK_S
         waiting = self._store.waiting_rescans(self._name, new_slot=False)
-        if not waiting:
-            return None
         wanted = [Rescan(table=found.table, where=found.where) for found in waiting]
-        token = self._planner.scan_again(start, wanted)
+        token = self._planner.scan_again(start, wanted) if waiting else start
         if token is None:
+            return None
+        self._answered = asked
+        if not waiting:
             return None
         taken = _Taken(numbers=[found.number for found in waiting], token=token, began=after)
         if token != start:

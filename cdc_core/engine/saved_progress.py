@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,34 +16,42 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["SavedFlag", "SavedProgress", "has_advanced"]
+__all__ = ["Saved", "SavedFlag", "SavedProgress", "has_advanced"]
 
 _LOAD_S = 1.0
 """Progress is loaded this often at most, however often it is saved."""
-_SIZE = 64
+_SIZE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What is known of the progress that was saved with *step*."""
+
+    step: int
+    high_water: Timestamp
+    latest: Timestamp
 
 
 class SavedFlag:
-    """A small file in the directory of an attempt, by which its coordinator tells the driver what it has saved."""
+    """A small file in the directory of an attempt: its coordinator tells driver and planner here what it has saved."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / "saved"
 
-    def show(self, step: int, high_water: Timestamp) -> None:
-        """Tell the driver that *step* is saved, and the high-water mark."""
+    def show(self, saved: Saved) -> None:
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.pwrite(file, f"{step} {high_water}".encode().ljust(_SIZE), 0)
+            os.pwrite(file, f"{saved.step} {saved.high_water} {saved.latest}".encode().ljust(_SIZE), 0)
         finally:
             os.close(file)
 
-    def look(self) -> tuple[int, Timestamp] | None:
-        """Return what was told last, None before the first step."""
+    def look(self) -> Saved | None:
+        """Return what was shown last, None before the first step."""
         try:
-            step, high_water = self._path.read_text().split()
+            step, high_water, latest = self._path.read_text().split()
         except (FileNotFoundError, ValueError):
             return None
-        return int(step), Timestamp.parse(high_water)
+        return Saved(int(step), Timestamp.parse(high_water), Timestamp.parse(latest))
 
 
 class SavedProgress:
@@ -52,7 +61,7 @@ class SavedProgress:
         self._name = name
         self._store = store
         self._flag = SavedFlag(run_dir)
-        self._seen: tuple[int, Timestamp] | None = None
+        self._seen: Saved | None = None
         self._progress: Progress | None = None
         self._loaded_at = float("-inf")
 
@@ -62,7 +71,7 @@ class SavedProgress:
         Raises: RetryableError.
         """
         told, now = self._flag.look(), time.monotonic()
-        due = now - self._loaded_at >= _LOAD_S or (until is not None and told is not None and told[1] >= until)
+        due = now - self._loaded_at >= _LOAD_S or (until is not None and told is not None and told.high_water >= until)
         if self._progress is None or (told != self._seen and due):
             self._progress = self._store.load(self._name)
             self._seen, self._loaded_at = told, now

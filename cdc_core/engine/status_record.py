@@ -26,7 +26,7 @@ class StatusRecord:
     def __init__(self, name: str, store: ProgressStore) -> None:
         self._name = name
         self._store = store
-        self._kept: dict[str, Any] | None = None
+        self._kept: tuple[int, dict[str, Any]] | None = None
         self._at = float("-inf")
 
     def keep(self, status: Status, epoch: int, *, now: bool = False) -> None:
@@ -38,12 +38,12 @@ class StatusRecord:
         if moment - self._at < _LEAST_S and not now:
             return
         values = _values(status)
-        if values == self._kept and moment - self._at < HEARTBEAT_S and not now:
+        if (epoch, values) == self._kept and moment - self._at < HEARTBEAT_S and not now:
             return
         self._at = moment
         with suppress(RetryableError):
             self._store.save_status(self._name, epoch, values)
-            self._kept = values
+            self._kept = epoch, values
 
 
 def _values(status: Status) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text, timestamp_of
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Changefeeds"]
+__all__ = ["Changefeeds", "require_no_job"]
 
 
 class Changefeeds(Database):
@@ -78,7 +78,7 @@ class Changefeeds(Database):
         with self._transaction() as connection:
             record = self._register(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
             if epoch is None:  # asked last, when nobody else can register the name any more
-                _require_no_job(connection, name)
+                require_no_job(connection, name)
             return record
 
     def _register(
@@ -117,7 +117,8 @@ class Changefeeds(Database):
         return changefeed_record(connection.execute(mine).one())
 
 
-def _require_no_job(connection: sa.Connection, name: str) -> None:
+def require_no_job(connection: sa.Connection, name: str) -> None:
+    """Return when the changefeed is not a job. Raises: ConfigError."""
     state = connection.execute(sa.select(JOBS.c.state).where(JOBS.c.name == name)).scalar_one_or_none()
     if state is not None:
         raise ConfigError(

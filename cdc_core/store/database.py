@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
-from cdc_core.store.opening import open_engine, prepare, sqlite_file
+from cdc_core.store.engines import Connections
+from cdc_core.store.opening import CONNECTIONS, WAIT_S, prepare, sqlite_file
 from cdc_core.store.tables import CHANGEFEEDS, update
 
 __all__ = ["Database", "overtaken"]
@@ -20,30 +21,34 @@ T = TypeVar("T")
 
 
 class Database:
-    """A SQL database with the tables of the store. Picklable; safe with several processes and after a fork.
+    """A SQL database with the tables of the store. Picklable; safe with several threads, processes and after a fork.
 
     Every method is one transaction, durable on return. Nothing is opened before the first call, which creates or
     upgrades the tables.
+
+    A process has few connections to a database that is not SQLite, whatever the number of its stores: a call waits for
+    one if all are in use. With *alone* the store has connections of its own: for what cannot wait for others, and for
+    what uses `rest`. A copy by pickling is as the original.
 
     Raises, everywhere: RetryableError when the database cannot be reached or is busy for too long; ConfigError when it
     was written by a newer version; TerminalError when its file was removed or replaced since this process opened it.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, alone: bool = False) -> None:
         self.url = url
+        self._alone = alone
         self._path = sqlite_file(url)
-        self._engine: sa.Engine | None = None
-        self._pid = 0
+        self._connections: Connections | None = None
         self._file: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shown!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self.url}
+        return {"url": self.url, "alone": self._alone}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        Database.__init__(self, state["url"])
+        Database.__init__(self, state["url"], alone=state["alone"])
 
     def open(self) -> None:
         """Return when the store works. Raises: ConfigError when it cannot be created, reached or used."""
@@ -54,10 +59,17 @@ class Database:
             raise ConfigError(str(error)) from error
 
     def close(self) -> None:
-        """Close connections. The store can be used again."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.dispose(close=self._pid == os.getpid())
+        """Close connections unless others use them. The store can be used again."""
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            connections.close()
+
+    def rest(self) -> None:
+        """Close connections until the next call: for a process of which a host has many. Only of a store *alone*."""
+        connections = self._connections
+        if connections is not None and connections.are_mine and self._path is None:
+            assert self._alone, "others may use the connections"
+            connections.engine.dispose()
 
     def _once_more(self, transaction: Callable[[], T]) -> T:
         """Return what *transaction* returns, the second time if another process has added the same row meanwhile."""
@@ -87,28 +99,33 @@ class Database:
             engine = self._opened().execution_options(cdc_reading=reading)
             with engine.begin() as connection:
                 yield connection
+        except sa.exc.TimeoutError as error:
+            raise RetryableError(
+                f"progress store {self.shown} cannot be used: all {CONNECTIONS} connections of this process have been"
+                f" in use for {WAIT_S:.0f} s"
+            ) from error
         except sa.exc.SQLAlchemyError as error:
             reason = mask(str(getattr(error, "orig", None) or error), secret_forms(uri_secrets(self.url)))
             reason = " ".join(reason.split())
             raise RetryableError(f"progress store {self.shown} cannot be used: {reason}") from error
 
     def _opened(self) -> sa.Engine:
-        engine = self._engine  # once: another thread may close the store
-        if engine is None or self._pid != os.getpid():
-            self.close()  # after a fork the connections belong to the parent
-            engine = open_engine(self.url)
+        connections = self._connections  # once: another thread may close the store
+        if connections is None or not connections.are_mine:
+            self.close()
+            connections = Connections(self.url, alone=self._alone)
             try:
-                prepare(engine, shown=self.shown)
+                prepare(connections.engine, shown=self.shown)
             except BaseException:
-                engine.dispose()
+                connections.close()
                 raise
-            self._engine, self._pid, self._file = engine, os.getpid(), self._file_now()
+            self._connections, self._file = connections, self._file_now()
         elif self._file_now() != self._file:
             raise TerminalError(
                 f"progress store {self.shown} was removed or replaced while it was in use; restore it, or the"
                 " changefeed begins anew from its initial scan"
             )
-        return engine
+        return connections.engine
 
     def _file_now(self) -> tuple[int, int] | None:
         """Return the identity of the file that is the store now; None when there is none."""

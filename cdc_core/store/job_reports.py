@@ -28,7 +28,9 @@ class JobReport:
     def behind_s(self) -> float | None:
         """How far the high-water mark is behind `now`; None while there is none, and after the end."""
         mark = self.known.high_water
-        return max(0.0, self.now.timestamp() - mark.wall / 1e9) if mark and self.job.state not in FINISHED else None
+        if not mark or self.job.state in FINISHED:
+            return None
+        return round(max(0.0, self.now.timestamp() - mark.wall / 1e9), 3)
 
     @property
     def running_status(self) -> str:
@@ -42,7 +44,7 @@ class JobReport:
             return f"node {job.node} drops what it holds at its source"
         if job.state != "running":
             return f"waiting for node {job.node} to stop it"
-        if status is None or not is_alive(status, now=self.now):
+        if status is None or status.epoch != job.epoch or not is_alive(status, now=self.now):  # an earlier attempt's
             return f"starting on node {job.node}"
         mark, error = self.known.high_water, status.values.get("waiting_for")
         text = f"running: resolved={mark}" if mark else "running: nothing is resolved yet"
@@ -56,6 +58,9 @@ class JobReport:
                 return f"waiting for node {node.name} to adopt it"
         matching = f" that matches {job.locality}" if job.locality.tiers else ""
         problems = [f"{node.name}: {node.problems[job.name]}" for node in self.nodes if job.name in node.problems]
+        problems += [
+            f"{node.name}: it runs no jobs of '{job.owner}'" for node in self.nodes if not node.takes(job.owner)
+        ]
         return f"waiting for a node{matching}" + (f"; {'; '.join(problems)}" if problems else "")
 
     def to_json(self) -> dict[str, Any]:

@@ -58,6 +58,7 @@ NODES = sa.Table(
     sa.Column("expires", sa.Double, nullable=False),
     sa.Column("draining", sa.Boolean, nullable=False),
     sa.Column("problems", sa.Text, nullable=False),
+    sa.Column("owners", sa.Text, nullable=False),
 )
 
 

@@ -119,7 +119,10 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """A session of a node. `expires` and `started` are in the database's clock. `problems`: jobs that it cannot run."""
+    """A session of a node. `expires` and `started` are in the database's clock.
+
+    `problems`: jobs that it cannot run. `owners`: it takes only jobs of these, unless there are none.
+    """
 
     node_id: str
     name: str
@@ -133,6 +136,11 @@ class NodeRecord:
     expires: float = 0.0
     draining: bool = False
     problems: Mapping[str, str] = field(default_factory=dict)
+    owners: Sequence[str] = ()
+
+    def takes(self, owner: str) -> bool:
+        """Return whether the node runs jobs of *owner*."""
+        return not self.owners or owner in self.owners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +193,13 @@ def job_event(row: Any) -> JobEvent:
 
 def node_record(row: Any) -> NodeRecord:
     """Return a row of the nodes' table as a value."""
-    values = {name: getattr(row, name) for name in row._fields if name not in ("locality", "problems")}
-    return NodeRecord(locality=Locality.parse(row.locality), problems=json.loads(row.problems), **values)
+    values = {name: getattr(row, name) for name in row._fields if name not in ("locality", "problems", "owners")}
+    return NodeRecord(
+        locality=Locality.parse(row.locality),
+        problems=json.loads(row.problems),
+        owners=tuple(json.loads(row.owners)),
+        **values,
+    )
 
 
 def moment(seconds: float | None) -> datetime | None:

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.store.changefeeds import Changefeeds
+from cdc_core.options import did_you_mean
+from cdc_core.store.changefeeds import Changefeeds, require_no_job
 from cdc_core.store.forgetting import forget
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, NODES, DatabaseNow
 from cdc_core.store.job_values import (
@@ -127,6 +128,11 @@ class Jobs(Changefeeds):
             _record(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
             return _known(connection, name)
 
+    def require_no_job(self, name: str) -> None:
+        """Return when the changefeed is not a job. Raises: ConfigError, as `register` does then."""
+        with self._transaction(reading=True) as connection:
+            require_no_job(connection, name)
+
     def find_job(self, name: str) -> JobRecord | None:
         """Return the job, None when the changefeed is not one."""
         with self._transaction(reading=True) as connection:
@@ -156,14 +162,17 @@ class Jobs(Changefeeds):
         """Claim the job for *node* under a new epoch, which fences whoever ran it before.
 
         None, and nothing is changed, unless the job needs a node, no other living node has claimed it or was offered
-        it, and the session of *node* is alive and not draining.
+        it, and the session of *node* is alive, not draining, and takes jobs of its owner or is only to pause it.
         """
         with self._transaction() as connection:
             job = _found(connection, name, locked=True)
             if job is None or job.state not in RUNNABLE or job.node is not None:
                 return None
             alive = {each.node_id: each for each in alive_sessions(connection)}
-            if node.node_id not in alive or alive[node.node_id].draining or _is_offered(connection, job, node, alive):
+            me = alive.get(node.node_id)
+            if me is None or me.draining or _is_offered(connection, job, node, alive):
+                return None
+            if job.state != "pause-requested" and not me.takes(job.owner):
                 return None
             connection.execute(
                 _of(name).values(
@@ -180,16 +189,21 @@ class Jobs(Changefeeds):
             _record(connection, name, job.state, "adopted", node.name)
         return Adoption(name=name, state=job.state, ends_as=job.ends_as, epoch=epoch, clean=job.clean)
 
-    def offer(self, name: str, by: NodeRecord, to: NodeRecord, *, for_s: float) -> bool:
-        """Reserve the job for node *to* for some time; return False when somebody has it or was offered it."""
+    def leave_unreverted(self, name: str, node: NodeRecord, reason: str) -> bool:
+        """End the job that is to end, though what it holds at its source stays there; fence whoever ran it before.
+
+        *node* says so with *reason*. False, and nothing is changed, unless the job is to end and no living node has it.
+        """
         with self._transaction() as connection:
             job = _found(connection, name, locked=True)
-            alive = {each.node_id: each for each in alive_sessions(connection)}
-            if job is None or job.state not in RUNNABLE or job.node is not None or to.node_id not in alive:
+            if job is None or job.state not in ("cancel-requested", "reverting") or job.node is not None:
                 return False
-            if _is_offered(connection, job, by, alive):
-                return False
-            connection.execute(_of(name).values(offered_to=to.node_id, offered_until=DatabaseNow() + for_s))
+            if job.state == "cancel-requested":
+                _change(connection, job, "reverting", reason=job.reason, node=node.name)
+                job = _known(connection, name)
+            gone: dict[str, Any] = {"node_id": None, "ends_as": None, "offered_to": None, "waiting_since": None}
+            _change(connection, job, "revert-failed", reason=reason, node=node.name, finished=DatabaseNow(), **gone)
+            connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
             return True
 
     def settle(
@@ -317,8 +331,8 @@ def _found(connection: sa.Connection, name: str, *, locked: bool = False) -> Job
 def _known(connection: sa.Connection, name: str, *, locked: bool = False) -> JobRecord:
     job = _found(connection, name, locked=locked)
     if job is None:
-        names = ", ".join(connection.execute(sa.select(JOBS.c.name).order_by(JOBS.c.name)).scalars())
-        raise ConfigError(f"there is no job '{name}'; " + (f"the store knows {names}" if names else "there are none"))
+        known = connection.execute(sa.select(JOBS.c.name)).scalars()
+        raise ConfigError(f"there is no job '{name}'" + did_you_mean(name, known))
     return job
 
 

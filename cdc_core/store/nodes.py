@@ -23,18 +23,17 @@ _DEAD_FOR_S = 86_400.0
 class Nodes(Database):
     """Every node that has joined, until it has left or been dead for a day."""
 
-    def join(self, node: NodeRecord, *, lease_s: float) -> NodeRecord:
+    def join(self, node: NodeRecord, *, lease_s: float, former: str | None = None) -> NodeRecord:
         """Return *node* with a session of its own, which expires in *lease_s* unless it is renewed.
 
-        The caller holds a lock of the node's directory: so an earlier session of this name, host and directory is of
-        a process that has ended, and ends now. Raises: ConfigError when a node of this name is alive elsewhere, or the
-        store is neither PostgreSQL nor SQLite.
+        *former* is the session of a process that has certainly ended: it ends now. Raises: ConfigError when another
+        node of this name is alive, or the store is neither PostgreSQL nor SQLite.
         """
         now = DatabaseNow()
         node_id = secrets.token_hex(8)
         with self._transaction() as connection:
-            mine = sa.and_(NODES.c.host == node.host, NODES.c.directory == node.directory) | (NODES.c.expires <= now)
-            old = sa.and_(NODES.c.name == node.name, mine) | (NODES.c.expires < now - _DEAD_FOR_S)
+            over = (NODES.c.expires <= now) | (NODES.c.node_id == former)
+            old = sa.and_(NODES.c.name == node.name, over) | (NODES.c.expires < now - _DEAD_FOR_S)
             connection.execute(sa.delete(NODES).where(old))
             other = sa.select(NODES.c.host, NODES.c.pid).where(NODES.c.name == node.name)
             found = connection.execute(other).first()
@@ -57,6 +56,7 @@ class Nodes(Database):
                     expires=now + lease_s,
                     draining=False,
                     problems="{}",
+                    owners=dump(list(node.owners)),
                 )
                 .returning(*NODES.c)
             ).one()
@@ -118,5 +118,9 @@ def require_match(name: str, wanted: Locality, nodes: list[NodeRecord]) -> None:
     if not wanted.tiers or any(node.locality.matches(wanted) and not node.draining for node in nodes):
         return
     there = "; ".join(sorted({str(node.locality) or "none" for node in nodes if not node.draining}))
-    exist = f"the living nodes have the localities {there}" if there else "no node is alive"
+    exist = (
+        f"the living nodes have the localities {there}"
+        if there
+        else f"no node is alive; start one with `cdc node --locality {wanted}`"
+    )
     raise ConfigError(f"changefeed '{name}': no node matches execution_locality '{wanted}': {exist}")

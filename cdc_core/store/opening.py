@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,16 @@ import sqlalchemy as sa
 from cdc_core.errors import ConfigError
 from cdc_core.store.tables import METADATA, SCHEMA_VERSION, STORE
 
-__all__ = ["open_engine", "prepare", "sqlite_file", "store_exists", "store_url"]
+__all__ = ["CONNECTIONS", "WAIT_S", "open_engine", "prepare", "sqlite_file", "store_exists", "store_url"]
 
+CONNECTIONS = 8
+"""How many connections an engine has at most. Not for SQLite."""
+_KEPT = 2
+"""How many of them stay open while nobody uses them."""
+WAIT_S = 30.0
+"""How long a call waits for a connection when all are in use."""
+_UNSURE_S = 0.5
+"""A connection that was not used for so long is tried first: its server may have been restarted."""
 _BUSY_S = 30.0
 """How long SQLite waits for others that write."""
 _POSTGRESQL_LIMITS = {
@@ -25,11 +34,9 @@ _POSTGRESQL_LIMITS = {
 }
 """Parameters of libpq: a server that vanished without a word must not hold up a run for longer."""
 _LIBPQ = ("psycopg", "psycopg2")
-_POSTGRESQL_SESSION = (
-    "SET idle_in_transaction_session_timeout = '30s'",
-    "SET lock_timeout = '30s'",
-    "SET tcp_user_timeout = '30s'",
-    "SET tcp_keepalives_idle = '30s'",
+_POSTGRESQL_SESSION = "SELECT " + ", ".join(
+    f"set_config('{name}', '30s', false)"
+    for name in ("idle_in_transaction_session_timeout", "lock_timeout", "tcp_user_timeout", "tcp_keepalives_idle")
 )
 """A host that vanished in the middle of a transaction must not keep its locks, or no other could take over."""
 
@@ -80,12 +87,18 @@ def open_engine(url: str) -> sa.Engine:
             limits = {name: value for name, value in _POSTGRESQL_LIMITS.items() if name not in parsed.query}
             parsed = parsed.update_query_dict(limits)
         if parsed.get_backend_name() != "sqlite":
-            engine = sa.create_engine(parsed, pool_size=1, max_overflow=1, pool_pre_ping=True)
+            engine = sa.create_engine(
+                parsed, pool_size=_KEPT, max_overflow=CONNECTIONS - _KEPT, pool_timeout=WAIT_S, pool_use_lifo=True
+            )
+            sa.event.listen(engine, "checkin", _note_use)
+            sa.event.listen(engine, "checkout", _try_unless_used(engine.dialect))
             if parsed.get_backend_name() == "postgresql":
                 sa.event.listen(engine, "connect", _set_up_postgresql)
             return engine
     except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
-        raise ConfigError(f"the progress store's URL cannot be used: {error}") from error
+        raise ConfigError(
+            f"the progress store's URL cannot be used: {error}; write postgresql://USER@HOST:PORT/DATABASE or sqlite:////PATH"
+        ) from error
     path = Path(parsed.database or "")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,10 +148,28 @@ def _version(connection: sa.Connection) -> int | None:
 
 def _set_up_postgresql(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
-    for setting in _POSTGRESQL_SESSION:
-        cursor.execute(setting)
+    cursor.execute(_POSTGRESQL_SESSION)
     cursor.close()
     connection.commit()
+
+
+def _note_use(_connection: Any, record: Any) -> None:
+    record.info["used_at"] = time.monotonic()
+
+
+def _try_unless_used(dialect: sa.Dialect) -> Callable[[Any, Any, Any], None]:
+    """Return what tries a connection of the pool: a broken one is replaced before anything is asked of it."""
+
+    def try_connection(connection: Any, record: Any, _proxy: Any) -> None:
+        used_at = record.info.get("used_at")  # None of a new one
+        if used_at is None or time.monotonic() - used_at < _UNSURE_S:
+            return
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            raise sa.exc.InvalidatePoolError from error
+
+    return try_connection
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

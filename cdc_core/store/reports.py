@@ -50,6 +50,13 @@ class Report:
         return ending or ("running" if is_alive(self.status, now=self.now) else "silent")
 
     @property
+    def is_alive(self) -> bool:
+        """Whether the run that saved the status is alive: of a job, that is one of the newest attempt."""
+        if self.job is not None and self.status is not None and self.status.epoch != self.job.job.epoch:
+            return False
+        return is_alive(self.status, now=self.now)
+
+    @property
     def behind_s(self) -> float | None:
         """How far the high-water mark is behind `now`; None while there is none."""
         mark = self.known.high_water
@@ -70,7 +77,7 @@ class Report:
         """Return the report as JSON values; docs/operations.md explains each."""
         known, mark = self.known, self.known.high_water
         status: Mapping[str, Any] = {} if self.status is None else self.status.values
-        alive = is_alive(self.status, now=self.now)
+        alive = self.is_alive
         return {
             "name": known.name,
             "state": self.state,

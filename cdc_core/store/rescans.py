@@ -39,6 +39,17 @@ class Rescans(Database):
         """Return the rescans that have not begun, in the order in which they were asked for."""
         return self._rescans(RESCANS.c.name == name, RESCANS.c.began.is_(None), RESCANS.c.new_slot.is_(new_slot))
 
+    def all_waiting_rescans(self) -> dict[str, str]:
+        """Return by changefeed what identifies its rescans that have not begun, except those for a new slot."""
+        waiting = sa.select(RESCANS.c.name, RESCANS.c.id, RESCANS.c.asked_at).order_by(RESCANS.c.id)
+        found: dict[str, str] = {}
+        with self._transaction(reading=True) as connection:
+            for name, number, asked_at in connection.execute(
+                waiting.where(RESCANS.c.began.is_(None), RESCANS.c.new_slot.is_(False))
+            ):
+                found[name] = f"{found.get(name, '')}{number} {asked_at}\n"
+        return found
+
     def begin_rescans(self, name: str, epoch: int, numbers: Sequence[int], began: Timestamp) -> None:
         """Save that the rescans with these numbers have begun: their rows are later than *began*. Raises: FencedError.
 

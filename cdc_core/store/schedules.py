@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
+from cdc_core.options import did_you_mean
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.job_values import FINISHED
 from cdc_core.store.jobs import Jobs
@@ -147,10 +148,8 @@ def _known(connection: sa.Connection, name: str, *, locked: bool = False) -> Any
     """Return the row of the schedule. *locked*: no other transaction changes it until the end of this one."""
     row = _row(connection, name, locked=locked)
     if row is None:
-        names = ", ".join(connection.execute(sa.select(SCHEDULES.c.name).order_by(SCHEDULES.c.name)).scalars())
-        raise ConfigError(
-            f"there is no schedule '{name}'; " + (f"the store knows {names}" if names else "there are none")
-        )
+        known = connection.execute(sa.select(SCHEDULES.c.name)).scalars()
+        raise ConfigError(f"there is no schedule '{name}'" + did_you_mean(name, known))
     return row
 
 

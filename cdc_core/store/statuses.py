@@ -22,7 +22,7 @@ class Statuses(Database):
     def save_status(self, name: str, epoch: int, status: Mapping[str, Any]) -> None:
         """Save *status*, JSON without secrets, in place of the previous one. Raises: FencedError."""
         with self._fenced(name, epoch) as connection:
-            values = {"status": dump(status), "written_at": now_text()}
+            values = {"status": dump({**status, "epoch": epoch}), "written_at": now_text()}
             known = connection.execute(sa.update(STATUSES).where(STATUSES.c.name == name).values(values))
             if not known.rowcount:
                 connection.execute(sa.insert(STATUSES).values(name=name, **values))
@@ -40,4 +40,6 @@ class Statuses(Database):
 
 
 def _saved(row: Any) -> SavedStatus:
-    return SavedStatus(values=json.loads(row.status), written_at=datetime.fromisoformat(row.written_at))
+    values = json.loads(row.status)
+    epoch = values.pop("epoch", None)
+    return SavedStatus(values=values, written_at=datetime.fromisoformat(row.written_at), epoch=epoch)

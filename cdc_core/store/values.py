@@ -76,10 +76,11 @@ class Pause:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedStatus:
-    """The status that a run of a changefeed saved last, and when. Holds no secret."""
+    """The status that a run of a changefeed saved last, when, and of which attempt. Holds no secret."""
 
     values: Mapping[str, Any]
     written_at: datetime
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

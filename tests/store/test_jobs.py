@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from cdc_testing.stored import DEFINITION, die, node
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
-from cdc_core.store.job_values import FINISHED, FOLLOWING, REVERTED, Ended, NodeRecord
+from cdc_core.store.job_values import FINISHED, FOLLOWING, REVERTED, Ended
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
@@ -89,8 +90,9 @@ def test_an_expired_session_stays_expired(store: ProgressStore) -> None:
 
 def test_only_the_node_that_was_offered_a_job_adopts_it_while_it_lives(store: ProgressStore) -> None:
     one, two = store.join(node("one"), lease_s=60), store.join(node("two", "region=eu"), lease_s=60)
-    create(store, locality="region=eu")
-    assert store.offer("orders", one, two, for_s=60)
+    create(store)
+    assert store.adopt("orders", one) is not None
+    assert store.settle("orders", one, "stopped", offer_to=two, offer_s=60) == "running"
     assert store.adopt("orders", one) is None
     die(store, two)
     assert store.adopt("orders", one) is not None
@@ -189,14 +191,44 @@ def test_a_job_that_has_left_something_at_its_source_is_not_forgotten(store: Pro
     create(store)
 
 
+def test_a_node_has_only_the_jobs_of_its_owners(store: ProgressStore) -> None:
+    one = store.join(replace(node("one"), owners=("bob", "eve")), lease_s=60)
+    assert store.living_nodes()[0].owners == ("bob", "eve")
+    create(store)
+    assert store.adopt("orders", one) is None
+    store.own_job("orders", "bob")
+    assert store.adopt("orders", one) is not None
+
+
+def test_a_job_that_nobody_can_revert_ends_and_is_fenced(store: ProgressStore) -> None:
+    one, two = store.join(node("one"), lease_s=60), store.join(node("two"), lease_s=60)
+    create(store)
+    adopted = store.adopt("orders", one)
+    assert adopted is not None
+    store.cancel_job("orders", "no longer needed")
+    assert not store.leave_unreverted("orders", two, "one has it")
+    die(store, one)
+    assert store.leave_unreverted("orders", two, "no plugin")
+    assert not store.leave_unreverted("orders", two, "no plugin")
+    found = store.find_job("orders")
+    assert found is not None
+    assert (found.state, found.reason, found.node_id) == ("revert-failed", "no plugin", None)
+    assert states(store)[-3:] == ["cancel-requested", "reverting", "revert-failed"]
+    with pytest.raises(FencedError):
+        store.begin_attempt("orders", after=adopted.epoch)
+    assert store.settle("orders", one, "stopped") is None
+    assert store.cancel_job("orders", "again").state == "cancel-requested"
+
+
 def test_two_nodes_of_a_name_do_not_live_together(store: ProgressStore) -> None:
     one = store.join(node("one"), lease_s=60)
-    again = store.join(node("one"), lease_s=60)  # the process before it has ended
+    with pytest.raises(ConfigError, match=r"a node 'one' is alive on here \(process 1\)"):
+        store.join(node("one"), lease_s=60)  # its host and its directory say nothing: a container's may be like these
+    again = store.join(node("one"), lease_s=60, former=one.node_id)
     assert store.renew(one.node_id, lease_s=60, problems={}) is None
     assert store.renew(again.node_id, lease_s=60, problems={"orders": "no plugin"}) is not None
-    elsewhere = NodeRecord(**{name: getattr(node("one"), name) for name in NodeRecord.__slots__} | {"host": "there"})
-    with pytest.raises(ConfigError, match=r"a node 'one' is alive on here \(process 1\)"):
-        store.join(elsewhere, lease_s=60)
+    with pytest.raises(ConfigError, match=r"a node 'one' is alive on here"):
+        store.join(node("one"), lease_s=60, former=one.node_id)
     with pytest.raises(ConfigError, match=r"there is no living node 'two'.*; living nodes: one"):
         store.drain("two")
     assert store.drain("one").draining
@@ -215,6 +247,8 @@ class _Nodes(RuleBasedStateMachine):
     def begin(self) -> None:
         for name in ("orders", "users"):
             self.store.forget(name)
+        for session in self.store.living_nodes():
+            self.store.leave(session.node_id)
         self.sessions = [self.store.join(node(f"n{number}"), lease_s=600) for number in range(3)]
         self.dead: set[str] = set()
         self.ran: dict[str, int] = {}
@@ -273,7 +307,8 @@ class _Nodes(RuleBasedStateMachine):
 
     @rule(number=nodes)
     def come_back(self, number: int) -> None:
-        self.sessions[number] = self.store.join(node(f"n{number}"), lease_s=600)
+        former = self.sessions[number].node_id
+        self.sessions[number] = self.store.join(node(f"n{number}"), lease_s=600, former=former)
 
     @invariant()
     def a_job_that_rests_has_no_node(self) -> None:

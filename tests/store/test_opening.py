@@ -35,8 +35,8 @@ def test_a_store_survives_pickling_and_reopening(store: ProgressStore) -> None:
 
 def test_a_commit_is_on_disk_when_save_returns(store: ProgressStore) -> None:
     store.open()
-    assert store._engine is not None
-    with store._engine.connect() as connection:
+    assert store._connections is not None
+    with store._connections.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
 

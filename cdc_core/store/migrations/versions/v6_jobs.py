@@ -53,6 +53,7 @@ def upgrade() -> None:
         sa.Column("expires", sa.Double, nullable=False),
         sa.Column("draining", sa.Boolean, nullable=False),
         sa.Column("problems", sa.Text, nullable=False),
+        sa.Column("owners", sa.Text, nullable=False),
     )
     op.create_table(
         "cdc_schedules",
