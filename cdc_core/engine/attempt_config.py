@@ -119,11 +119,11 @@ class AttemptConfig:
         """Hold the tasks' lock while a task of this attempt works. Raises: RetryableError after a newer attempt."""
         return at_work(self.tasks_lock, run_dir=self.run_dir)
 
-    def open_store(self) -> ProgressStore:
+    def open_store(self, *, alone: bool = False) -> ProgressStore:
         # Imported here for SQLAlchemy: Spark starts several processes before the first row that need no store.
         from cdc_core.store.progress import ProgressStore
 
-        return ProgressStore(self.feed.state)
+        return ProgressStore(self.feed.state, alone=alone)
 
     def open_store_of_host(self) -> ProgressStore:
         """Return the store, on a host that can ask it. Raises: ConfigError for another one."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cdc_core.delivery.bad_rows import too_many
 from cdc_core.engine.reports import SliceReport, complete_step
 from cdc_core.engine.resolved_marks import ResolvedMarks
+from cdc_core.engine.saved_progress import Saved
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.options import counted
 from cdc_core.shards.marks import token_with_marks
@@ -32,20 +33,21 @@ __all__ = ["Coordinator"]
 log = logging.getLogger(__name__)
 
 _BUDGET_PERIOD = timedelta(hours=1)
-_METRICS_SAVED_S = 10.0
+_METRICS_SAVED_S = 30.0
+"""The source's gauges after a step are saved with the next step, and at once when they were not saved for so long."""
 _LONGEST_APART_S = 10.0
 """After so long a mark is emitted although less of the source's time has passed than marks are to be apart."""
-"""The source's gauges after a step are saved with the next step, and at once when they were not saved for so long."""
+_LONG_BETWEEN_STEPS_S = 5.0
+"""When steps are so far apart, the connection to the store is given back between them."""
 
 
 class Coordinator:
     """Folds the reports of each step into the saved progress of one attempt.
 
     Lives in a commit process of Spark. Several of these serve all changefeeds of a driver and end after an idle minute,
-    so an attempt may have several instances: what must outlive a step is in the store. *saved* tells the driver of each
-    saved step, *noticed* what the source says. *resolved_interval_s* is the least distance
-    between two emitted resolved marks, None for none at all. *open_marks* and *open_history* are called when first
-    needed.
+    so an attempt may have several instances: what must outlive a step is in the store. *saved* tells driver and planner
+    of each saved step, *noticed* what the source says. *resolved_interval_s* is the least distance between two emitted
+    resolved marks, None for none at all. *open_marks* and *open_history* are called when first needed.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Coordinator:
         store: ProgressStore,
         open_marks: Callable[[], ResolvedMarks],
         open_history: Callable[[], SourceHistory],
-        saved: Callable[[int, Timestamp], object],
+        saved: Callable[[Saved], object],
         noticed: Callable[[str | None], object],
         resolved_interval_s: float | None,
         dead_letter_max: int = 0,
@@ -73,6 +75,7 @@ class Coordinator:
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
         self._metrics_saved_at = float("-inf")
+        self._committed_at = time.monotonic()
         self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
         self._step: int | None = None
         self._progress = Progress(token={})
@@ -100,7 +103,7 @@ class Coordinator:
             dead_letters=letters,
         )
         self._step = step[0].step
-        self._saved(self._step, self._progress.frontier.high_water)
+        self._saved(Saved(self._step, self._progress.frontier.high_water, self._progress.latest))
         if letters:
             self._keep_budget(letters[-1])
         with stage(SINK):
@@ -108,6 +111,10 @@ class Coordinator:
         with stage(SOURCE):
             self._release()
         self._save_metrics()
+        now = time.monotonic()
+        if now - self._committed_at >= _LONG_BETWEEN_STEPS_S:
+            self._store.rest()  # there may be one coordinator for each changefeed
+        self._committed_at = now
         if stages is not None:
             self._add_seconds(stages.seconds)
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.plans import Plans
+from cdc_core.engine.rescan_requests import RescanFlag
 from cdc_core.engine.rescans import Rescans
+from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Token
@@ -46,14 +48,15 @@ class Planner:
         self._name, self._epoch = feed.name, feed.epoch
         self._owner = feed.rangefeed.owner
         self._planner = planner
-        self._store = config.open_store()
+        self._store = config.open_store(alone=True)
+        self._saved = SavedFlag(config.run_dir)
         self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
         self._frequency_s = feed.min_checkpoint_frequency_s
         self._scans_only = options.initial_scan == "only"
         self._within = TimeRange.of(options)
         self._blocks_keys = feed.dead_letter is not None and options.dead_letter_order == "block_key"
         self._plans = Plans(feed, planner, self._store)
-        self._rescans = Rescans(feed.name, feed.epoch, planner, self._store)
+        self._rescans = Rescans(feed.name, feed.epoch, planner, self._store, RescanFlag(config.run_dir))
         self._repeated: Sequence[Slice] | None = None
         self._begun = False
         self._latest = Timestamp()
@@ -131,6 +134,10 @@ class Planner:
         """Forget which tasks of steps before the one that ends at *end* took which slices."""
         self._store.forget_claims(self._name, before=(self._epoch, end["step"]))
 
+    def rest(self) -> None:
+        """Give back the connection to the store until the next call: each changefeed has a planner of its own."""
+        self._store.rest()
+
     def close(self) -> None:
         self._planner.close()
         self._store.close()
@@ -144,14 +151,20 @@ class Planner:
         The coordinator has saved it: a step is planned only after the one before was committed.
         """
         if self._latest_of != start["step"]:
-            progress = self._store.load(self._name)
-            assert progress is not None
-            self._latest, self._latest_of = progress.latest, start["step"]
-            before, self._resolved = self._resolved, progress.frontier.high_water
+            before, token = self._resolved, start["token"]
+            shown = None if self._sharded else self._saved.look()
+            if shown is not None and shown.step == start["step"]:
+                self._latest, self._resolved = shown.latest, shown.high_water
+            else:
+                progress = self._store.load(self._name)
+                assert progress is not None
+                self._latest, self._resolved = progress.latest, progress.frontier.high_water
+                token = progress.token if self._sharded else token
+            self._latest_of = start["step"]
             since = self._latest if self._resolved > before else None
             if self._sharded:  # each has its own clock, and one that is out of reach holds up the high-water mark
-                since = last_moved(self._token, progress.token)
-            self._token = progress.token if self._sharded else start["token"]
+                since = last_moved(self._token, token)
+            self._token = token
             self._not_before = time.monotonic() + (0.0 if since is None else self._wait_s(since))
         return self._latest
 

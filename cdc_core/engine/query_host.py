@@ -68,6 +68,12 @@ class QueryHost(Protocol):
         the number is known only after `await_executors`.
         """
 
+    def rehearse(self, *, stopped: Callable[[], bool]) -> None:
+        """Run a step without rows in the open session, so that the first changefeed does not wait for what Spark loads.
+
+        Return earlier when *stopped* becomes true. Raises: QueryHostError.
+        """
+
     def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
         """Return how many slices may be read at a time by the executors, once there are some.
 
@@ -87,8 +93,11 @@ class QueryHost(Protocol):
     def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         """Get ready what the first step needs. Return earlier when *stopped* becomes true. Raises: CdcError."""
 
-    def start(self, config: AttemptConfig) -> Query:
-        """Start the attempt of *config* from its start token."""
+    def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> Query:
+        """Start the attempt of *config* from its start token, when it is its turn: few start at a time.
+
+        Raises: Stopped when *stopped* becomes true before.
+        """
 
     def tend(self, *, executor_wait_s: float) -> None:
         """Keep Spark's log short. Called a few times a second.

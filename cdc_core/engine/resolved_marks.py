@@ -38,8 +38,11 @@ class ResolvedMarks:
         Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. Raises:
         FencedError; whatever the sink raises.
         """
-        waiting = self._store.assign_mark(self._name, self._epoch, mark) if self._records else []
-        self._store.require_newest(self._name, self._epoch)
+        waiting = []
+        if self._records:
+            waiting = self._store.assign_mark(self._name, self._epoch, mark)  # it is fenced
+        else:
+            self._store.require_newest(self._name, self._epoch)
         for each in waiting:
             covered = Covered(mark=each.mark, previous=each.previous, latest=latest, delivered=each.delivered)
             self._sink.record(covered)

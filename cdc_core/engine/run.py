@@ -25,6 +25,7 @@ from cdc_core.engine.patience import FINAL, Patience
 from cdc_core.engine.pausing import Pausing
 from cdc_core.engine.predecessors import Predecessors
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
+from cdc_core.engine.rescan_requests import RescanRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.saved_progress import SavedProgress, has_advanced
 from cdc_core.engine.starting import register, start_token
@@ -272,7 +273,7 @@ class Run:
             if self._once and self._until is None:
                 self._until = end_of_once(feed, self._store)
             cleanup.callback(self._quietly, self._dead_letters.look)  # the last step may have been saved since
-            query = self._host.start(config)
+            query = self._host.start(config, stopped=self._orders.stop.is_set)
             cleanup.callback(self._quietly, query.stop)
             yield config, query, rangefeed
 
@@ -328,6 +329,7 @@ class Run:
             self._feed, config.run_dir, local=self._host.is_local, count_dead_letters=self._dead_letters.look
         )
         saved = SavedProgress(self._feed.name, self._store, config.run_dir)
+        rescans = RescanRequests(self._feed.name, self._store, config.run_dir)
         self.status = replace(self.status, phase="running")
         complete = False
         while not complete and self._orders.pause is None and not self._orders.stop.wait(_POLL_S):
@@ -336,6 +338,7 @@ class Run:
                 raise query.failure()
             progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
+            rescans.look()
             self._host.tend(executor_wait_s=self._feed.options.executor_wait)
             reached = self._until is not None and progress.resolved >= self._until
             complete = reached or all_delivered(self._feed, progress)

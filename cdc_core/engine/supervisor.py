@@ -53,7 +53,7 @@ class Supervisor:
     the first attempt waits as long as a call of the sink may last.
 
     *watch* is called in the thread with each new status, a few times a second. An exception of it ends the run, which
-    abandons the running step, and is the outcome's error.
+    abandons the running step, and is the outcome's error. *on_end* is called there last, when there is an `outcome`.
     """
 
     def __init__(
@@ -68,8 +68,10 @@ class Supervisor:
         resume_command: str | None = None,
         job_epoch: int | None = None,
         watch: Callable[[Status], None] | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.feed = feed
+        self._on_end = on_end
         self._orders = Orders()
         self._store = store
         self._outcome: Outcome | None = None
@@ -145,4 +147,5 @@ class Supervisor:
         except BaseException as error:  # a plugin's, such as SystemExit
             outcome = Outcome("failed", RuntimeError(f"{type(error).__name__}: {error}"))
         self._store.close()
-        self._outcome = outcome  # last: who sees it may use the store
+        self._outcome = outcome  # after that: who sees it may use the store
+        self._on_end()

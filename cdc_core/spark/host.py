@@ -17,7 +17,9 @@ from cdc_core.errors import from_wire
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
+from cdc_core.spark.rehearsal import rehearse
 from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
+from cdc_core.spark.start_turns import StartTurns
 from cdc_core.spark.wire import require_encryption
 
 __all__ = ["SparkHost"]
@@ -43,6 +45,7 @@ class SparkHost:
         self._session: SparkSession | None = None
         self._users: set[str] = set()
         self._presence = Presence()
+        self._turns = StartTurns()
 
     @property
     def is_local(self) -> bool:
@@ -76,6 +79,12 @@ class SparkHost:
                 )
             return max(1, self._session.sparkContext.defaultParallelism)
 
+    def rehearse(self, *, stopped: Callable[[], bool]) -> None:
+        session = self._opened()
+        with _spark_errors():
+            tasks = max(1, session.sparkContext.defaultParallelism)
+            rehearse(session, self._log_path.with_suffix(".rehearsal"), tasks=tasks, stopped=stopped)
+
     def let_go(self, user: str) -> None:
         with self._lock:
             self._users.discard(user)
@@ -100,9 +109,14 @@ class SparkHost:
         with _spark_errors():
             warm_up(self._opened(), config, stopped=stopped)
 
-    def start(self, config: AttemptConfig) -> Query:
-        with _spark_errors():
-            return RunningQuery(start_query(self._opened(), config))
+    def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> Query:
+        turn = self._turns.take(stopped=stopped)
+        try:
+            with _spark_errors():
+                return RunningQuery(start_query(self._opened(), config), config.run_dir, turn)
+        except BaseException:
+            turn.end()
+            raise
 
     def tend(self, *, executor_wait_s: float) -> None:
         if self._lock.acquire(blocking=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from threading import Lock
 
 from pyspark.errors import PySparkException
@@ -11,9 +12,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc_core.engine.attempt_config import OPTION, AttemptConfig
 from cdc_core.engine.query_host import QueryHostError
+from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.errors import from_wire
 from cdc_core.spark.session import is_local
 from cdc_core.spark.source import RangefeedSource
+from cdc_core.spark.start_turns import Turn
 
 __all__ = ["RunningQuery", "open_rows", "start_query", "warm_up"]
 
@@ -71,12 +74,18 @@ def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[
 class RunningQuery:
     """A streaming query, as a supervisor knows it: see `cdc_core.engine.query_host.Query`."""
 
-    def __init__(self, query: StreamingQuery) -> None:
+    def __init__(self, query: StreamingQuery, run_dir: Path, turn: Turn) -> None:
+        """*turn* ends with the first step that is saved in *run_dir*, or with the query."""
         self._query = query
+        self._saved = SavedFlag(run_dir)
+        self._turn: Turn | None = turn
 
     @property
     def is_active(self) -> bool:
-        return self._query.isActive
+        active = self._query.isActive
+        if not active or (self._turn is not None and self._saved.look() is not None):
+            self._end_turn()
+        return active
 
     def failure(self) -> Exception:
         error = self._query.exception()
@@ -85,4 +94,10 @@ class RunningQuery:
         return from_wire(str(error)) or QueryHostError(f"{type(error).__name__}: {error}")
 
     def stop(self) -> None:
+        self._end_turn()
         self._query.stop()
+
+    def _end_turn(self) -> None:
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.end()

@@ -112,7 +112,7 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changef
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _python(spark)
     settings = {"spark.app.name": f"cdc {name}", **_SETTINGS, **_slots(spark, changefeeds), **wire_settings(spark)}
-    settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers()
+    settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers(changefeeds)
     home = None
     if is_local(spark):
         archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
@@ -164,9 +164,12 @@ def _python_path(spark: Mapping[str, str]) -> Sequence[str]:
     return [path for path in sys.path if path and path not in standard and not path.endswith(".zip")]
 
 
-def _idle_workers() -> str:
-    """Return how many idle Python workers of a kind Spark keeps: those that the slices of one changefeed need."""
-    return str(max(4, 2 * len(os.sched_getaffinity(0))))
+def _idle_workers(changefeeds: int) -> str:
+    """Return how many idle Python workers of a kind Spark keeps: for one changefeed's slices, and one for each other.
+
+    With fewer, most tasks of busy changefeeds would fork a worker and end it. Those that stay idle end by themselves.
+    """
+    return str(max(4, 2 * len(os.sched_getaffinity(0))) + changefeeds - 1)
 
 
 def _slots(spark: Mapping[str, str], changefeeds: int) -> dict[str, str]:

@@ -88,6 +88,7 @@ class RangefeedReader(DataSourceStreamReader):
                 planner = self._open_planner()
                 end = planner.next_step(start)
             if end == start:  # each question costs Spark more than the answer costs us
+                planner.rest()
                 self._stop.wait(min(planner.wait_s, _LONGEST_WAIT_S))
             return end
 

@@ -133,7 +133,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
         return _dead_letter_sinks.use(self._config.key, self._config.open_dead_letter_sink)
 
     def _open_coordinator(self) -> Coordinator:
-        feed, store = self._config.feed, self._config.open_store()
+        feed, store = self._config.feed, self._config.open_store(alone=True)
         return Coordinator(
             name=feed.name,
             epoch=feed.epoch,

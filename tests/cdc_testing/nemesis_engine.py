@@ -106,8 +106,8 @@ class _FaultyChangefeed(ResolvedChangefeed):
 class _FaultyConfig(AttemptConfig):
     __slots__ = ()
 
-    def open_store(self) -> ProgressStore:
-        return FaultyStore(self.feed.state, control_of(self.state_dir))
+    def open_store(self, *, alone: bool = False) -> ProgressStore:
+        return FaultyStore(self.feed.state, control_of(self.state_dir), alone=alone)
 
 
 def _faulty(options: Mapping[str, str]) -> _FaultyConfig:

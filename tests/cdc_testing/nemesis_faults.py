@@ -195,8 +195,8 @@ class FaultyResolvedSink(ResolvedSink):
 class FaultyStore(ProgressStore):
     """For the coordinator."""
 
-    def __init__(self, url: str, control: Path) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, control: Path, *, alone: bool) -> None:
+        super().__init__(url, alone=alone)
         self._script = Script(control)
         self._rows = 0.0
 

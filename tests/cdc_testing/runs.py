@@ -28,13 +28,13 @@ __all__ = ["Feed", "eventually"]
 LIMIT_S = 600.0
 
 
-def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S) -> None:
+def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S, look_s: float = 0.02) -> None:
     """Return as soon as *condition* holds. Raises: AssertionError saying *what* did not come."""
     deadline = time.monotonic() + limit_s
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
-        pause.wait(0.02)
+        pause.wait(look_s)
 
 
 class Feed:

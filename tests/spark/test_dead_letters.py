@@ -250,7 +250,7 @@ def test_dead_letters_of_the_last_step_of_a_run_are_logged_too(
 
     monkeypatch.setattr(SparkHost, "hold", lambda *_: 1)
     monkeypatch.setattr(SparkHost, "warm_up", lambda *_, **__: None)
-    monkeypatch.setattr(SparkHost, "start", lambda _, config: Query(config))
+    monkeypatch.setattr(SparkHost, "start", lambda _, config, **__: Query(config))
     with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="budget"):
         run_feed(rig.feed(), store=store, state_dir=tmp_path, once=True)
     assert warnings(caplog) == [

@@ -55,7 +55,7 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
         (
             "endpoints",
             [{"uri": "postgresql://h", "locality": "eu"}],
-            "source 'postgres': endpoint 1: 'eu' is not a locality: 'eu' is not a tier; write it as name=value, such "
+            "source 'postgres': endpoint 1: 'eu' is not a locality; write each tier as name=value, such "
             "as region=eu-west-1,zone=a, with letters, digits and . _ -",
         ),
         ("publication_name", "x" * 64, "source 'postgres': publication_name must have 1 to 63 bytes"),
