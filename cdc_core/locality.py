@@ -31,8 +31,9 @@ class Locality:
         for part in text.split(",") if text.strip() else ():
             name, equals, value = (word.strip() for word in part.partition("="))
             if not (equals and _NAME.fullmatch(name) and _NAME.fullmatch(value)):
+                tier = f": '{part.strip()}' is not a tier" if "," in text else ""
                 raise ValueError(
-                    f"'{text}' is not a locality: '{part.strip()}' is not a tier; write it as name=value, such as"
+                    f"'{text}' is not a locality{tier}; write each tier as name=value, such as"
                     " region=eu-west-1,zone=a, with letters, digits and . _ -"
                 )
             if name in tiers:

@@ -34,6 +34,7 @@ def cancel(
     """End the job NAME for good: a node drops what it created at its source, such as PostgreSQL's slot and publication.
 
     It cannot be resumed. What was delivered stays at the sink. Of a job that could not be reverted, this tries again.
+    When no living node can drop it, the job ends as revert-failed, and its reason says what is left and why.
     """
     with job_store(session, store) as opened:
         if not agreed(f"Cancel job '{name}' for good?", yes=yes):

@@ -36,7 +36,7 @@ def _node_options(command: F) -> F:
         command = click.option(
             f"--{row.name.replace('_', '-')}",
             row.name,
-            metavar=row.type.upper().split()[0],
+            metavar="NAME=VALUE" if row.name == "spark" else row.type.upper().split()[0],
             multiple=row.name == "spark",
             envvar=variable,
             help=row.doc + default + (f" Also from the environment variable {variable}." if variable else ""),

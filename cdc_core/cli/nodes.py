@@ -64,6 +64,7 @@ def node_values(node: NodeRecord, jobs: Sequence[JobRecord], *, now: float) -> d
         "max_jobs": node.max_jobs,
         "started": started.isoformat(timespec="seconds"),
         "expires": expires.isoformat(timespec="seconds"),
+        "owners": list(node.owners),
         "problems": dict(node.problems),
     }
 

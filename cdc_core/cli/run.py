@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -28,7 +29,8 @@ from cdc_core.options import counted
 from cdc_core.plugins.host import PluginHost
 from cdc_core.schema import TableSchema
 from cdc_core.spark.placement_settings import pin
-from cdc_core.store.progress import store_url
+from cdc_core.store.opening import store_exists
+from cdc_core.store.progress import ProgressStore, store_url
 
 __all__ = [
     "check",
@@ -86,6 +88,7 @@ def run(
         feeds.append(pin(resolved(session, changefeed), locality))
         warn_of_other_plugins(feeds[-1], definition)
     session.add_secrets(secret_forms(uri_secrets(url)))
+    _require_no_jobs(url, [feed.name for feed in feeds])
     try:
         from cdc_core.spark.runner import Runner
     except ImportError as error:
@@ -126,6 +129,15 @@ def check(session: CliSession, file: str, name: str | None, store: str | None, l
     """
     found = [located(session, file, each, store=store) for each in names_in(file, name, store)]
     return max([_check(session, resolved(session, changefeed), locality) for changefeed, *_ in found])
+
+
+def _require_no_jobs(url: str, names: Sequence[str]) -> None:
+    """Return when nodes run none of the changefeeds, before anything is started for them. Raises: ConfigError."""
+    if store_exists(url):
+        with closing(ProgressStore(url)) as store:
+            store.open()
+            for name in names:
+                store.require_no_job(name)
 
 
 def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality) -> int:

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, get_args
 
 import click
 
-from cdc_core.cli.run import find_changefeed, resolved, state_of
+from cdc_core.cli.job_commands import job_store, job_store_option, json_option, require_owner, user_name
+from cdc_core.cli.run import find_changefeed, resolved
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import require_store
 from cdc_core.config.scheduled import require_schedule_name, scheduled, scheduled_definition
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.locality import Locality
-from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import moment
-from cdc_core.store.progress import ProgressStore
 from cdc_core.store.schedule_values import OnExecutionFailure, OnPreviousRunning, ScheduleRecord
 from cdc_core.telemetry.status import shown_moment
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["schedule"]
-
-_store = click.option(
-    "--store",
-    metavar="DIR|URL",
-    envvar="CDC_STORE",
-    required=True,
-    help="The progress store that the nodes share. Default: the environment variable CDC_STORE.",
-)
-_json = click.option("--json", "as_json", is_flag=True, help="Print each schedule as one line of JSON.")
 
 
 @click.group(short_help="Run a changefeed as a scan at the times of a cron expression.")
@@ -71,9 +57,9 @@ def schedule() -> None:
     show_default=True,
     help="What to do after a run that failed: retry a minute later, run at the next time, or pause the schedule.",
 )
-@click.option("--owner", default=getpass.getuser, help="Who owns the schedule and its jobs. Default: the current user.")
-@_store
-@_json
+@click.option("--owner", metavar="USER", help="Whose its jobs are. Default: the user of this process.")
+@job_store_option
+@json_option
 @debug_option
 @click.pass_obj
 def create(
@@ -86,8 +72,8 @@ def create(
     first_run: str | None,
     on_previous_running: OnPreviousRunning,
     on_execution_failure: OnExecutionFailure,
-    owner: str,
-    store: str,
+    owner: str | None,
+    store: str | None,
     as_json: bool,
 ) -> int:
     """Create the schedule NAME for the CHANGEFEED in the TOML file FILE, or for a pipeline that a package publishes.
@@ -95,12 +81,11 @@ def create(
     Every run is scan only: initial_scan = "only" is implied.
     """
     require_schedule_name(name)
-    if not 1 <= len(owner) <= 64:
-        raise ConfigError(f"--owner has {len(owner)} characters; use 1 to 64")
+    owner = require_owner(user_name() if owner is None else owner)
     feed = resolved(session, scheduled(find_changefeed(file, changefeed)[0]))
     definition = scheduled_definition(feed)
     first = None if first_run in (None, "now") else _moment(str(first_run))
-    with closing(_opened(session, store)) as opened:
+    with job_store(session, store, create=True) as opened:
         wanted = ScheduleRecord(
             name=name,
             definition=definition,
@@ -118,13 +103,13 @@ def create(
 
 
 @schedule.command("list")
-@_store
-@_json
+@job_store_option
+@json_option
 @debug_option
 @click.pass_obj
-def list_(session: CliSession, store: str, as_json: bool) -> int:
+def list_(session: CliSession, store: str | None, as_json: bool) -> int:
     """List the schedules of the store."""
-    with closing(_known(session, store)) as opened:
+    with job_store(session, store) as opened:
         found = opened.schedules()
         if not (found or as_json):
             click.echo(f"the progress store {opened.shown} has no schedules")
@@ -138,13 +123,13 @@ def list_(session: CliSession, store: str, as_json: bool) -> int:
 @schedule.command(short_help="Start no more runs of a schedule.")
 @click.argument("name")
 @click.option("--reason", default="asked for", show_default=True, help="Why, as `cdc schedule list` shows it.")
-@_store
-@_json
+@job_store_option
+@json_option
 @debug_option
 @click.pass_obj
-def pause(session: CliSession, name: str, reason: str, store: str, as_json: bool) -> int:
+def pause(session: CliSession, name: str, reason: str, store: str | None, as_json: bool) -> int:
     """Start no more runs of the schedule NAME. Runs that have started are not affected."""
-    with closing(_known(session, store)) as opened:
+    with job_store(session, store) as opened:
         opened.pause_schedule(name, reason)
         _print(session, opened.schedule(name), as_json=as_json)
     return 0
@@ -152,50 +137,39 @@ def pause(session: CliSession, name: str, reason: str, store: str, as_json: bool
 
 @schedule.command(short_help="Let a paused schedule run again.")
 @click.argument("name")
-@_store
-@_json
+@job_store_option
+@json_option
 @debug_option
 @click.pass_obj
-def resume(session: CliSession, name: str, store: str, as_json: bool) -> int:
+def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
     """Let the paused schedule NAME run again, at the next time of its cron expression."""
-    with closing(_known(session, store)) as opened:
+    with job_store(session, store) as opened:
         _print(session, Schedules(opened).resume(name), as_json=as_json)
     return 0
 
 
 @schedule.command(short_help="Remove a schedule; its jobs stay.")
 @click.argument("name")
-@_store
-@_json
+@job_store_option
+@json_option
 @debug_option
 @click.pass_obj
-def drop(session: CliSession, name: str, store: str, as_json: bool) -> int:
+def drop(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
     """Remove the schedule NAME. Its jobs stay: end those that run with `cdc cancel`."""
-    with closing(_known(session, store)) as opened:
+    with job_store(session, store) as opened:
         known = opened.schedule(name)
         opened.drop_schedule(name)
         click.echo(json.dumps(_as_json(known)) if as_json else f"schedule '{name}' is removed")
     return 0
 
 
-def _opened(session: CliSession, store: str) -> ProgressStore:
-    url = state_of(Path(), store)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    return ProgressStore(url)
-
-
-def _known(session: CliSession, store: str) -> ProgressStore:
-    """Return the store, which exists. Raises: ConfigError."""
-    opened = _opened(session, store)
-    require_store(opened, option="--store")
-    return opened
-
-
 def _moment(text: str) -> float:
     try:
         return Timestamp.read(text).wall / 1e9
     except ValueError as error:
-        raise ConfigError(f"--first-run {text}: {error}; write now, or a time such as 2026-01-31T12:00:00Z") from error
+        raise ConfigError(
+            f"--first-run {text}: must be now, or a time with a zone such as 2026-01-31T12:00:00Z"
+        ) from error
 
 
 def _print(session: CliSession, found: ScheduleRecord, *, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option
 from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.store.liveness import ENDINGS, is_alive
+from cdc_core.store.liveness import ENDINGS
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, report
 from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
@@ -129,7 +129,7 @@ def _state(report: Report, shown: dict[str, Any]) -> str:
         return f"paused since {shown_moment(paused.since)}: {paused.reason}"
     if status is None:
         return "has never run" if report.state == "new" else "no run has saved its status"
-    if is_alive(status, now=report.now):
+    if report.is_alive:
         return f"{shown['phase']} {where}"
     if status.values.get("phase") not in ENDINGS:
         return f"not heard from since {shown_moment(status.written_at)}, then {shown['phase']} {where}"
@@ -174,12 +174,16 @@ def _delivered(shown: dict[str, Any]) -> str:
 
 
 def _history(report: Report, shown: dict[str, Any]) -> str:
-    gauges = [
-        f"{name.removesuffix('_bytes')} {size_text(value)}" if name.endswith("_bytes") else f"{name} {value:g}"
-        for name, value in report.gauges.items()
-    ]
+    gauges = [_gauge(name, value) for name, value in report.gauges.items()]
     failed = shown["releases_failed"]
     return ", ".join([*gauges, *([f"not released at the last {failed:,} steps"] if failed else [])])
+
+
+def _gauge(name: str, value: float) -> str:
+    """Return a gauge of the source with its unit, which its name ends with."""
+    what, _, unit = name.rpartition("_")
+    text = {"bytes": size_text(value), "s": f"{value:g} s"}.get(unit)
+    return f"{name} {value:g}" if text is None else f"{what.replace('_', ' ')} {text}"
 
 
 def _waiting(shown: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from cdc_core.config.definition import changed_plugins, changefeed_from
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.options import did_you_mean
 from cdc_core.store.opening import store_exists
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 
@@ -70,16 +71,18 @@ def require_known(store: ProgressStore, name: str, *, option: str = "--state") -
         raise ConfigError(f"changefeed '{name}' is not known: {error}") from error
     found = store.find(name)
     if found is None:
-        others = ", ".join(feed.name for feed in store.list())
-        known = f"; it knows {others}" if others else ""
-        raise ConfigError(f"changefeed '{name}' is not in the progress store{known}; {_remedy(option)}")
+        known = did_you_mean(name, (feed.name for feed in store.list()))
+        raise ConfigError(f"changefeed '{name}' is not in the progress store {store.shown}{known}")
     return found
 
 
 def require_store(store: ProgressStore, *, option: str = "--state") -> None:
     """Return when *store* exists and works; create nothing. Raises: ConfigError."""
     if not store_exists(store.url):
-        raise ConfigError(f"there is no progress store '{store.shown}'; {_remedy(option)}")
+        made = (
+            "; `cdc create` and `cdc node` make one; correct --store" if option == "--store" else f"; {_remedy(option)}"
+        )
+        raise ConfigError(f"there is no progress store '{store.shown}'{made}")
     store.open()
 
 

@@ -1,4 +1,4 @@
-"""Which jobs a node adopts, and which it leaves or offers to others. Pure: from what it sees to what it does."""
+"""Which jobs a node adopts, leaves to others, or gives up. Pure: from what it sees to what it does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import ceil
 
 from cdc_core.store.job_values import RUNNABLE, JobRecord, NodeRecord, Overview
 
-__all__ = ["Choices", "choose", "successor"]
+__all__ = ["Choices", "choose", "successor", "surplus", "unable"]
 
 _PATIENCE = 2
 """So many polls a node leaves a job to others when it has its share."""
@@ -17,15 +17,14 @@ _PATIENCE = 2
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a node does after one poll: jobs to adopt, jobs to offer and to whom, jobs that no living node matches.
-
-    `matched` are jobs that waited for a node that matches, and there is one again.
+    """What a node does after one poll: jobs to adopt, jobs that no living node matches, jobs that waited for one that
+    matches and there is one again, and jobs that are to end and that no living node can revert.
     """
 
     adopt: Sequence[str]
-    offer: Sequence[tuple[str, NodeRecord]]
     unmatched: Sequence[str]
     matched: Sequence[str]
+    unreverted: Sequence[str]
 
 
 def choose(
@@ -34,33 +33,37 @@ def choose(
     """Return what node *me* does about the jobs that have no living node.
 
     It adopts as many as make up its fair share of all jobs that match it, and others when they have been free for some
-    polls (*free_for*, by name), but runs no more than it may have. *may_run* says whether it has what the job needs.
+    polls (*free_for*, by name), but runs no more than it may have. *may_run* says whether it has what the job needs; if
+    not for good, *me* has it among its problems at the next poll.
 
     A job that is only to end must not wait for a node that may never come: any node notes that it is paused, and drops
-    what it holds at its source when no living node matches it, also one that has as many jobs as it may.
+    what it holds at its source when no living node matches it, also one that has as many jobs as it may. When no living
+    node at all is able to, that stays there.
     """
     share = _share(overview, me)
     load = sum(job.node_id == me.node_id for job in overview.jobs)
     adopt: list[str] = []
-    offer: list[tuple[str, NodeRecord]] = []
     unmatched: list[str] = []
     matched = [job.name for job in overview.jobs if job.waiting_since is not None and _matching(overview, job)]
+    unreverted: list[str] = []
     for job in overview.jobs:
         if job.state not in RUNNABLE or job.node is not None or _is_reserved(job, me, overview):
             continue
+        matches = me.locality.matches(job.locality)
         if job.state == "pause-requested":
             adopt.append(job.name)
-        elif not me.locality.matches(job.locality) and (job.state == "running" or _matching(overview, job)):
-            other = successor(overview, job, leaving=me)
-            if other is not None:
-                offer.append((job.name, other))
-            elif not _matching(overview, job):
+        elif job.state == "running" and not matches:
+            if not _matching(overview, job):
                 unmatched.append(job.name)
-        elif (job.state != "running" or load + len(adopt) < me.max_jobs) and may_run(job):
+        elif job.state != "running" and not (able := _able(overview, me, job)):
+            unreverted.append(job.name)
+        elif not matches and any(node.locality.matches(job.locality) for node in able):
+            continue
+        elif me.takes(job.owner) and (job.state != "running" or load + len(adopt) < me.max_jobs) and may_run(job):
             waited = free_for.get(job.name, 0) >= _PATIENCE
             if load + len(adopt) < share or waited or job.offered_to == me.node_id:
                 adopt.append(job.name)
-    return Choices(adopt, offer, unmatched, matched)
+    return Choices(adopt, unmatched, matched, unreverted)
 
 
 def successor(overview: Overview, job: JobRecord, *, leaving: NodeRecord) -> NodeRecord | None:
@@ -68,29 +71,65 @@ def successor(overview: Overview, job: JobRecord, *, leaving: NodeRecord) -> Nod
 
     Other jobs that were offered to a node count as its own.
     """
-    load = Counter(each.node_id or each.offered_to for each in overview.jobs if each.name != job.name)
+    load = _loads(overview, but=job.name)
     able = [
         node
-        for node in _matching(overview, job)
+        for node in _able(overview, leaving, job)
         if node.node_id != leaving.node_id
-        and job.name not in node.problems
+        and node.locality.matches(job.locality)
         and (job.state != "running" or load[node.node_id] < node.max_jobs)
     ]
     return min(able, key=lambda node: (load[node.node_id], node.node_id), default=None)
 
 
+def surplus(overview: Overview, me: NodeRecord, movable: Sequence[str]) -> tuple[str, NodeRecord] | None:
+    """Return one of the *movable* jobs of node *me* and the node that is to have it, if *me* has more than its share.
+
+    That node then still has fewer jobs than *me*, so that jobs do not go back and forth.
+    """
+    load = _loads(overview)
+    if load[me.node_id] <= _share(overview, me):
+        return None
+    for job in overview.jobs:
+        if job.name in movable and job.node_id == me.node_id and job.state == "running":
+            other = successor(overview, job, leaving=me)
+            if other is not None and load[other.node_id] + 1 < load[me.node_id]:
+                return job.name, other
+    return None
+
+
+def unable(node: NodeRecord, job: JobRecord) -> str | None:
+    """Return why *node* cannot have *job*, wherever it is, as far as is known; None if it can."""
+    if node.draining:
+        return "it drains"
+    if not node.takes(job.owner):
+        return f"it runs no jobs of '{job.owner}'"
+    return node.problems.get(job.name)
+
+
+def _loads(overview: Overview, *, but: str = "") -> Counter[str | None]:
+    """Return how many jobs each node has, or is to adopt, *but* the one of that name."""
+    return Counter((job.node and job.node_id) or job.offered_to for job in overview.jobs if job.name != but)
+
+
 def _share(overview: Overview, me: NodeRecord) -> int:
     """Return the fair share of *me*: its part of every job that needs a node and that it matches."""
     parts = (
-        len(_matching(overview, job))
+        sum(node.takes(job.owner) for node in _matching(overview, job))
         for job in overview.jobs
-        if job.state in RUNNABLE and me.locality.matches(job.locality)
+        if job.state in RUNNABLE and me.locality.matches(job.locality) and me.takes(job.owner)
     )
     return ceil(sum(1 / count for count in parts if count) - 1e-9)
 
 
 def _matching(overview: Overview, job: JobRecord) -> list[NodeRecord]:
     return [node for node in overview.nodes if node.locality.matches(job.locality) and not node.draining]
+
+
+def _able(overview: Overview, me: NodeRecord, job: JobRecord) -> list[NodeRecord]:
+    """Return the nodes that take the job and, as far as is known, have what it needs. Of *me*, this is the newest."""
+    known = (me if node.node_id == me.node_id else node for node in overview.nodes)
+    return [node for node in known if unable(node, job) is None]
 
 
 def _is_reserved(job: JobRecord, me: NodeRecord, overview: Overview) -> bool:

@@ -8,6 +8,7 @@ import selectors
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,26 @@ class ChildRun:
     The child may run until the moment *until* on the clock of `lease_clock`, and for longer after `extend`. If it does
     not hear in time that it may, or this process ends, it kills itself and everything that it has started; this process
     does the same to it. A child that was told to abandon the step has a minute. *run* are the other keywords of
-    `Supervisor`, such as `job_epoch`; *store* is the URL of the progress store.
+    `Supervisor`, such as `job_epoch`; *store* is the URL of the progress store. *on_end* is called, in any thread, when
+    there is an `outcome`.
 
     The child gets all of this, secrets included, through a pipe: its command line shows nothing, and its environment is
     that of this process. What it logs is logged here, under the same names. What Spark, libraries and Python itself
     print goes to `NAME.spark.log` in *state_dir*.
     """
 
-    def __init__(self, feed: ResolvedChangefeed, *, store: str, state_dir: Path, until: float, **run: Any) -> None:
+    def __init__(
+        self,
+        feed: ResolvedChangefeed,
+        *,
+        store: str,
+        state_dir: Path,
+        until: float,
+        on_end: Callable[[], None] = lambda: None,
+        **run: Any,
+    ) -> None:
         self.feed = feed
+        self._on_end = on_end
         self._log_path = state_dir.absolute() / f"{feed.name}.spark.log"
         self._status = Status(changefeed=feed.name, phase="starting", log_name=self._log_path.name)
         self._begun = False
@@ -131,6 +143,7 @@ class ChildRun:
             os.close(self._wake)
             os.close(self._woken)
         self._ended.set()
+        self._on_end()
 
     def _start(self) -> None:
         with self._lock, open_log(self._log_path) as log:

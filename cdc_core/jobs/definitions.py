@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from packaging.version import InvalidVersion, Version
 
@@ -18,13 +19,25 @@ from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, 
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import mask
 from cdc_core.plugins.host import PluginHost
-from cdc_core.store.job_values import JobRecord
-from cdc_core.store.progress import ProgressStore
+from cdc_core.spark.placement_settings import pin
+from cdc_core.store.job_values import JobRecord, JobState
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 
 __all__ = ["Definitions"]
 
+log = logging.getLogger(__name__)
+
 _LOOK_AGAIN_S = 30.0
 """How long what a node lacks for a job is believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of a job in that state, and when."""
+
+    state: JobState
+    at: float
+    problem: str | None
 
 
 class Definitions:
@@ -45,43 +58,53 @@ class Definitions:
         self._settings = settings
         self._plugins = plugins
         self._keep_secret = keep_secret
-        self._found: dict[str, tuple[float, str | None]] = {}
+        self._found: dict[str, _Found] = {}
 
     def why_not(self, job: JobRecord) -> str | None:
-        """Return why this node does not run *job*, None if it can. Asked about free jobs at each poll."""
-        name, owners = job.name, self._settings.owners
-        if owners and job.owner not in owners:
-            problem: str | None = f"it runs only jobs of {', '.join(owners)}"
-            self._found[name] = (float("-inf"), problem)  # another owner counts at once
-            return problem
-        at, problem = self._found.get(name, (float("-inf"), None))
-        if time.monotonic() - at >= _LOOK_AGAIN_S:
+        """Return why this node cannot do what *job* needs now, None if it can. Asked about free jobs at each poll.
+
+        Raises: RetryableError from the store, and nothing else, whatever a plugin does.
+        """
+        found = self._found.get(job.name)
+        if found is None or found.at + _LOOK_AGAIN_S <= time.monotonic():
             try:
-                self.resolve(name)
-                problem = None
-            except RetryableError:
-                raise
-            except Exception as error:  # a failing plugin must not affect other jobs
-                problem = one_line(error)
-            self._found[name] = (time.monotonic(), problem)
-        return problem
+                self.resolve(job.name, to_run=job.state == "running")
+            except TerminalError as error:
+                self.note(job.name, job.state, str(error))
+            else:
+                self.note(job.name, job.state, None)
+        return self._found[job.name].problem
+
+    def note(self, name: str, state: JobState, problem: str | None) -> None:
+        """Note why this node cannot do what a job in *state* needs, None if it can. A reason that is new is logged."""
+        before = self._found.get(name)
+        if problem is not None and (before is None or before.problem != problem):
+            log.warning("job '%s' cannot run on this node, which tries again later: %s", name, problem)
+        self._found[name] = _Found(state, time.monotonic(), problem)
 
     def problems(self) -> dict[str, str]:
-        """Return every job that this node was asked about and does not run, with the reason."""
-        return {name: problem for name, (_, problem) in self._found.items() if problem is not None}
+        """Return every job that this node was asked about and cannot run, with the reason."""
+        return {name: found.problem for name, found in self._found.items() if found.problem is not None}
 
-    def forget_all_but(self, names: set[str]) -> None:
-        """Forget the jobs that are not among *names*."""
-        self._found = {name: found for name, found in self._found.items() if name in names}
+    def forget_all_but(self, jobs: Iterable[JobRecord]) -> None:
+        """Forget what was found of other jobs than these, and of these in another state."""
+        states = {job.name: job.state for job in jobs}
+        self._found = {name: found for name, found in self._found.items() if states.get(name) == found.state}
 
-    def resolve(self, name: str) -> ResolvedChangefeed:
+    def resolve(self, name: str, *, to_run: bool = True) -> ResolvedChangefeed:
         """Return the changefeed of job *name*, as it runs here: in the node's Spark session unless it has settings.
 
-        Raises: ConfigError when the job is unknown, or this node lacks a plugin, a version of one, or a secret;
-        RetryableError from the store.
+        Unless *to_run*, where it may run does not matter. Raises: TerminalError, whatever a plugin raises, such as when
+        the job is unknown, or this node lacks a plugin, a version of one, or a secret; RetryableError from the store.
         """
-        self._found.pop(name, None)
         known = self._store.find(name)
+        try:
+            feed = self._resolved(name, known)
+            return pin(feed, self._settings.place) if to_run else feed
+        except BaseException as error:  # a plugin's may be SystemExit: it must not affect other jobs
+            raise TerminalError(one_line(error)) from error
+
+    def _resolved(self, name: str, known: ChangefeedRecord | None) -> ResolvedChangefeed:
         if known is None:
             raise ConfigError(f"changefeed '{name}' is not in the store {self._store.shown}")
         for plugin in known.definition.get("plugins", ()):
@@ -98,7 +121,7 @@ class Definitions:
         Called when no attempt of the job is alive, under an epoch that fences earlier ones. FencedError: session
         *node_id* has not claimed the job any more. Another one may have reverted it, and the name may be a new job's.
         """
-        feed, known, progress = self.resolve(name), self._store.find(name), self._store.load(name)
+        feed, known, progress = self.resolve(name, to_run=False), self._store.find(name), self._store.load(name)
         job = self._store.find_job(name)  # asked last: if the claim stands, all of the above is of this job
         if known is None or job is None or job.node_id != node_id:
             raise FencedError(f"job '{name}' is reverted by another node")

@@ -23,17 +23,26 @@ class Lease:
     """Keeps one session of a node alive in *store*, which is its own, until `end`.
 
     A session lives for *lease_s* after the last renewal that the store has confirmed, counted from before that renewal
-    was sent: no other node takes its jobs earlier. The clocks of nodes and store need not agree.
+    was sent: no other node takes its jobs earlier. The clocks of nodes and store need not agree. *former* is as in
+    `ProgressStore.join`.
     """
 
-    def __init__(self, store: ProgressStore, node: NodeRecord, *, lease_s: float, heartbeat_s: float) -> None:
+    def __init__(
+        self,
+        store: ProgressStore,
+        node: NodeRecord,
+        *,
+        lease_s: float,
+        heartbeat_s: float,
+        former: str | None = None,
+    ) -> None:
         self.problems: Mapping[str, str] = {}
         """What the next renewal says of jobs that the node cannot run."""
         self._store = store
         self._lease_s = lease_s
         self._heartbeat_s = heartbeat_s
         sent = lease_clock()
-        self.node = store.join(node, lease_s=lease_s)
+        self.node = store.join(node, lease_s=lease_s, former=former)
         self.until = sent + lease_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name=f"lease of node {node.name}", daemon=True)

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import logging
-import threading
+import queue
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.supervisor import Supervisor
-from cdc_core.errors import ConfigError, FencedError, RetryableError
-from cdc_core.jobs.adoption import choose, successor
+from cdc_core.errors import ConfigError, RetryableError
+from cdc_core.jobs.adoption import choose, successor, unable
+from cdc_core.jobs.balance import Balance
 from cdc_core.jobs.child import ChildRun
 from cdc_core.jobs.definitions import Definitions
+from cdc_core.jobs.former_session import FormerSession
 from cdc_core.jobs.gc_protection import GcProtection
+from cdc_core.jobs.joining import join
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.reverting import Reverting
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
-from cdc_core.masking import mask
+from cdc_core.jobs.time_limit import TimeLimit, end_process
+from cdc_core.jobs.work import Work
+from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
-from cdc_core.spark.placement_settings import pin
 from cdc_core.store.job_values import Adoption, Ended, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
 
@@ -41,28 +44,15 @@ _OFFER_S = 10.0
 _HOUSEKEEPING_S = 60.0
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
-_LOOK_S = 0.1
-
-
-@dataclass(slots=True)
-class _Work:
-    """What this node does for one job that it has claimed."""
-
-    run: Supervisor | ChildRun | Reverting
-    feed: ResolvedChangefeed | None = None
-    told: bool = False
-    """Whether it was told to stop."""
-    after_unclean: bool = False
-    """Whether an earlier node may still be in a call of the sink. A run that has begun has waited for that."""
-
-    def leaves_nothing(self, clean: bool) -> bool:
-        """Return whether nothing of the job is alive after a run that ended *clean*: neither of it nor of earlier."""
-        waited = not self.after_unclean or (not isinstance(self.run, Reverting) and self.run.has_begun)
-        return clean and waited
+_LOST_LIMIT_S = 60.0
+"""How long what it runs may take to end when the session is lost."""
 
 
 class Node:
-    """One node of the store. `run` is its life; `drain` and `abandon` may be called from any thread.
+    """One node of the store. `run` is its life; `drain` and `abandon` may be called from any thread or signal handler.
+
+    What hangs, such as a plugin, must not keep the node from leaving or from joining again: then its process ends, with
+    all that it has started.
 
     Jobs share *host*. *keep_secret* is called with the secrets of each changefeed before anything of it is logged.
     """
@@ -80,22 +70,25 @@ class Node:
         self._store = ProgressStore(settings.store)
         self._schedules, self._protection = Schedules(self._store), GcProtection(self._store)
         self._definitions = Definitions(self._store, plugins, settings, keep_secret=keep_secret)
-        self._work: dict[str, _Work] = {}
+        self._work: dict[str, Work] = {}
         self._not_before: dict[str, tuple[float, float]] = {}
         self._free_for: Counter[str] = Counter()
-        self._leaving = threading.Event()
-        self._abandoned = threading.Event()
-        self._complained = False
+        self._balance = Balance()
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._leaving = self._abandoned = self._complained = False
+        self._to_leave = self._limit("drained", settings.drain_limit)
         self._cleaned_at = time.monotonic()
 
     def drain(self) -> None:
         """Have the running steps end and be saved, hand over the jobs, then leave. Returns at once."""
-        self._leaving.set()
+        self._leaving = True
+        self._to_leave.begin()
+        self._wake()
 
     def abandon(self) -> None:
         """As `drain`, without waiting for the running steps, which the next nodes repeat."""
-        self._abandoned.set()
-        self._leaving.set()
+        self._abandoned = True
+        self.drain()
 
     def run(self) -> None:
         """Return when the node has left. Raises: ConfigError when it cannot join; what keeps Spark from starting."""
@@ -107,10 +100,11 @@ class Node:
                     f"a node is already running from {settings.home} (process {lock.holder}); give this one"
                     " another --directory or --name"
                 )
+            self._former = FormerSession(settings.home / "node.lock")
             self._store.open()
             try:
-                self._host.hold(_HOLDER)  # before it joins: no job is to wait for Spark here while another node is warm
-                log.info("node '%s' has a warm Spark session", settings.name)
+                log.info("node '%s' starts Spark, and joins when it is warm", settings.name)
+                self._warm_up()  # before it joins: no job is to wait for Spark here while another node is warm
                 lease = self._join()
                 while lease is not None:
                     lease = self._serve(lease)
@@ -119,36 +113,38 @@ class Node:
                     work.run.abandon()
                 self._host.let_go(_HOLDER)
                 self._store.close()
+                self._to_leave.met()
         log.info("node '%s' has left", settings.name)
 
+    def _warm_up(self) -> None:
+        self._host.hold(_HOLDER)
+        try:
+            self._host.rehearse(stopped=lambda: self._leaving)
+        except RetryableError as error:  # what it says of executors, a job says better
+            log.warning("node '%s': the rehearsal of Spark failed: %s", self._settings.name, one_line(error))
+        log.info("node '%s' has a warm Spark session", self._settings.name)
+
     def _join(self) -> Lease | None:
-        """Return a new session, as soon as the store gives one; None when the node is to leave before."""
-        settings, complained = self._settings, False
-        while not self._leaving.is_set():
-            try:
-                store = ProgressStore(settings.store)
-                lease = Lease(store, settings.record(), lease_s=settings.lease, heartbeat_s=settings.heartbeat)
-            except RetryableError as error:
-                if not complained:
-                    log.warning("node '%s' cannot join: %s", settings.name, error)
-                complained = True
-                self._leaving.wait(settings.poll)
-            else:
-                where = f", locality {settings.locality}" if settings.locality else ""
-                log.info("node '%s' has joined %s%s", settings.name, self._store.shown, where)
-                return lease
-        return None
+        return join(self._settings, self._store, self._former, rest=self._rest, leaving=lambda: self._leaving)
 
     def _serve(self, lease: Lease) -> Lease | None:
         """Run jobs until the session is over, and return the next one; None when the node is to leave."""
-        left = False
+        left, lost = False, self._limit("lost its session", min(_LOST_LIMIT_S, self._settings.drain_limit))
+
+        def lose() -> None:
+            lost.begin()
+            self._abandon_all()
+            self._wake()
+
         try:
-            with lease.guarding(self._extend, self._abandon_all):
+            with lease.guarding(self._extend, lose):
                 left = self._work_on(lease)
                 while self._work:
                     self._settle_ended(lease, lost=True)
-                    time.sleep(_LOOK_S)
+                    if self._work:
+                        self._rest(self._settings.poll)
         finally:
+            lost.met()
             lease.end(leave=left)
         if left:
             return None
@@ -159,18 +155,47 @@ class Node:
         """Return True when the node is to leave and runs nothing any more, False when the session is not safe."""
         next_poll = time.monotonic()
         while lease.is_safe:
-            leaving = self._leaving.is_set()
-            if leaving and not self._work:
+            if self._leaving and not self._work:
                 return True
             if time.monotonic() >= next_poll:
                 next_poll = time.monotonic() + self._settings.poll
                 self._poll(lease)
-            if leaving:
+            if self._leaving:
                 self._tell_all()
             self._settle_ended(lease)
-            (self._abandoned if leaving else self._leaving).wait(_LOOK_S)
+            if self._work or not self._leaving:
+                self._rest(next_poll - time.monotonic())
         self._abandon_all()
         return False
+
+    def _rest(self, limit_s: float) -> None:
+        """Return when something has happened, otherwise after *limit_s*."""
+        try:
+            self._wakes.get(timeout=max(0.0, limit_s))
+            while True:
+                self._wakes.get_nowait()
+        except queue.Empty:
+            return
+
+    def _wake(self) -> None:
+        """Have `_rest` return. Takes no lock: signal handlers call it too."""
+        self._wakes.put(None)
+
+    def _limit(self, what: str, limit_s: float) -> TimeLimit:
+        """Return a limit that ends this process when *what* the node does takes longer than that."""
+
+        def expire() -> None:
+            names = ", ".join(f"changefeed '{name}'" for name in sorted(self._work)) or "the node itself"
+            log.critical(
+                "node '%s' %s %s ago, and %s has not ended since: this process ends; start the node again",
+                self._settings.name,
+                what,
+                format_duration(limit_s),
+                names,
+            )
+            end_process()
+
+        return TimeLimit(limit_s, expire)
 
     def _extend(self, until: float) -> None:
         for work in list(self._work.values()):
@@ -184,12 +209,13 @@ class Node:
     def _poll(self, lease: Lease) -> None:
         try:
             overview = self._store.overview()
-            if lease.node.draining and not self._leaving.is_set():
+            if lease.node.draining and not self._leaving:
                 log.info("node '%s' was asked to drain", self._settings.name)
-                self._leaving.set()
+                self.drain()
             self._obey(overview, lease)
-            if not self._leaving.is_set():
+            if not self._leaving:
                 self._adopt(overview, lease)
+                self._move(overview, lease)
                 self._schedules.tick()
                 self._protection.tick(overview.now)
                 self._keep_house()
@@ -224,28 +250,50 @@ class Node:
             self._begin(claimed, lease)
 
     def _adopt(self, overview: Overview, lease: Lease) -> None:
-        free = {job.name for job in overview.jobs if job.node is None}
+        free = [job for job in overview.jobs if job.node is None]
         self._definitions.forget_all_but(free)
-        self._free_for = Counter({name: self._free_for[name] + 1 for name in free})
-        choices = choose(overview, lease.node, may_run=self._may_run, free_for=self._free_for)
+        self._free_for = Counter({job.name: self._free_for[job.name] + 1 for job in free})
+        me = replace(lease.node, problems=self._definitions.problems())
+        choices = choose(overview, me, may_run=self._may_run, free_for=self._free_for)
         lease.problems = self._definitions.problems()
         for name in choices.adopt:
             adopted = self._store.adopt(name, lease.node)
             if adopted is not None:
                 self._begin(adopted, lease)
-        for name, other in choices.offer:
-            self._store.offer(name, lease.node, other, for_s=_OFFER_S)
         for name in choices.matched:
             self._store.end_wait(name)
-        for name in choices.unmatched:
-            wanted = next(job.locality for job in overview.jobs if job.name == name)
-            there = "; ".join(sorted({str(node.locality) or "none" for node in overview.nodes}))
-            self._store.await_match(
-                name,
-                wait_s=self._settings.locality_wait,
-                reason=f"no living node matches execution_locality '{wanted}'; the living nodes have the localities"
-                f" {there}",
-            )
+        for job in overview.jobs:
+            if job.name in choices.unreverted:
+                self._leave_unreverted(job, me, overview)
+            elif job.name in choices.unmatched:
+                there = "; ".join(sorted({str(node.locality) or "none" for node in overview.nodes}))
+                reason = (
+                    f"no living node matches execution_locality '{job.locality}'; the living nodes have the localities"
+                    f" {there}"
+                )
+                self._store.await_match(job.name, wait_s=self._settings.locality_wait, reason=reason)
+
+    def _move(self, overview: Overview, lease: Lease) -> None:
+        """Give a job to another node that has fewer, if it is time to."""
+        found = self._balance.next_move(overview, lease.node, self._work)
+        if found is not None:
+            name, other = found
+            log.info("job '%s' moves to node '%s', which has fewer jobs", name, other.name)
+            work = self._work[name]
+            work.told, work.moves_to = True, other
+            work.run.stop()
+
+    def _leave_unreverted(self, job: JobRecord, me: NodeRecord, overview: Overview) -> None:
+        known = self._store.find(job.name)
+        nodes = [me if node.node_id == me.node_id else node for node in overview.nodes]
+        why = "; ".join(f"{node.name}: {unable(node, job)}" for node in nodes if unable(node, job))
+        reason = (
+            f"what it created at its source {', '.join(known.sources) if known else ''} is still there, because no"
+            f" living node can drop it ({why}); fix that and repeat `cdc cancel {job.name}`, or leave it there with"
+            f" `cdc drop {job.name} --forget-only`"
+        )
+        if self._store.leave_unreverted(job.name, me, reason):
+            log.warning("job '%s' is revert-failed: %s", job.name, reason)
 
     def _may_run(self, job: JobRecord) -> bool:
         if time.monotonic() < self._not_before.get(job.name, (0.0, 0.0))[0]:
@@ -255,7 +303,7 @@ class Node:
     def _begin(self, adopted: Adoption, lease: Lease) -> None:
         """Begin what an adopted job is in need of."""
         name, me = adopted.name, lease.node
-        if self._leaving.is_set():
+        if self._leaving:
             self._store.settle(name, me, "stopped", clean=adopted.clean)
         elif adopted.state == "reverting":
             self._revert(name, lease)
@@ -266,38 +314,45 @@ class Node:
             self._run_job(adopted, lease)
 
     def _run_job(self, adopted: Adoption, lease: Lease) -> None:
-        name, me = adopted.name, lease.node
+        name = adopted.name
         try:
-            feed = pin(self._definitions.resolve(name), self._settings.place)
+            work = self._made(adopted, lease)
         except RetryableError:
             raise
-        except Exception as error:  # a failing plugin must not affect other jobs
-            self._store.settle(name, me, "paused", one_line(error), clean=adopted.clean)
+        except Exception as error:  # it was in order when it was looked at
+            problem = one_line(error)
+            self._definitions.note(name, adopted.state, problem)
+            self._note_end(name, "stopped", problem)
+            self._store.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
             return
         log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)
-        run: Supervisor | ChildRun
+        self._work[name] = work
+        work.run.start()
+
+    def _made(self, adopted: Adoption, lease: Lease) -> Work:
+        feed, settings = self._definitions.resolve(adopted.name), self._settings
         how: dict[str, Any] = {
-            "resume_command": f"cdc resume {name}",
+            "resume_command": f"cdc resume {adopted.name}",
             "job_epoch": adopted.epoch,
             "after_unclean": not adopted.clean,
+            "on_end": self._wake,
         }
-        if feed.spark == (self._settings.spark or {}):
-            store = ProgressStore(self._settings.store)
-            run = Supervisor(feed, store=store, state_dir=self._settings.home, host=self._host, **how)
+        if feed.spark == (settings.spark or {}):
+            store = ProgressStore(settings.store)
+            run: Supervisor | ChildRun = Supervisor(feed, store=store, state_dir=settings.home, host=self._host, **how)
         else:
-            run = ChildRun(feed, store=self._settings.store, state_dir=self._settings.home, until=lease.until, **how)
-        self._work[name] = _Work(run, feed, after_unclean=not adopted.clean)
-        run.start()
+            run = ChildRun(feed, store=settings.store, state_dir=settings.home, until=lease.until, **how)
+        return Work(run, feed, after_unclean=not adopted.clean)
 
     def _revert(self, name: str, lease: Lease) -> None:
         log.info("job '%s' drops what it holds at its source", name)
-        run = Reverting(name, self._definitions, node_id=lease.node.node_id)
-        self._work[name] = _Work(run)
+        run = Reverting(name, self._definitions, node_id=lease.node.node_id, on_end=self._wake)
+        self._work[name] = Work(run)
         run.start()
 
     def _tell_all(self) -> None:
         for work in self._work.values():
-            if self._abandoned.is_set():
+            if self._abandoned:
                 work.run.abandon()
             elif not work.told:
                 work.run.stop()
@@ -307,13 +362,14 @@ class Node:
         """Save how work has ended that has. With *lost*, others may have the jobs: what cannot be saved is let be."""
         for name, work in list(self._work.items()):
             try:
-                found = self._ending(work)
+                found = work.ending(self._store)
                 if found is None:
                     continue
-                ended, reason, clean = found
-                clean = work.leaves_nothing(clean)
-                to = self._successor(name, lease.node) if self._leaving.is_set() else None
-                state = self._store.settle(name, lease.node, ended, reason, clean=clean, offer_to=to, offer_s=_OFFER_S)
+                ended, reason = found.ended, found.reason
+                to = self._successor(name, lease.node) if self._leaving else work.moves_to
+                state = self._store.settle(
+                    name, lease.node, ended, reason, clean=found.clean, offer_to=to, offer_s=_OFFER_S
+                )
             except RetryableError as error:
                 self._complain(error)
                 if not lost:
@@ -321,7 +377,8 @@ class Node:
                 state, ended, reason = None, "stopped", None
             del self._work[name]
             self._note_end(name, ended, reason)
-            what = "is not this node's any more" if state is None else f"is {state}"
+            left = "is free for any node" if state == "running" else f"is {state}"
+            what = "is not this node's any more" if state is None else left
             log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "")
             if state == "reverting" and not isinstance(work.run, Reverting):
                 self._revert(name, lease)
@@ -338,21 +395,3 @@ class Node:
         overview = self._store.overview()
         job = next((job for job in overview.jobs if job.name == name), None)
         return None if job is None else successor(overview, job, leaving=me)
-
-    def _ending(self, work: _Work) -> tuple[Ended, str | None, bool] | None:
-        """Return how *work* has ended, why, and whether nothing of it is alive; None while it goes on."""
-        if isinstance(work.run, Reverting):
-            return None if work.run.ended is None else (work.run.ended, work.run.reason, True)
-        outcome = work.run.outcome
-        if outcome is None or work.feed is None:
-            return None
-        if outcome.error is None:
-            return "succeeded" if outcome.kind == "complete" else "stopped", None, outcome.kind == "stopped"
-        text = mask(one_line(outcome.error), work.feed.secrets())
-        if isinstance(outcome.error, FencedError | RetryableError):
-            return "stopped", text, False
-        if not work.run.has_begun and self._store.load(work.feed.name) is not None:
-            return "paused", text, True  # this node's fault, perhaps: nothing of the job is given up for it
-        if work.feed.options.on_error == "pause":
-            return "paused", f"job failed ({text}) but is being paused because of on_error=pause", True
-        return "failed", text, True

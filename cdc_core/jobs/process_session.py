@@ -1,15 +1,15 @@
-"""A session of the operating system: a child process and all that it has started, killed as one."""
+"""Processes that are killed as one: those of a session, or all that a process has started."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["kill_session"]
+__all__ = ["kill_descendants", "kill_session"]
 
 _PROC = Path("/proc")
 _LIMIT_S = 5.0
@@ -24,8 +24,28 @@ def kill_session(session: int, *, but: int | None = None) -> bool:
     until there is none, for up to five seconds, because one may start another meanwhile. Where there is no `/proc`
     nothing is found, and Spark ends by itself when its driver has.
     """
+    return _kill_all(lambda: [pid for pid, _, its_session in _living() if its_session == session and pid != but])
+
+
+def kill_descendants() -> bool:
+    """Kill every process that this one has started, and theirs; return whether all of them have ended.
+
+    As `kill_session`, for a process that may not be the first of a session.
+    """
+    found: set[int] = set()  # what is killed may leave orphans, which belong to another parent then
+
+    def descendants() -> Collection[int]:
+        parents = {pid: parent for pid, parent, _ in _living()}
+        while more := {pid for pid, parent in parents.items() if parent in found | {os.getpid()}} - found:
+            found.update(more)
+        return found & parents.keys()
+
+    return _kill_all(descendants)
+
+
+def _kill_all(look: Callable[[], Collection[int]]) -> bool:
     deadline = time.monotonic() + _LIMIT_S
-    while members := [pid for pid in _members(session) if pid != but]:
+    while members := look():
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -35,10 +55,10 @@ def kill_session(session: int, *, but: int | None = None) -> bool:
     return True
 
 
-def _members(session: int) -> Iterator[int]:
-    """Yield the processes of *session* that are alive."""
+def _living() -> Iterator[tuple[int, int, int]]:
+    """Yield the number, the parent and the session of each process that is alive."""
     for path in _PROC.glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended since
-            state, _, _, its_session = path.read_text(errors="replace").rpartition(")")[2].split()[:4]
-            if int(its_session) == session and state not in "ZX":
-                yield int(path.parent.name)
+            state, parent, _, session = path.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if state not in "ZX":
+                yield int(path.parent.name), int(parent), int(session)

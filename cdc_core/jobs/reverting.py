@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from cdc_core.engine.error_text import one_line
 from cdc_core.errors import FencedError, RetryableError
@@ -20,15 +21,21 @@ _GIVE_UP_S = 600.0
 
 
 class Reverting:
-    """Drops what job *name*, claimed by session *node_id*, holds at its source. Waits for an outage for ten minutes."""
+    """Drops what job *name*, claimed by session *node_id*, holds at its source. Waits for an outage for ten minutes.
 
-    def __init__(self, name: str, definitions: Definitions, *, node_id: str) -> None:
+    *on_end* is called in the thread when `ended` says how it has ended.
+    """
+
+    def __init__(
+        self, name: str, definitions: Definitions, *, node_id: str, on_end: Callable[[], None] = lambda: None
+    ) -> None:
         self.ended: Ended | None = None
         """How it has ended, None before."""
         self.reason: str | None = None
         self._name = name
         self._definitions = definitions
         self._node_id = node_id
+        self._on_end = on_end
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"reverting {name}", daemon=True)
 
@@ -42,6 +49,11 @@ class Reverting:
     abandon = stop
 
     def _work(self) -> None:
+        self.ended = self._end()
+        self._on_end()
+
+    def _end(self) -> Ended:
+        """Drop it, set `reason`, and return how that has ended."""
         waited, wait_s = 0.0, _FIRST_WAIT_S
         while True:
             try:
@@ -51,18 +63,16 @@ class Reverting:
                 if waited == 0:
                     log.warning("job '%s' cannot be reverted for now: %s", self._name, self.reason)
                 if waited >= _GIVE_UP_S:
-                    self.ended = "not reverted"
-                    return
+                    return "not reverted"
                 if self._stop.wait(wait_s):
-                    self.ended = "stopped"
-                    return
+                    return "stopped"
                 waited, wait_s = waited + wait_s, min(wait_s * 2, _LONGEST_WAIT_S)
             except FencedError as error:
-                self.reason, self.ended = one_line(error), "stopped"
-                return
+                self.reason = one_line(error)
+                return "stopped"
             except BaseException as error:  # a plugin's may be SystemExit: the job must not wait for it for ever
-                self.reason, self.ended = one_line(error), "not reverted"
-                return
+                self.reason = one_line(error)
+                return "not reverted"
             else:
-                self.reason, self.ended = None, "reverted"
-                return
+                self.reason = None
+                return "reverted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,6 +14,10 @@ from cdc_core.options import Duration, Tiers, option
 from cdc_core.store.job_values import NodeRecord
 
 __all__ = ["NodeSettings"]
+
+_CHARACTERS = "A-Z a-z 0-9 . _ -"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
+"""Of a host or a pod, and of a directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,11 @@ class NodeSettings:
     locality_wait: Duration = option(
         Duration(30.0), doc="How long a job waits for a node that matches its execution_locality, before it is paused."
     )
+    drain_limit: Duration = option(
+        Duration(140.0),
+        doc="How long a drain may take before the process ends, with status 1: longer than a step that is given up,"
+        " which takes two minutes.",
+    )
     retention: Duration = option(Duration(14 * 86_400.0), doc="How long finished jobs are kept.")
     owners: tuple[str, ...] = option((), doc="Run only jobs of these owners, such as ann,bob. Default: of all.")
     spark: dict[str, str] | None = option(
@@ -48,8 +58,16 @@ class NodeSettings:
                 f"'heartbeat' ({self.heartbeat:g}s) must be above 0 and at most half of 'lease' ({self.lease:g}s), or"
                 " the node would lose its jobs when one heartbeat is late"
             )
-        if self.poll <= 0 or self.max_jobs < 1:
-            raise ValueError("'poll' must be above zero, and 'max_jobs' at least 1")
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"'{self.name}' is not a valid name of a node; use 1 to 253 of the characters {_CHARACTERS}"
+            )
+        if self.poll <= 0:
+            raise ValueError(f"'poll' is {self.poll:g}s; it must be above zero")
+        if self.drain_limit <= 0:
+            raise ValueError(f"'drain_limit' is {self.drain_limit:g}s; it must be above zero")
+        if self.max_jobs < 1:
+            raise ValueError(f"'max_jobs' is {self.max_jobs}; it must be at least 1")
 
     @property
     def place(self) -> Locality:
@@ -72,4 +90,5 @@ class NodeSettings:
             directory=str(self.home),
             version=version("cdc-core"),
             max_jobs=self.max_jobs,
+            owners=self.owners,
         )

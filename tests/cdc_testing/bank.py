@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
-from cdc_conformance.validators import CutValidator, OrderValidator, State, VersionValidator, validate
+from cdc_conformance.validators import CutValidator, OrderValidator, State, Validator, VersionValidator, validate
 from cdc_rangefeed_postgres.demo.audit import audit
 from cdc_testing.decoders import KEYED, json_decoder
 from cdc_testing.files import validate_files
@@ -106,12 +106,12 @@ class Bank:
             connection.rollback()
 
 
-def assert_faithful(directory: Path, uri: str) -> int:
+def assert_faithful(directory: Path, uri: str, *, also: Sequence[Validator] = ()) -> int:
     """See that the files below *directory* hold all that the bank did, in order; return how many rows they have.
 
-    The bank must be closed and the last resolved mark must cover all it did.
+    The bank must be closed and the last resolved mark must cover all it did. The validators *also* see all of it.
     """
-    validators = (OrderValidator(), VersionValidator("accounts", "version"), CutValidator(_books))
+    validators = (OrderValidator(), VersionValidator("accounts", "version"), CutValidator(_books), *also)
     tables = [table.partition(".")[2] for table in TABLES]
     arrived = validate_files(directory, tables, validators)
     for validator in validators:
@@ -133,21 +133,33 @@ class Faithful:
 
 
 def assert_faithful_kafka(
-    bootstrap_servers: str, uri: str, *, prefix: str = "", decoder: Decoder | None = None, moving_keys: bool = False
+    bootstrap_servers: str,
+    uri: str,
+    *,
+    prefix: str = "",
+    decoder: Decoder | None = None,
+    moving_keys: bool = False,
+    also: Sequence[Validator] = (),
 ) -> Faithful:
     """See that the topics (*prefix* before the tables' names) hold all that the bank did, and return how much.
 
     Each key is in order in its one partition, or with *moving_keys*, after partitions were added, in each of several;
     no row is at or below an earlier mark of its partition; no version is missing; the books balance after every
     transaction up to the least mark of all partitions; and what the marks cover is the database as it is now. The bank
-    must be closed and the last mark of each partition must cover all it did.
+    must be closed and the last mark of each partition must cover all it did. The validators *also* see all of it.
     """
     tables = _tables()
     topics = [prefix + table for table in tables]
     partitions = [(topic.removeprefix(prefix), number) for topic, number in partitions_of(bootstrap_servers, topics)]
     messages = (message.stored for message in read_topics(bootstrap_servers, topics))
     return _assert_faithful(
-        messages, uri, partitions, order=OrderValidator(moving_keys=moving_keys), prefix=prefix, decoder=decoder
+        messages,
+        uri,
+        partitions,
+        order=OrderValidator(moving_keys=moving_keys),
+        prefix=prefix,
+        decoder=decoder,
+        also=also,
     )
 
 
@@ -164,10 +176,11 @@ def _assert_faithful(
     order: OrderValidator,
     prefix: str = "",
     decoder: Decoder | None = None,
+    also: Sequence[Validator] = (),
 ) -> Faithful:
     tables = _tables()
     cut = CutValidator(_books, endpoints=partitions, every_timestamp=True)
-    validators = (order, VersionValidator("accounts", "version"), cut)
+    validators = (order, VersionValidator("accounts", "version"), cut, *also)
     schemas = dict.fromkeys(tables, KEYED)
     arrived = validate(messages, decoder or json_decoder(), schemas, validators, prefix=prefix)
     failures = [failure for validator in validators for failure in validator.failures()]

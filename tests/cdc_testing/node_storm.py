@@ -3,64 +3,62 @@
 from __future__ import annotations
 
 import random
-import statistics
+import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
+from cdc_conformance.validators import CountValidator, ResolvedValidator
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.bank import TABLES, Bank, assert_faithful, assert_faithful_kafka, open_bank
+from cdc_testing.kafka_reading import partitions_of, read_topics
 from cdc_testing.nodes import NodeProcess, Nodes
 from cdc_testing.postgres import clock
+from cdc_testing.storm_emitters import HEADER, Freeze, late_files, late_messages
+from cdc_testing.storm_figures import JobFigures, StormFigures
 from cdc_testing.tcp_proxy import TcpProxy
 
 from cdc_core.errors import RetryableError
-from cdc_core.store.job_values import JobRecord
+from cdc_core.store.job_values import JobRecord, NodeRecord
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["EVENTS", "Storm", "Told"]
+__all__ = ["EVENTS", "Storm"]
 
-EVENTS = ("kill", "freeze", "drain", "cut", "refuse", "restart the store")
+EVENTS = ("kill", "freeze", "short freeze", "drain", "cut", "short cut", "refuse", "restart the store")
+"""What may happen. A short freeze or cut is over after 0.1 to 1.5 times the lease: the node may survive it. The others
+last until all jobs that another node can run have been claimed by one.
+"""
 PLACES = {"one": "region=a,zone=1", "two": "region=a,zone=2", "three": "region=b"}
-PINNED = ("", "region=a", "", "region=b")
-"""The execution_locality of each job in turn."""
-_RECOVERY_LIMIT_S = 180.0
+PINNED = ("", "region=a", "region=a", "", "", "region=b", "region=b", "", "", "", "", "")
+"""The execution_locality of each job in turn: four of twelve, one of either sink in either place."""
+_RECOVERY_LIMIT_S = 600.0
+_LOOK_S = 0.1
+_STORE = {"max_connections": "400"}
 
 
-@dataclass(slots=True)
-class Told:
-    """What a storm was. Takeovers are by event, in seconds from the event: until another node had claimed the job,
-    and until its high-water mark moved there. `same`: until jobs delivered that no other node could take over.
-    """
+@dataclass(slots=True, kw_only=True)
+class _Blow:
+    """One event that has happened to *node*, and what ends it: `mend`, no sooner than `lasts_s` after `began`."""
 
-    events: Counter[str] = field(default_factory=Counter)
-    claimed: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    delivered: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    same: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    epochs: dict[str, int] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-
-    def lines(self) -> list[str]:
-        """Return the figures as a table."""
-        lines = [
-            f"{'event':18} {'n':>3} {'claimed: median worst':>24} {'delivered: median worst':>24} {'same node':>10}"
-        ]
-        for event, count in sorted(self.events.items()):
-            cells = [_median_and_worst(found[event]) for found in (self.claimed, self.delivered)]
-            same = f"{max(self.same[event]):.1f}" if self.same[event] else "-"
-            lines.append(f"{event:18} {count:3} {cells[0]:>24} {cells[1]:>24} {same:>10}")
-        lines += [f"{name:18} rows {rows:8} epoch {self.epochs[name]}" for name, rows in sorted(self.rows.items())]
-        return lines
+    event: str
+    node: NodeProcess
+    began: float
+    lasts_s: float
+    moving: Mapping[str, int] = field(default_factory=dict)
+    """The epochs of jobs that another node must claim before."""
+    mend: Callable[[], object] | None = None
+    claimed: set[str] = field(default_factory=set)
+    delivered: set[str] = field(default_factory=set)
+    marks: dict[str, Timestamp] = field(default_factory=dict)
 
 
 class Storm:
     """A context manager: a store, three nodes behind a proxy each, and *jobs* jobs from the bank at *source*.
 
-    Every second job writes to Kafka at *bootstrap_servers*, if given; the others write files.
+    Every second job writes to Kafka at *bootstrap_servers*, if given, whose topics must have LogAppendTime; the others
+    write files.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class Storm:
         lease_s: float,
         bootstrap_servers: str | None = None,
     ) -> None:
-        self.told = Told()
+        self.figures = StormFigures()
         self._directory = directory
         self._source = source
         self._chance = random.Random(seed)
@@ -82,10 +80,11 @@ class Storm:
         self._names = [f"job{number}" for number in range(jobs)]
         self._stack = ExitStack()
         self._proxies: dict[str, TcpProxy] = {}
+        self._freezes: list[Freeze] = []
 
     def __enter__(self) -> Storm:
         with ExitStack() as stack:
-            self._store_server = stack.enter_context(EmbeddedPostgres(settings={"max_connections": "200"}))
+            self._store_server = stack.enter_context(EmbeddedPostgres(settings=_STORE))
             url = self._store_server.uri()
             self._nodes = stack.enter_context(Nodes(self._directory / "nodes", url))
             for name in PLACES:
@@ -99,130 +98,179 @@ class Storm:
             self._nodes[name].end()  # before the proxies
         self._stack.close()
 
-    def rage(self, *, for_s: float, only: Sequence[str] = EVENTS) -> None:
-        """Have events happen one after another for *for_s*; then see that every job holds all that the bank did.
+    def rage(self, *, for_s: float, every_s: float, only: Sequence[str] = ()) -> None:
+        """Have events happen for *for_s*, one every *every_s* on average; then see that every job holds all.
 
-        With *only*, each of these happens once at least. Raises: AssertionError.
+        An event waits until all jobs have recovered from the one before. With *only*, the storm begins with these.
+        Raises: AssertionError.
         """
         open_bank(self._source)
-        began = time.monotonic()
         with Bank(self._source, pause_s=0.03):
             for number, name in enumerate(self._names):
                 self._create(number, name)
             for name in self._names:
-                self._nodes.until_delivering(name)
-            first = list(only)
+                self._nodes.until_delivering(name, limit_s=_RECOVERY_LIMIT_S)
+            first, pause = list(only), threading.Event()
+            began = due = time.monotonic()
             while first or time.monotonic() - began < for_s:
-                self._happen(first.pop(0) if first else self._chance.choice(EVENTS))
+                pause.wait(max(due - time.monotonic(), 0.0))
+                due += self._chance.expovariate(1 / every_s)
+                self._await_recovery(self._strike(first.pop(0) if first else self._chance.choice(EVENTS)))
+            self.figures.lasted_s = time.monotonic() - began
         now = clock(self._source)
         for name in self._names:
             self._nodes.eventually(
-                f"{name} delivers all", lambda name=name: self._nodes.high_water(name) >= now, limit_s=120
+                f"{name} delivers all", lambda name=name: self._nodes.high_water(name) >= now, limit_s=_RECOVERY_LIMIT_S
             )
-        self._judge()
+        for name in self._names:
+            self._nodes.store.pause_job(name, "the end")
+        for number, name in enumerate(self._names):
+            self._nodes.until(name, "paused")
+            self.figures.jobs[name] = self._judge(number, name)
 
-    def _start(self, name: str) -> NodeProcess:
+    def _start(self, name: str) -> None:
         lease = self._lease_s
         options = ("--lease", f"{lease}s", "--heartbeat", f"{lease / 3}s", "--poll", "250ms", "--locality-wait", "300s")
-        return self._nodes.start(name, locality=PLACES[name], options=options, store=self._proxies[name].url)
+        self._nodes.start(name, locality=PLACES[name], options=options, store=self._proxies[name].url)
+
+    def _to_kafka(self, number: int) -> bool:
+        return self._kafka is not None and number % 2 == 1
 
     def _create(self, number: int, name: str) -> None:
-        to_kafka = self._kafka is not None and number % 2 == 1
-        sink = f"kafka://{self._kafka}" if to_kafka else f"file://{self._directory / name}"
-        options = {"topic_prefix": f"{name}."} if to_kafka else {}
-        self._nodes.create(name, self._source, TABLES, sink, locality=PINNED[number % len(PINNED)], **options)
+        sink, options = f"file://{self._directory / name}", {}
+        if self._to_kafka(number):
+            sink = f"kafka://{self._kafka}"
+            options = {"topic_prefix": f"{name}.", "extra_headers": {HEADER: "${NODE_NAME}"}}
+        often = {"resolved": "5s", "min_checkpoint_frequency": "5s"}
+        self._nodes.create(
+            name, self._source, TABLES, sink, locality=PINNED[number % len(PINNED)], **{**often, **options}
+        )
 
-    def _happen(self, event: str) -> None:
-        """Let *event* happen to one node, wait until every job delivers again, and note how long that took."""
+    def _strike(self, event: str) -> _Blow:
+        """Let *event* happen to one node. A store that is restarted is there again on return."""
         node = self._nodes[self._chance.choice(list(PLACES))]
-        before = {name: self._nodes.job(name) for name in self._names}
-        began = time.monotonic()
-        print(f"{time.strftime('%H:%M:%S')} {event} {node.name}", flush=True)
+        proxy = self._proxies[node.name]
+        short = event.startswith("short ")
+        lasts_s = self._lease_s * self._chance.uniform(0.1, 1.5) if short else self._lease_s + 1
+        overview = self._nodes.store.overview()
         moving = {
-            name: job.epoch
-            for name, job in before.items()
-            if job.node == node.name and event != "restart the store" and self._has_another(job, node.name)
+            job.name: job.epoch
+            for job in overview.jobs
+            if job.node == node.name and _has_another(job, node.name, overview.nodes)
         }
-        restore: Callable[[], object] = lambda: None  # noqa: E731
-        match event:
+        print(f"{time.strftime('%H:%M:%S')} {event}: {node.name}, which has {len(moving)} others can run", flush=True)
+        if short or event == "restart the store":
+            moving = {}
+        blow = _Blow(event=event, node=node, began=time.monotonic(), lasts_s=lasts_s, moving=moving)
+        match event.removeprefix("short "):
             case "kill":
                 node.kill()
-                restore = partial(self._start, node.name)
+                blow.mend = node.start
             case "freeze":
+                since = time.time()
                 node.freeze()
-                restore = node.thaw
+
+                def thaw() -> None:
+                    self._freezes.append(Freeze(node.name, since, time.time()))
+                    node.thaw()
+
+                blow.mend = thaw
             case "drain":
                 node.terminate()
-                assert node.wait() == 0, node.log_tail()
-                self._start(node.name)
+                blow.mend, blow.lasts_s = node.start, 0.0
             case "cut":
-                self._proxies[node.name].cut()
-                restore = self._proxies[node.name].mend
+                proxy.cut()
+                blow.mend = proxy.mend
             case "refuse":
-                self._proxies[node.name].refuse()
-                restore = self._proxies[node.name].mend
+                proxy.refuse()
+                blow.mend = proxy.mend
             case _:
                 self._store_server.kill()
                 self._store_server.start()
-        self._await_recovery(event, node, began, moving, restore)
-        self.told.events[event] += 1
+        self.figures.events[event] += 1
+        return blow
 
-    def _await_recovery(
-        self,
-        event: str,
-        node: NodeProcess,
-        began: float,
-        moving: dict[str, int],
-        restore: Callable[[], object],
-    ) -> None:
-        claimed: set[str] = set()
-        delivered: set[str] = set()
-        marks: dict[str, Timestamp] = {}
-        restored = False
-
-        def recovered() -> bool:
-            nonlocal restored
-            since = time.monotonic() - began
-            for name in self._names:
-                if name in delivered:
-                    continue
-                try:
-                    job, mark = self._nodes.job(name), self._nodes.high_water(name)
-                except RetryableError:
-                    return False
-                assert job.state == "running", f"{name} is {job.state}: {job.reason}"
-                if name in moving and job.epoch > moving[name] and job.node is not None and name not in claimed:
-                    claimed.add(name)
-                    self.told.claimed[event].append(since)
-                if job.node is None or (name in moving and name not in claimed):
-                    continue
-                if mark > marks.setdefault(name, mark):
-                    delivered.add(name)
-                    (self.told.delivered if name in moving else self.told.same)[event].append(since)
-            if not restored and claimed >= moving.keys() and since > self._lease_s + 1:
-                if event == "cut" and moving:
-                    assert "has not heard from the store" in node.log(), "it did not notice"
-                restore()
-                restored = True
-            return restored and len(delivered) == len(self._names)
-
-        self._nodes.eventually(f"all jobs deliver after: {event}", recovered, limit_s=_RECOVERY_LIMIT_S)
-
-    def _has_another(self, job: JobRecord, name: str) -> bool:
-        return any(
-            each.name != name and each.locality.matches(job.locality) for each in self._nodes.store.overview().nodes
+    def _await_recovery(self, blow: _Blow) -> None:
+        """Return when every job delivers again, the event is over, and all nodes are there; note how long it took."""
+        self._nodes.eventually(
+            f"all jobs deliver after: {blow.event}",
+            lambda: self._has_recovered(blow),
+            limit_s=_RECOVERY_LIMIT_S,
+            look_s=_LOOK_S,
         )
 
-    def _judge(self) -> None:
-        for number, name in enumerate(self._names):
-            self._nodes.store.pause_job(name, "the end")
-            self.told.epochs[name] = self._nodes.until(name, "paused").epoch
-            if self._kafka is not None and number % 2 == 1:
-                rows = assert_faithful_kafka(self._kafka, self._source, prefix=f"{name}.").rows
-            else:
-                rows = assert_faithful(self._directory / name, self._source)
-            self.told.rows[name] = rows
+    def _has_recovered(self, blow: _Blow) -> bool:
+        store, figures = self._nodes.store, self.figures
+        try:
+            overview = store.overview()
+            marks = {feed.name: feed.high_water for feed in store.list()}
+        except RetryableError:
+            return False
+        since = time.monotonic() - blow.began
+        jobs = {job.name: job for job in overview.jobs}
+        for name in self._names:
+            job, mark = jobs.get(name) or self._nodes.job(name), marks[name]
+            assert job.state == "running", f"{name} is {job.state}: {job.reason}"
+            if name in blow.moving and name not in blow.claimed:
+                if job.node is None or job.epoch == blow.moving[name]:
+                    continue
+                blow.claimed.add(name)
+                figures.claimed[blow.event].append(since)
+            if name not in blow.delivered and job.node is not None and mark > blow.marks.setdefault(name, mark):
+                blow.delivered.add(name)
+                (figures.delivered if name in blow.moving else figures.same)[blow.event].append(since)
+        self._end_when_due(blow, since)
+        there = {each.pid for each in overview.nodes}
+        return (
+            blow.mend is None
+            and len(blow.delivered) == len(self._names)
+            and all(process is not None and process.pid in there for process in self._processes())
+        )
+
+    def _end_when_due(self, blow: _Blow, since: float) -> None:
+        node = blow.node
+        if blow.mend is None:
+            assert node.is_running, node.log_tail()
+            return
+        if blow.event == "drain":
+            if node.is_running:
+                return
+            assert node.wait() == 0, node.log_tail()
+        elif since < blow.lasts_s or blow.claimed < blow.moving.keys():
+            return
+        if blow.event == "cut" and blow.moving:
+            assert "has not heard from the store" in node.log(), f"{node.name} did not notice\n{node.log_tail()}"
+        blow.mend()
+        blow.mend = None
+
+    def _processes(self) -> list[object]:
+        return [self._nodes[name].process for name in PLACES]
+
+    def _judge(self, number: int, name: str) -> JobFigures:
+        """See that consumers of the job got all, in order, from one node at a time. Raises: AssertionError."""
+        count = CountValidator(least_rows=1, least_marks=1)
+        if self._to_kafka(number):
+            assert self._kafka is not None
+            topics = [f"{name}.{table.partition('.')[2]}" for table in TABLES]
+            places = [(topic.removeprefix(f"{name}."), at) for topic, at in partitions_of(self._kafka, topics)]
+            resolved = ResolvedValidator(endpoints=places, each=False)
+            assert_faithful_kafka(self._kafka, self._source, prefix=f"{name}.", also=(count, resolved))
+            history = self._nodes.store.job_events(name)
+            late = late_messages(read_topics(self._kafka, topics), history, self._freezes)
+        else:
+            assert_faithful(self._directory / name, self._source, also=(count,))
+            late = late_files(self._directory / name, self._freezes)
+        assert not late.wrong, f"{name}: {len(late.wrong)} came too late, such as: {'; '.join(late.wrong[:5])}"
+        return JobFigures(
+            sink="kafka" if self._to_kafka(number) else "files",
+            locality=PINNED[number % len(PINNED)],
+            epoch=self._nodes.job(name).epoch,
+            rows=count.rows,
+            repeats=count.repeats,
+            marks=count.marks,
+            late=late.after_a_thaw,
+        )
 
 
-def _median_and_worst(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds):.1f} {max(seconds):.1f} ({len(seconds)})" if seconds else "-"
+def _has_another(job: JobRecord, name: str, nodes: Sequence[NodeRecord]) -> bool:
+    return any(each.name != name and each.locality.matches(job.locality) for each in nodes)

@@ -29,7 +29,7 @@ FAST = ("--lease", "5s", "--heartbeat", "1s", "--poll", "250ms", "--locality-wai
 
 
 class NodeProcess:
-    """One node in a directory of its own. Leaving the context kills what runs."""
+    """One node in a directory of its own, with its name in the environment variable NODE_NAME."""
 
     def __init__(
         self, directory: Path, name: str, store: str, *, locality: str = "", options: Sequence[str] = FAST
@@ -51,7 +51,7 @@ class NodeProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "NODE_NAME": self.name},
             )
         return self
 
@@ -133,11 +133,22 @@ class Nodes:
 
         *store* is the URL by which it reaches the store, if not that of the others.
         """
+        self.begin(name, locality=locality, options=options, store=store)
+        return self.await_join(name)
+
+    def begin(
+        self, name: str, *, locality: str = "", options: Sequence[str] = FAST, store: str | None = None
+    ) -> NodeProcess:
+        """Start a node as `start` does, and return at once."""
         node = self._nodes.get(name) or NodeProcess(
             self._directory, name, store or self.url, locality=locality, options=options
         )
         self._nodes[name] = node
-        node.start()
+        return node.start()
+
+    def await_join(self, name: str) -> NodeProcess:
+        """Return when the node that was started last under *name* has joined."""
+        node = self._nodes[name]
         pid = node.process and node.process.pid
         self.eventually(
             f"node {name} joins",
@@ -158,7 +169,10 @@ class Nodes:
         spark: Mapping[str, str] | None = None,
         **options: Any,
     ) -> JobRecord:
-        """Make a job that emits `updated` and resolved marks, and saves as often as it can."""
+        """Make a job that emits `updated` and resolved marks, and saves as often as it can.
+
+        `${NODE_NAME}` in its options is the name of the node that runs it.
+        """
         secret = self._directory / f"{name}.source"
         secret.write_text(source)
         chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **options}
@@ -172,15 +186,18 @@ class Nodes:
         }
         if spark:
             written["spark"] = dict(spark)
-        feed = resolve(changefeed_of(name, written, origin="the test", environ={}), PluginHost.load())
+        changefeed = changefeed_of(name, written, origin="the test", environ={"NODE_NAME": ""})
+        feed = resolve(changefeed, PluginHost.load())
         return self.store.create_job(
             name, feed.definition(), owner="test", locality=Locality.parse(feed.options.execution_locality or "")
         )
 
-    def eventually(self, what: str, condition: Callable[[], bool], *, limit_s: float = 600.0) -> None:
+    def eventually(
+        self, what: str, condition: Callable[[], bool], *, limit_s: float = 600.0, look_s: float = 0.02
+    ) -> None:
         """Return as soon as *condition* holds. Raises: AssertionError with the nodes' logs."""
         try:
-            eventually(what, condition, limit_s=limit_s)
+            eventually(what, condition, limit_s=limit_s, look_s=look_s)
         except AssertionError as error:
             logs = "\n".join(f"--- {node.name}\n{node.log_tail()}" for node in self._nodes.values())
             raise AssertionError(f"{error}\n{logs}") from None

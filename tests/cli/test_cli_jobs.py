@@ -230,6 +230,32 @@ def save(store: ProgressStore, name: str, **status: Any) -> None:
     store.save_status(name, found.epoch, {"phase": "running", "host": "here", "pid": 7, **status})
 
 
+def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: ProgressStore, capsys: Capture) -> None:
+    created(store)
+    save(store, "orders", waiting_for="no route to db:5432")
+    assert as_json(capsys, "jobs")["running_status"].startswith("running: ")
+    two = store.join(node("two"), lease_s=600)
+    ended(store, "stopped")
+    assert store.adopt("orders", two) is not None
+    assert as_json(capsys, "jobs")["running_status"] == "starting on node two"
+    shown = done(capsys, "show", "orders")
+    assert "starting on node two" in shown
+    assert "no route to db" not in shown
+    assert "last run          not heard from since" in shown
+    save(store, "orders")
+    assert as_json(capsys, "jobs")["running_status"].startswith("running: ")
+
+
+def test_a_job_is_refused_by_run_before_spark_starts(
+    store: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(capsys, "create", str(file))
+    monkeypatch.setitem(sys.modules, "cdc_core.spark.runner", None)  # its import would fail
+    assert refused(capsys, "run", str(file), "--state", store.url) == (
+        "changefeed 'orders' is a job, which nodes run (running); see `cdc show orders`, or choose another name"
+    )
+
+
 def test_jobs_that_finished_long_ago_are_listed_on_request(store: ProgressStore, capsys: Capture) -> None:
     created(store)
     ended(store, "succeeded")
@@ -247,7 +273,8 @@ def test_a_job_waits_for_a_node_that_can_run_it(store: ProgressStore, capsys: Ca
     store.renew(one.node_id, lease_s=600, problems={"orders": "no sink 'kafka'"})
     assert as_json(capsys, "jobs")["running_status"] == "waiting for a node; one: no sink 'kafka'"
     assert "one cannot run job 'orders': no sink 'kafka'\n" in done(capsys, "nodes")
-    assert store.offer("orders", one, two, for_s=600)
+    assert store.adopt("orders", one) is not None
+    store.settle("orders", one, "stopped", offer_to=two, offer_s=600)
     assert as_json(capsys, "jobs")["running_status"] == "waiting for node two to adopt it"
 
 
@@ -396,7 +423,7 @@ def test_an_unknown_job_is_refused(store: ProgressStore, command: list[str], cap
     more = {"owner": ["bob"], "alter": ["--set", "diff=true"]}.get(command[0], [])
     told = refused(capsys, *command, "order", *more)
     assert "'order'" in told
-    assert "knows orders" in told
+    assert "did you mean 'orders'?" in told
 
 
 @pytest.mark.parametrize(

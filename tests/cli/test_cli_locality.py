@@ -26,7 +26,7 @@ def test_a_changefeed_that_is_pinned_elsewhere_does_not_run(
 
 def test_what_is_no_locality_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(file), "--locality", "eu"]) == 2
-    assert "error: --locality: 'eu' is not a locality: 'eu' is not a tier; write it as" in capsys.readouterr().err
+    assert "error: --locality: 'eu' is not a locality; write each tier as name=value" in capsys.readouterr().err
 
 
 def test_the_resources_of_a_worker_are_in_a_file_and_its_settings_are_printed(

@@ -70,8 +70,7 @@ def test_one_that_never_ran_is_not_known(file: Path, tmp_path: Path, capsys: pyt
     paused(ProgressStore(store_url(tmp_path / "state")), "customers")
     assert main(["resume", str(file), "--state", str(tmp_path / "state")]) == 2
     assert capsys.readouterr().err == (
-        "error: changefeed 'orders' is not in the progress store; it knows customers; use --state to say where"
-        " its progress is stored\n"
+        f"error: changefeed 'orders' is not in the progress store {tmp_path}/state/progress.sqlite; known: customers\n"
     )
 
 

@@ -136,7 +136,7 @@ def test_a_definition_of_an_older_version_exits_with_2(
     [
         (["orders", "--state", "x"], "--store says where progress is stored, and --state too; remove --state"),
         (["shop.toml", "orders"], "--store takes one name, and 'orders' is given too; write `--store DIR|URL NAME`"),
-        (["order"], "changefeed 'order' is not in the progress store; it knows orders; use --store to say where"),
+        (["order"], "/progress.sqlite; did you mean 'orders'?"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "resume"])

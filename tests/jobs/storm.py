@@ -17,13 +17,19 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres  # noqa: E402
 from cdc_sink_kafka.demo.servers import KafkaBroker  # noqa: E402
 from cdc_testing.node_storm import EVENTS, Storm  # noqa: E402
 
+_SOURCE = {"fsync": "off", "max_connections": "400", "max_replication_slots": "60", "max_wal_senders": "60"}
+"""Each job has a slot and may have a temporary copy and a connection that follows the log."""
+_BROKER = {"log.message.timestamp.type": "LogAppendTime"}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Hurt three nodes for a while, and see that no job loses anything.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--lease", type=float, default=15.0, metavar="SECONDS")
-    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=12)
+    parser.add_argument("--every", type=float, default=15.0, metavar="SECONDS", help="between events, on average")
+    parser.add_argument("--recovery", type=float, metavar="SECONDS", help="a job that takes longer is a failure")
     parser.add_argument("--directory", type=Path, help="keeps logs and files; default: a temporary one")
     parser.add_argument("--no-kafka", action="store_true", help="files only")
     parser.add_argument("--only", action="append", choices=EVENTS, help="begin with this event; may be repeated")
@@ -32,8 +38,8 @@ def main() -> int:
         directory = options.directory and options.directory.absolute()
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="storm")))
-        source = stack.enter_context(EmbeddedPostgres(settings={"fsync": "off", "max_connections": "200"}))
-        broker = None if options.no_kafka else stack.enter_context(KafkaBroker())
+        source = stack.enter_context(EmbeddedPostgres(settings=_SOURCE))
+        broker = None if options.no_kafka else stack.enter_context(KafkaBroker(settings=_BROKER))
         storm = stack.enter_context(
             Storm(
                 directory,
@@ -44,9 +50,14 @@ def main() -> int:
                 bootstrap_servers=None if broker is None else broker.bootstrap_servers,
             )
         )
-        storm.rage(for_s=options.minutes * 60, only=options.only or ())
-        print("\n".join([f"seed {options.seed}, lease {options.lease:g} s", *storm.told.lines()]))
-    return 0
+        limit = options.lease + 10 if options.recovery is None else options.recovery
+        try:
+            storm.rage(for_s=options.minutes * 60, every_s=options.every, only=options.only or ())
+        finally:
+            print(
+                "\n".join([f"seed {options.seed}, lease {options.lease:g} s", *storm.figures.lines(limit)]), flush=True
+            )
+    return int(options.recovery is not None and storm.figures.slow(limit) > 0)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_core.jobs.adoption import choose, successor
+from cdc_core.jobs.adoption import choose, successor, surplus
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobRecord, NodeRecord, Overview
 
@@ -72,12 +72,6 @@ class Cluster:
             self.jobs[name] = replace(
                 wanted, node_id=me.node_id, node=me.name, clean=False, offered_to=None, offered_until=None
             )
-        for name, to in choices.offer:
-            wanted = self.jobs[name]
-            assert to.locality.matches(wanted.locality)
-            assert to.node_id != me.node_id
-            assert not to.draining
-            self.jobs[name] = replace(wanted, offered_to=to.node_id, offered_until=self.now + OFFER_S)
         assert self.load()[me.node_id] <= me.max_jobs
         self.unmatched |= set(choices.unmatched)
 
@@ -177,3 +171,43 @@ def test_a_job_is_left_to_a_node_that_has_what_it_needs() -> None:
     for _ in range(2):
         cluster.poll(cluster.nodes[1])
     assert cluster.jobs["j"].node == "n1"
+
+
+@given(clusters(limited=True), st.sampled_from(PLACES), st.data())
+def test_jobs_move_to_a_node_that_joins_until_none_has_too_many(
+    cluster: Cluster, place: str, data: st.DataObject
+) -> None:
+    for _ in range(3):
+        for me in cluster.nodes:
+            cluster.poll(me)
+    cluster.nodes.append(node("new", place))
+    moved = 0
+    while moves := [
+        (me, found) for me in cluster.nodes if (found := surplus(cluster.overview, me, sorted(cluster.jobs)))
+    ]:
+        me, (name, to) = data.draw(st.sampled_from(moves))
+        before = cluster.load()
+        assert to in cluster.able(cluster.jobs[name])
+        assert before[to.name] + 1 < before[me.name]
+        assert before[to.name] < to.max_jobs
+        cluster.jobs[name] = replace(cluster.jobs[name], node_id=to.node_id, node=to.name)
+        moved += 1
+        assert moved <= len(cluster.jobs) * len(cluster.nodes), "they go back and forth"
+
+
+def test_nodes_that_are_alike_end_up_alike() -> None:
+    jobs = [job(f"j{number}", node_id="n0", node="n0") for number in range(7)]
+    cluster = Cluster([node("n0"), node("n1"), node("n2")], jobs)
+    while found := surplus(cluster.overview, cluster.nodes[0], sorted(cluster.jobs)):
+        name, to = found
+        cluster.jobs[name] = replace(cluster.jobs[name], node_id=to.node_id, node=to.name)
+    assert sorted(cluster.load().values()) == [2, 2, 3]
+
+
+def test_a_job_goes_only_to_a_node_that_takes_its_owner() -> None:
+    picky = replace(node("n1"), owners=("bob",))
+    cluster = Cluster([node("n0"), picky], [job(f"j{number}", node_id="n0", node="n0") for number in range(4)])
+    assert surplus(cluster.overview, cluster.nodes[0], sorted(cluster.jobs)) is None
+    assert successor(cluster.overview, cluster.jobs["j0"], leaving=cluster.nodes[0]) is None
+    cluster.jobs["j0"] = replace(cluster.jobs["j0"], owner="bob")
+    assert successor(cluster.overview, cluster.jobs["j0"], leaving=cluster.nodes[0]) is picky

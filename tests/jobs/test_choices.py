@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -45,12 +45,12 @@ def test_a_job_that_is_to_end_does_not_wait_for_a_node_that_matches(state: JobSt
 @pytest.mark.parametrize("state", ["cancel-requested", "reverting"])
 def test_a_node_that_matches_comes_first(state: JobState) -> None:
     us, eu = node("us", "region=us"), node("eu", "region=eu")
-    assert choices(job(state, "region=eu"), us, eu) == Choices([], [("orders", eu)], [], [])
+    assert choices(job(state, "region=eu"), us, eu) == Choices([], [], [], [])
     assert choices(job(state, "region=eu"), eu, us) == Choices(["orders"], [], [], [])
 
 
 def test_a_running_job_waits_for_a_node_that_matches() -> None:
-    assert choices(job("running", "region=eu"), node("us", "region=us")) == Choices([], [], ["orders"], [])
+    assert choices(job("running", "region=eu"), node("us", "region=us")) == Choices([], ["orders"], [], [])
 
 
 def test_any_node_notes_that_a_job_is_paused_and_only_an_able_one_drops_its_history() -> None:
@@ -70,5 +70,18 @@ def test_a_node_that_is_full_ends_jobs_all_the_same(state: JobState) -> None:
 def test_a_wait_for_a_match_ends_with_a_match() -> None:
     waiting = replace(job("running", "region=eu"), waiting_since=0.0)
     us, eu = node("us", "region=us"), node("eu", "region=eu", max_jobs=0)
-    assert choices(waiting, us) == Choices([], [], ["orders"], [])
-    assert choices(waiting, us, eu) == Choices([], [], [], ["orders"])
+    assert choices(waiting, us) == Choices([], ["orders"], [], [])
+    assert choices(waiting, us, eu) == Choices([], [], ["orders"], [])
+
+
+@pytest.mark.parametrize("state", ["cancel-requested", "reverting"])
+def test_what_no_living_node_can_revert_is_left(state: JobState) -> None:
+    us, eu = node("us", "region=us"), node("eu", "region=eu")
+    lacks: dict[str, Any] = {"problems": {"orders": "no plugin"}}
+    wanted = job(state, "region=eu")
+    assert choices(wanted, replace(eu, **lacks), replace(us, **lacks)) == Choices([], [], [], ["orders"])
+    assert choices(wanted, replace(eu, **lacks), replace(us, owners=("bob",))) == Choices([], [], [], ["orders"])
+    assert choices(wanted, replace(eu, **lacks), replace(us, draining=True)) == Choices([], [], [], ["orders"])
+    assert choices(wanted, us, replace(eu, **lacks)) == Choices(["orders"], [], [], [])
+    assert choices(wanted, replace(us, **lacks), eu) == Choices([], [], [], [])
+    assert choices(job("running"), replace(us, **lacks)).unreverted == []

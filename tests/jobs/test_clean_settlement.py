@@ -33,6 +33,9 @@ class _SlowHost:
             self.starts.wait(30)
         return 1
 
+    def rehearse(self, *, stopped: Any) -> None:
+        """Do nothing."""
+
     def let_go(self, user: str) -> None:
         """Do nothing."""
 
@@ -42,7 +45,7 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
     store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, clean: bool
 ) -> None:
     feed = counter_feed(tmp_path)
-    monkeypatch.setattr(Definitions, "resolve", lambda *_: feed)
+    monkeypatch.setattr(Definitions, "resolve", lambda *_, **__: feed)
     store.create_job("t", DEFINITION, owner="ann", locality=Locality())
     before = store.join(node("before"), lease_s=60)
     store.adopt("t", before)

@@ -25,7 +25,7 @@ class _Counting(Definitions):
 
     feed: ResolvedChangefeed
 
-    def resolve(self, name: str) -> ResolvedChangefeed:
+    def resolve(self, name: str, *, to_run: bool = True) -> ResolvedChangefeed:
         return self.feed
 
 

@@ -1,0 +1,68 @@
+"""What a node does for one job that it has claimed, and how that ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.error_text import one_line
+from cdc_core.engine.supervisor import Supervisor
+from cdc_core.errors import FencedError, RetryableError
+from cdc_core.jobs.child import ChildRun
+from cdc_core.jobs.reverting import Reverting
+from cdc_core.masking import mask
+from cdc_core.store.job_values import Ended, NodeRecord
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["Ending", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the work on a job has ended and why. `clean`: nothing of it is alive any more."""
+
+    ended: Ended
+    reason: str | None = None
+    clean: bool = True
+
+
+@dataclass(slots=True)
+class Work:
+    """The work on one job, in threads or a process of its own."""
+
+    run: Supervisor | ChildRun | Reverting
+    feed: ResolvedChangefeed | None = None
+    told: bool = False
+    """Whether it was told to stop."""
+    moves_to: NodeRecord | None = None
+    """The node that is to have the job when it has stopped."""
+    after_unclean: bool = False
+    """Whether an earlier node may still be in a call of the sink. A run that has begun has waited for that."""
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether it is a run that is well on its way, and was not told to stop."""
+        return not isinstance(self.run, Reverting) and not self.told and self.run.has_begun
+
+    def ending(self, store: ProgressStore) -> Ending | None:
+        """Return how it has ended, None while it goes on. Raises: RetryableError from the store."""
+        found = self._ending(store)
+        waited = not self.after_unclean or (not isinstance(self.run, Reverting) and self.run.has_begun)
+        return found if found is None or waited else replace(found, clean=False)
+
+    def _ending(self, store: ProgressStore) -> Ending | None:
+        if isinstance(self.run, Reverting):
+            return None if self.run.ended is None else Ending(self.run.ended, self.run.reason)
+        outcome = self.run.outcome
+        if outcome is None or self.feed is None:
+            return None
+        if outcome.error is None:
+            return Ending("succeeded" if outcome.kind == "complete" else "stopped", clean=outcome.kind == "stopped")
+        text = mask(one_line(outcome.error), self.feed.secrets())
+        if isinstance(outcome.error, FencedError | RetryableError):
+            return Ending("stopped", text, clean=False)
+        if not self.run.has_begun and store.load(self.feed.name) is not None:
+            return Ending("paused", text)  # this node's fault, perhaps: nothing of the job is given up for it
+        if self.feed.options.on_error == "pause":
+            return Ending("paused", f"job failed ({text}) but is being paused because of on_error=pause")
+        return Ending("failed", text)

@@ -1,0 +1,202 @@
+"""What goes wrong with one job, or in a plugin, stays there: other jobs and the node go on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, create, plugins
+from cdc_testing.engine import eventually
+from cdc_testing.stored import die
+
+from cdc_core.engine.supervisor import Supervisor
+from cdc_core.jobs import node as node_module
+from cdc_core.store.job_values import JobRecord
+from cdc_core.store.progress import ProgressStore, store_url
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ProgressStore]:
+    store = ProgressStore(store_url(tmp_path / "store"))
+    store.open()
+    yield store
+    store.close()
+
+
+def found(store: ProgressStore, name: str) -> JobRecord:
+    job = store.find_job(name)
+    assert job is not None
+    return job
+
+
+def has_ended(store: ProgressStore, name: str) -> bool:
+    return found(store, name).state == "revert-failed"
+
+
+def problems(store: ProgressStore) -> dict[str, str]:
+    return {job: why for node in store.living_nodes() for job, why in node.problems.items()}
+
+
+@pytest.mark.parametrize("kind", ["RetryableError", "ZeroDivisionError", "SystemExit", "TerminalError"])
+def test_a_plugin_that_fails_touches_no_other_job(
+    store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    caplog.set_level(logging.WARNING)
+    create(store, "a", "frail")
+    create(store, "b")
+    with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins(broken=kind)):
+        eventually(lambda: found(store, "b").node, what="the other job is adopted", within_s=20)
+        eventually(lambda: "a" in problems(store), what="its problem is known", within_s=20)
+        assert "the plugin is broken" in problems(store)["a"]
+        create(store, "c")  # some polls later
+        eventually(lambda: found(store, "c").node, what="the next job is adopted", within_s=20)
+        assert (found(store, "a").state, found(store, "a").node) == ("running", None)
+    assert len([record for record in caplog.records if "job 'a' cannot run" in record.getMessage()]) == 1
+
+
+def test_what_fails_after_the_adoption_hands_the_job_back(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Supervisor, feed: Any, **_: Any) -> None:
+        raise ValueError(f"no room for {feed.name}")
+
+    monkeypatch.setattr(Supervisor, "__init__", fail)
+    create(store, "a")
+    with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins()):
+        eventually(lambda: "a" in problems(store), what="its problem is known", within_s=20)
+        assert problems(store)["a"] == "ValueError: no room for a"
+        assert (found(store, "a").state, found(store, "a").node) == ("running", None)
+    assert [event.reason for event in store.job_events("a")] == ["created", "adopted", "ValueError: no room for a"]
+
+
+def test_a_job_that_no_node_can_run_can_be_cancelled(store: ProgressStore, tmp_path: Path) -> None:
+    create(store, "a", "frail")
+    create(store, "b", owner="bob")
+    settings = bare_settings(store.url, tmp_path / "one", owners="ann")
+    with bare_node(settings, StuckHost(), plugins(broken="SystemExit")):
+        eventually(lambda: "a" in problems(store), what="its problem is known", within_s=20)
+        for name in ("a", "b"):
+            store.cancel_job(name, "no longer needed")
+        for name in ("a", "b"):
+            eventually(partial(has_ended, store, name), what="its end", within_s=20)
+    reason = found(store, "a").reason or ""
+    assert reason.startswith("what it created at its source frail:// is still there, because no living node can drop")
+    assert "(one: " in reason
+    assert "the plugin is broken" in reason
+    assert reason.endswith("repeat `cdc cancel a`, or leave it there with `cdc drop a --forget-only`")
+    assert "(one: it runs no jobs of 'bob')" in (found(store, "b").reason or "")
+
+
+def test_a_node_that_can_reverts_what_another_one_cannot(store: ProgressStore, tmp_path: Path) -> None:
+    create(store, "a", "frail")
+    with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins(broken="SystemExit")):
+        eventually(lambda: "a" in problems(store), what="its problem is known", within_s=20)
+        with bare_node(bare_settings(store.url, tmp_path / "two", max_jobs="1"), StuckHost(), plugins()):
+            eventually(lambda: found(store, "a").node == "two", what="the other one runs it", within_s=20)
+            store.cancel_job("a", "no longer needed")
+    assert found(store, "a").state == "canceled"
+
+
+def test_a_node_does_at_once_what_it_need_not_poll_for(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    settle = node_module.Node._settle_ended
+
+    def looked(*arguments: Any, **named: Any) -> None:
+        looks.append(time.monotonic())
+        settle(*arguments, **named)
+
+    monkeypatch.setattr(node_module.Node, "_settle_ended", looked)
+    create(store, "a")
+    host = StuckHost()
+    with bare_node(bare_settings(store.url, tmp_path / "one", poll="10m", lease="20m"), host, plugins()) as node:
+        eventually(lambda: found(store, "a").node, what="the job is adopted", within_s=20)
+        eventually(lambda: host.stuck, what="it runs", within_s=20)
+        before = len(looks)
+        eventually(lambda: store.living_nodes()[0].expires - time.time() > 0, what="a moment", within_s=5)
+        assert len(looks) - before <= 1
+        node.drain()
+        host.freed["a"].set()
+        eventually(lambda: not store.living_nodes(), what="the node has left", within_s=20)
+    assert found(store, "a").clean
+    assert len(looks) < 10
+
+
+def test_a_node_gives_jobs_to_one_that_joins(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Supervisor, "has_begun", True)
+    for name in "abc":
+        create(store, name)
+    host = StuckHost()
+    with bare_node(bare_settings(store.url, tmp_path / "one"), host, plugins()) as one:
+        eventually(lambda: all(found(store, name).node for name in "abc"), what="all are adopted", within_s=20)
+        with bare_node(bare_settings(store.url, tmp_path / "two"), StuckHost(), plugins()):
+            eventually(lambda: one._work["a"].moves_to, what="one is to move", within_s=20)
+            host.freed["a"].set()
+            eventually(lambda: found(store, "a").node == "two", what="one has moved", within_s=20)
+            assert {found(store, name).node for name in "bc"} == {"one"}
+            events = [(event.node, event.reason) for event in store.job_events("a")]
+            assert events[1:] == [("one", "adopted"), ("one", "handed over"), ("two", "adopted")]
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+
+
+@contextmanager
+def process(store: ProgressStore, directory: Path, **options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Yield a node as a process whose changefeed is stuck, and the number of its child."""
+    arguments = [store.url, str(directory), *(f"{name}={value}" for name, value in options.items())]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cdc_testing.bare_nodes", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as node:
+        assert node.stdout is not None
+        child = int(json.loads(node.stdout.readline())["child"])
+        try:
+            yield node, child
+        finally:
+            node.kill()
+            if is_alive(child):
+                os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("way", ["drain", "lost"])
+def test_a_node_whose_changefeed_hangs_ends(store: ProgressStore, tmp_path: Path, way: str) -> None:
+    create(store, "a")
+    with process(store, tmp_path / "one", drain_limit="1s") as (node, child):
+        if way == "drain":
+            store.drain("one")
+        else:
+            die(store, store.living_nodes()[0])
+        _, said = node.communicate(timeout=60)
+        assert node.returncode == 1, said
+        what = "drained" if way == "drain" else "lost its session"
+        assert f"node 'one' {what} 1s ago, and changefeed 'a' has not ended since: this process ends" in said
+        assert not is_alive(child)
+
+
+def test_a_node_that_was_killed_has_its_jobs_again_at_once(store: ProgressStore, tmp_path: Path) -> None:
+    create(store, "a")
+    long = {"lease": "10m", "heartbeat": "1m"}
+    with process(store, tmp_path / "one", **long):
+        assert found(store, "a").epoch == 1
+    with process(store, tmp_path / "one", **long):
+        assert found(store, "a").epoch == 2
