@@ -1,4 +1,4 @@
-"""What nodes and idle jobs ask of the store: transactions a second, and processor time of its server."""
+"""What nodes and idle jobs ask of the store: connections, transactions a second, and its server's processor time."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def _figures(bench: Bench, what: str, **details: int) -> Iterator[Figure]:
     took = time.monotonic() - began
     rate = (_transactions(bench) - transactions) / took
     yield Figure(name=f"transactions of the store, {what}", value=rate, unit="/s", details=details)
+    yield Figure(name=f"connections to the store, {what}", value=_connections(bench), unit="connections")
     share = {pid: used - cpu.get(pid, 0.0) for pid, used in _cpu_s(bench).items()}
     yield Figure(name=f"processor of the server, {what}", value=sum(share.values()) / took, unit="cores")
 
@@ -50,6 +51,13 @@ def _transactions(bench: Bench) -> int:
     query = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'bench_store'"
     with connect(bench.server.uri()) as connection:
         row = connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _connections(bench: Bench) -> int:
+    with connect(bench.server.uri()) as connection:
+        row = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = 'bench_store'").fetchone()
     assert row is not None
     return int(row[0])
 

@@ -14,15 +14,19 @@ from cdc_testing.nodes import Nodes
 
 __all__ = ["run"]
 
-_LEASES = {3.0: 1.0, 15.0: 0.25}
-"""The share of all kills that each lease gets."""
+_LEASES = (3.0, 15.0)
+_JOIN_S = 12.0
+"""A node joins within this time, so that during a longer lease it takes nothing from the takeover that follows."""
 _ROWS = 1000
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    """Measure with two nodes, whose Spark is warm once they have joined: one is killed, and joins again afterwards."""
-    for lease_s, share in _LEASES.items():
-        kills = max(2, round(bench.sizes.kills * share))
+    """Measure with two nodes, whose Spark is warm once they have joined: one is killed, and a new one takes its place.
+
+    The new one has another name: one of the same name would end the session of the killed one as soon as it joins.
+    """
+    kills = bench.sizes.kills
+    for lease_s in _LEASES:
         name = f"bench_takeover_{lease_s:g}"
         with bench.database(f"{name}_source") as source, nodes_of(bench, name) as nodes:
             create_table(source, _ROWS)
@@ -39,17 +43,22 @@ def run(bench: Bench) -> Iterator[Figure]:
 def _taken(nodes: Nodes, source: str, out: str, lease_s: float, kills: int) -> tuple[list[float], list[float]]:
     """Return from each kill how long until the job was claimed, and until its high-water mark moved after that."""
     claimed, delivered = [], []
-    for name in ("one", "two"):
-        nodes.start(name, options=options(lease_s))
+    for number in range(2):
+        nodes.start(f"n{number}", options=options(lease_s))
     nodes.create("feed", source, [TABLE], f"file://{out}")
-    for _ in range(kills):
+    for number in range(kills):
+        name = f"n{number + 2}"
         victim = nodes.until_delivering("feed")
         began = time.monotonic()
         victim.kill()
+        if lease_s > _JOIN_S:
+            nodes.begin(name, options=options(lease_s))
         nodes.eventually("a claim", lambda victim=victim: nodes.job("feed").node not in (None, victim.name))
         claimed.append(time.monotonic() - began)
         mark = nodes.high_water("feed")
         nodes.eventually("a step", lambda mark=mark: nodes.high_water("feed") > mark)
         delivered.append(time.monotonic() - began)
-        nodes.start(victim.name)
+        if lease_s <= _JOIN_S:
+            nodes.begin(name, options=options(lease_s))
+        nodes.await_join(name)
     return claimed, delivered

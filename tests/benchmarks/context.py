@@ -18,6 +18,7 @@ from cdc_sink_kafka.demo.client import admin_client
 __all__ = ["Bench", "Sizes"]
 
 _SETTINGS = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "256MB", "autovacuum": "off"}
+_SETTINGS |= {"max_connections": "600", "max_replication_slots": "100", "max_wal_senders": "100"}
 """A server that is busy with changefeeds only, and as durable as one comes. The same for the peer."""
 _BROKER_JAVA = ("-XX:TieredStopAtLevel=4", "-Xms384m")
 """A broker that runs fast: Java's compiler as it is by default."""

@@ -42,6 +42,7 @@ _BENCHMARKS = {
     "repeats": "rows that a consumer of Kafka gets twice when the driver is killed",
     "feeds": "what 1, 5 and 20 changefeeds of one process take, idle and busy",
     "takeover": "from the SIGKILL of a node to the first step of its job on another one",
+    "rolling": "rows that arrive twice when three nodes are restarted one after the other",
     "store": "what three nodes and jobs without changes ask of the progress store",
     "memory": "peak memory of every process over a long backlog and a huge transaction",
 }
