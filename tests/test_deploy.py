@@ -170,6 +170,8 @@ def test_a_node_has_time_for_its_drain(rendered: dict[str, list[dict[str, Any]]]
     for found in rendered.values():
         given.append(one(found, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"])
     assert min(given) >= _STOP_LIMIT_S + 20
+    limit = NodeSettings(store="", name="one", directory="").drain_limit
+    assert _STOP_LIMIT_S < limit < min(given)
 
 
 # Kubernetes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -79,7 +80,8 @@ def held(shards: Sequence[Sql]) -> dict[int, str | None]:
 
 def going_on(feed: LocalEngine, until: Callable[[], bool]) -> None:
     """Take steps until the condition holds, as the supervisor would: an attempt that ends is followed by another."""
-    for _ in range(5000):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
         if until():
             return
         try:
