@@ -1,0 +1,132 @@
+"""`cdc jobs`, `cdc show` and `cdc nodes`: what they say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import sqlalchemy as sa
+from cdc_testing.job_commands import as_json, created, done, ended, save
+from cdc_testing.stored import DEFINITION, die, node
+
+from cdc_core.locality import Locality
+from cdc_core.store.job_tables import JOBS, DatabaseNow
+from cdc_core.store.progress import ProgressStore
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys: Capture) -> None:
+    store.open()
+    assert done(capsys, "jobs") == f"there are no jobs in the store {store.shown}\n"
+    created(store, "a")
+    created(store, "b")
+    store.pause_job("b", "maintenance")
+    created(store, "c")
+    ended(store, "failed", "c", "the slot\nis lost")
+    store.create_job("d", DEFINITION, owner="bob", locality=Locality.parse("region=eu"))
+    lines = done(capsys, "jobs").splitlines()
+    assert lines[0].split() == ["name", "state", "node", "owner", "created", "started", "finished", "status"]
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["a", "running"],
+        ["b", "pause-requested"],
+        ["c", "failed"],
+        ["d", "running"],
+    ]
+    assert [line.partition("Z  ")[2].rpartition("  ")[2] for line in lines[1:]] == [
+        "starting on node one",
+        "waiting for node one to stop it",
+        "the slot is lost",
+        "waiting for a node that matches region=eu",
+    ]
+    save(store, "a")
+    shown = {each["name"]: each for each in map(json.loads, done(capsys, "jobs", "--json").splitlines())}
+    assert shown["a"]["running_status"] == "running: resolved=1.0000000003"
+    assert shown["a"]["node"] == "one"
+    assert shown["c"]["reason"] == "the slot\nis lost"
+    assert shown["c"]["finished"] is not None
+
+
+def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: ProgressStore, capsys: Capture) -> None:
+    created(store)
+    save(store, "orders", waiting_for="no route to db:5432")
+    assert as_json(capsys, "jobs")["running_status"].startswith("running: ")
+    two = store.join(node("two"), lease_s=600)
+    ended(store, "stopped")
+    assert store.adopt("orders", two) is not None
+    assert as_json(capsys, "jobs")["running_status"] == "starting on node two"
+    shown = done(capsys, "show", "orders")
+    assert "starting on node two" in shown
+    assert "no route to db" not in shown
+    assert "last run          not heard from since" in shown
+    save(store, "orders")
+    assert as_json(capsys, "jobs")["running_status"].startswith("running: ")
+
+
+def test_jobs_that_finished_long_ago_are_listed_on_request(store: ProgressStore, capsys: Capture) -> None:
+    created(store)
+    ended(store, "succeeded")
+    with store._transaction() as connection:
+        connection.execute(sa.update(JOBS).values(finished=DatabaseNow() - 13 * 3600))
+    assert done(capsys, "jobs").endswith("; 1 finished earlier, see --all\n")
+    assert done(capsys, "jobs", "--json") == ""
+    assert as_json(capsys, "jobs", "--all")["state"] == "succeeded"
+
+
+def test_a_job_waits_for_a_node_that_can_run_it(store: ProgressStore, capsys: Capture) -> None:
+    one = store.join(node("one"), lease_s=600)
+    two = store.join(node("two"), lease_s=600)
+    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    store.renew(one.node_id, lease_s=600, problems={"orders": "no sink 'kafka'"})
+    assert as_json(capsys, "jobs")["running_status"] == "waiting for a node; one: no sink 'kafka'"
+    assert "one cannot run job 'orders': no sink 'kafka'\n" in done(capsys, "nodes")
+    assert store.adopt("orders", one) is not None
+    store.settle("orders", one, "stopped", offer_to=two, offer_s=600)
+    assert as_json(capsys, "jobs")["running_status"] == "waiting for node two to adopt it"
+
+
+def test_a_job_is_shown_with_its_history(store: ProgressStore, capsys: Capture) -> None:
+    created(store, locality="region=eu")
+    save(store, "orders", waiting_for="no route to db:5432")
+    lines = done(capsys, "show", "orders").splitlines()
+    assert lines[:6] == [
+        "job 'orders': running on node one",
+        "  status            running: resolved=1.0000000003; retrying: no route to db:5432",
+        "  owner             ann",
+        "  locality          region=eu",
+        "  last run          running on here (process 7)",
+        "  source            postgresql://user:***@host:5432/shop: public.orders, public.users",
+    ]
+    assert lines[-2].startswith("  history           ")
+    assert lines[-2].endswith(" UTC running: created")
+    assert lines[-1].endswith(" UTC running, by node one: adopted")
+    store.pause_job("orders", "maintenance")
+    ended(store, "stopped")
+    assert done(capsys, "show", "orders").startswith("job 'orders': paused: maintenance\n")
+    shown = as_json(capsys, "show", "orders")
+    assert (shown["state"], shown["job"]["owner"]) == ("paused", "ann")
+    assert [(each["state"], each["reason"], each["node"]) for each in shown["job"]["history"]] == [
+        ("running", "created", None),
+        ("running", "adopted", "one"),
+        ("pause-requested", "maintenance", None),
+        ("paused", "maintenance", "one"),
+    ]
+    store.register("users", DEFINITION)
+    every = done(capsys, "show")
+    assert "job 'orders': paused" in every
+    assert "changefeed 'users': has never run" in every
+
+
+def test_nodes_are_listed_with_their_jobs(store: ProgressStore, capsys: Capture) -> None:
+    store.open()
+    assert "no node has joined the store" in done(capsys, "nodes")
+    created(store)
+    die(store, store.join(node("two"), lease_s=600))
+    lines = done(capsys, "nodes").splitlines()
+    assert lines[1].split()[:8] == ["one", "alive", "region=eu", "here", "1", "1", "of", "9"]
+    assert lines[2].split()[:7] == ["two", "dead", "here", "1", "0", "of", "9"]
+    shown = [json.loads(line) for line in done(capsys, "nodes", "--json").splitlines()]
+    assert [(each["name"], each["state"], each["jobs"]) for each in shown] == [
+        ("one", "alive", ["orders"]),
+        ("two", "dead", []),
+    ]

@@ -1,0 +1,157 @@
+"""The commands that change a job or a node."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cdc_testing.job_commands import as_json, created, done, ended, meanwhile, paused_job, refused, until
+from cdc_testing.scripted import CounterPlanner
+from cdc_testing.stored import die, node
+
+from cdc_core.store.progress import ProgressStore
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, capsys: Capture) -> None:
+    one = created(store)
+    assert done(capsys, "pause", "orders", "--reason", "maintenance") == "job 'orders': node one will pause it\n"
+    assert refused(capsys, "resume", "orders") == (
+        "job 'orders' is pause-requested; only a paused job can be resumed; wait until it is paused"
+    )
+    ended(store, "stopped")
+    assert done(capsys, "resume", "orders") == "job 'orders' is resumed; a node will adopt it\n"
+    assert as_json(capsys, "pause", "orders")["reason"] == "asked for by ann"
+    store.resume_job("orders")
+    assert store.adopt("orders", one) is not None
+    assert done(capsys, "cancel", "orders", "--yes") == "job 'orders': node one will cancel it\n"
+    ended(store, "stopped")
+    ended(store, "reverted")
+    assert refused(capsys, "cancel", "orders", "--yes") == "job 'orders' is canceled and cannot be cancelled"
+    assert [event.reason for event in store.job_events("orders")][2:6] == [
+        "maintenance",
+        "maintenance",
+        "resumed",
+        "asked for by ann",
+    ]
+
+
+def test_a_command_waits_until_a_node_has_done_it(store: ProgressStore, capsys: Capture) -> None:
+    one = created(store)
+
+    def node_does(state: str, what: Callable[[], object]) -> Callable[[], None]:
+        def act() -> None:
+            until(lambda: (found := store.find_job("orders")) is not None and found.state == state)
+            what()
+
+        return act
+
+    with meanwhile(node_does("pause-requested", lambda: ended(store, "stopped"))):
+        assert done(capsys, "pause", "orders", "--wait") == "job 'orders' is paused\n"
+    with meanwhile(node_does("running", lambda: store.adopt("orders", one))):
+        assert done(capsys, "resume", "orders", "--wait") == "job 'orders' is resumed; node one runs it\n"
+    with meanwhile(node_does("pause-requested", lambda: ended(store, "failed", reason="the slot is lost"))):
+        assert done(capsys, "pause", "orders", "--wait", status=1) == (
+            "error: it was not paused: job 'orders' is failed: the slot is lost\n"
+        )
+    created(store)
+
+    def cancel() -> None:
+        ended(store, "stopped")
+        ended(store, "reverted")
+
+    with meanwhile(node_does("cancel-requested", cancel)):
+        assert done(capsys, "cancel", "orders", "--yes", "--wait") == "job 'orders' is canceled\n"
+
+
+def test_a_cancellation_must_be_confirmed(
+    store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created(store)
+    with Path("/dev/null").open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        assert "this must be confirmed" in refused(capsys, "cancel", "orders")
+    found = store.find_job("orders")
+    assert found is not None
+    assert found.state == "running"
+
+
+def test_a_node_is_drained(store: ProgressStore, capsys: Capture) -> None:
+    one = created(store)
+    assert done(capsys, "drain", "one") == "node 'one' drains and ends\n"
+    assert as_json(capsys, "nodes")["state"] == "draining"
+    store.leave(one.node_id)
+
+    def drained(end: Callable[[], object]) -> Callable[[], None]:
+        def act() -> None:
+            until(lambda: store.living_nodes()[0].draining)
+            end()
+
+        return act
+
+    two = store.join(node("two"), lease_s=600)
+    with meanwhile(drained(lambda: store.leave(two.node_id))):
+        assert done(capsys, "drain", "two", "--wait") == "node 'two' has ended\n"
+    three = store.join(node("three"), lease_s=600)
+    with meanwhile(drained(lambda: die(store, three))):
+        assert "node 'three' has died while it drained" in done(capsys, "drain", "three", "--wait", status=1)
+    assert "there is no living node 'three'" in refused(capsys, "drain", "three")
+
+
+def test_a_job_gets_another_owner(store: ProgressStore, capsys: Capture) -> None:
+    created(store)
+    assert done(capsys, "owner", "orders", "bob") == "job 'orders' belongs to bob\n"
+    assert as_json(capsys, "jobs")["owner"] == "bob"
+    assert store.job_events("orders")[-1].reason == "the owner is bob now, and was ann"
+
+
+def test_a_finished_job_is_dropped_and_any_other_canceled(store: ProgressStore, capsys: Capture) -> None:
+    one = created(store)
+    assert refused(capsys, "drop", "orders", "--yes") == "job 'orders' is running; end it with `cdc cancel orders`"
+    assert refused(capsys, "drop", "orders", "--yes", "--forget-only") == (
+        "job 'orders' is running; end it with `cdc cancel orders`"
+    )
+    store.cancel_job("orders", "no longer needed")
+    store.settle("orders", one, "stopped")
+    store.settle("orders", one, "not reverted", "no route to db:5432")
+    assert "try again with `cdc cancel orders`, or use --forget-only" in refused(capsys, "drop", "orders", "--yes")
+    store.cancel_job("orders", "again")
+    store.adopt("orders", one)
+    store.settle("orders", one, "stopped")
+    store.settle("orders", one, "reverted")
+    assert "nothing is left at the source" in done(capsys, "drop", "orders", "--yes")
+    assert store.find("orders") is None
+    assert store.find_job("orders") is None
+
+
+def test_a_job_is_rescanned_while_it_can_run(
+    store: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CounterPlanner, "check_rescan", lambda _planner, _wanted: None)
+    one = paused_job(store, file, capsys)
+    assert "all tables will be emitted again" in done(capsys, "rescan", "orders", "--all")
+    assert len(store.rescans("orders")) == 1
+    store.resume_job("orders")
+    assert "`cdc pause orders`" in refused(capsys, "rescan", "orders", "--all", "--new-slot")
+    assert store.adopt("orders", one) is not None
+    ended(store, "succeeded")
+    assert refused(capsys, "rescan", "orders", "--all") == (
+        "job 'orders' is succeeded; it has ended; create another job"
+    )
+
+
+def test_dead_letters_are_replayed_while_a_job_is_paused(store: ProgressStore, file: Path, capsys: Capture) -> None:
+    one = paused_job(store, file, capsys)
+    assert "[1]" in done(capsys, "replay-dead-letters", "orders", "--list")
+    store.resume_job("orders")
+    assert refused(capsys, "replay-dead-letters", "orders", "--give-up", "1") == (
+        "job 'orders' is running; pause it first: `cdc pause orders`"
+    )
+    store.pause_job("orders", "maintenance")
+    assert "0 dead letters remaining, 1 discarded" in done(capsys, "replay-dead-letters", "orders", "--give-up", "1")
+    assert store.dead_letters("orders") == []
+    store.resume_job("orders")
+    assert store.adopt("orders", one) is not None
