@@ -34,11 +34,17 @@ _POSTGRESQL_LIMITS = {
 }
 """Parameters of libpq: a server that vanished without a word must not hold up a run for longer."""
 _LIBPQ = ("psycopg", "psycopg2")
+_POSTGRESQL_SETTINGS = {
+    "idle_in_transaction_session_timeout": "5s",
+    "lock_timeout": "30s",
+    "tcp_user_timeout": "30s",
+    "tcp_keepalives_idle": "30s",
+}
+"""A host that vanished in the middle of a transaction must not keep its locks, or no other could take over. Several of
+its transactions may have waited for each other: each begins to be idle when the one before it is ended."""
 _POSTGRESQL_SESSION = "SELECT " + ", ".join(
-    f"set_config('{name}', '30s', false)"
-    for name in ("idle_in_transaction_session_timeout", "lock_timeout", "tcp_user_timeout", "tcp_keepalives_idle")
+    f"set_config('{name}', '{value}', false)" for name, value in _POSTGRESQL_SETTINGS.items()
 )
-"""A host that vanished in the middle of a transaction must not keep its locks, or no other could take over."""
 
 
 def store_url(directory: Path) -> str:

@@ -8,13 +8,15 @@ import pickle
 import shutil
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from cdc_testing.runs import eventually
 from cdc_testing.stored import DEFINITION, progress
+from cdc_testing.tcp_proxy import TcpProxy
 
 from cdc_core import Timestamp
 from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
@@ -190,8 +192,8 @@ def test_postgresql_keeps_the_same_promises(database: str) -> None:
 def test_a_host_that_vanished_does_not_keep_locks_of_a_postgresql_store(database: str, scheme: str) -> None:
     engine = open_engine(database.replace("postgresql", scheme, 1))
     with engine.connect() as connection:
-        for name in ("idle_in_transaction_session_timeout", "lock_timeout"):
-            assert connection.execute(sa.text(f"SHOW {name}")).scalar_one() == "30s"
+        for name, value in {"idle_in_transaction_session_timeout": "5s", "lock_timeout": "30s"}.items():
+            assert connection.execute(sa.text(f"SHOW {name}")).scalar_one() == value
         wire: Any = connection.connection.driver_connection
         found = {option.keyword: option.val for option in wire.pgconn.info}
     engine.dispose()
@@ -200,6 +202,35 @@ def test_a_host_that_vanished_does_not_keep_locks_of_a_postgresql_store(database
         b"30000",
         b"30",
     )
+
+
+def test_transactions_of_a_host_that_vanished_do_not_outlast_the_wait_for_their_locks(database: str) -> None:
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(ProgressStore(database)))
+        store.register("orders", DEFINITION)
+        proxy = stack.enter_context(TcpProxy(database))
+        engine = open_engine(proxy.url)
+        stack.callback(engine.dispose)
+        threads = [threading.Thread(target=_hold_row, args=(engine,), daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        eventually("one has the row, and two wait for it", lambda: _waiting(store) == 2)
+        proxy.cut()
+        assert store.begin_attempt("orders") == 1
+        assert _waiting(store) == 0
+
+
+def _hold_row(engine: sa.Engine) -> None:
+    with suppress(sa.exc.SQLAlchemyError), engine.begin() as connection:
+        connection.execute(sa.text("UPDATE cdc_changefeeds SET name = name"))
+        connection.execute(sa.text("SELECT pg_sleep(1)"))
+        connection.execute(sa.text("SELECT 1"))
+
+
+def _waiting(store: ProgressStore) -> int:
+    with store._transaction(reading=True) as connection:
+        found = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        return int(connection.execute(sa.text(found)).scalar_one())
 
 
 def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: str) -> None:
