@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -147,13 +148,20 @@ class TableSchema:
     """One version of a table's shape.
 
     `version` starts at 1 and increases with every change of the shape that the changefeed meets. `primary_key` names
-    the key columns in key order, whichever index of the source they come from.
+    the key columns in key order, whichever index of the source they come from. `key` has these columns where `columns`
+    does not have them all, as in rows that a query gives; otherwise it is empty.
     """
 
     name: TableName
     version: int
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
+    key: tuple[Column, ...] = ()
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns of the key, in key order."""
+        return self.key or tuple(self.column(name) for name in self.primary_key)
 
     @cached_property
     def after_type(self) -> pa.StructType:
@@ -163,7 +171,7 @@ class TableSchema:
     @cached_property
     def key_type(self) -> pa.StructType:
         """Arrow type of the column `key` of a `RowBatch`: the key columns, in key order."""
-        return pa.struct([pa.field(name, self.column(name).type.arrow) for name in self.primary_key])
+        return pa.struct([pa.field(column.name, column.type.arrow) for column in self.key_columns])
 
     def column(self, name: str) -> Column:
         """Return the column called *name*. Raises: KeyError."""
@@ -173,11 +181,13 @@ class TableSchema:
         raise KeyError(name)
 
     def to_json(self) -> dict[str, Any]:
+        hidden = {"key": _columns_json(self.key)} if self.key else {}
         return {
             "name": [self.name.database, self.name.schema, self.name.table],
             "version": self.version,
             "primary_key": list(self.primary_key),
-            "columns": [[column.name, column.type.to_json(), column.nullable] for column in self.columns],
+            "columns": _columns_json(self.columns),
+            **hidden,
         }
 
     @classmethod
@@ -186,8 +196,16 @@ class TableSchema:
             name=TableName(*value["name"]),
             version=value["version"],
             primary_key=tuple(value["primary_key"]),
-            columns=tuple(
-                Column(name=name, type=ColumnType.from_json(type_), nullable=nullable)
-                for name, type_, nullable in value["columns"]
-            ),
+            columns=_columns(value["columns"]),
+            key=_columns(value.get("key", ())),
         )
+
+
+def _columns_json(columns: Sequence[Column]) -> list[Any]:
+    return [[column.name, column.type.to_json(), column.nullable] for column in columns]
+
+
+def _columns(values: Sequence[Any]) -> tuple[Column, ...]:
+    return tuple(
+        Column(name=name, type=ColumnType.from_json(type_), nullable=nullable) for name, type_, nullable in values
+    )

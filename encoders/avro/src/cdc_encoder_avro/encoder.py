@@ -178,8 +178,7 @@ class AvroEncoder(Encoder):
 
     def _key(self, rows: RowBatch) -> list[Piece]:
         key = rows.column("key")
-        columns = [rows.schema.column(name) for name in rows.schema.primary_key]
-        return self._fields(rows, columns, key, None)
+        return self._fields(rows, rows.schema.key_columns, key, None)
 
     def _value(self, rows: RowBatch, topic: str, key: list[Piece] | None) -> list[Piece]:
         """Return the pieces of the envelope record. In a message, only rows that lack values say so."""

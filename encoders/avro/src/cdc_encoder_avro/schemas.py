@@ -102,7 +102,7 @@ class _Records:
         return self._record("_before", self._schema.columns) if name == "before" else "string"
 
     def key(self) -> dict[str, Any]:
-        return self._record("_key", [self._schema.column(name) for name in self._schema.primary_key])
+        return self._record("_key", self._schema.key_columns)
 
     def _record(self, suffix: str, columns: Iterable[Column]) -> dict[str, Any]:
         table = self._schema.name.table

@@ -31,7 +31,7 @@ class CsvDecoder(Decoder):
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
         if key is None or value is None:
             raise ValueError("a line of CSV has a key and a value")
-        keys = self._values([schema.column(name) for name in schema.primary_key], key + b"\n")
+        keys = self._values(schema.key_columns, key + b"\n")
         ((*_, row),) = zip(self._rows(schema, value + b"\n"), strict=True)
         return self._decoded(schema, row, tuple(column[0] for column in keys.values()))
 
@@ -44,7 +44,7 @@ class CsvDecoder(Decoder):
         return None
 
     def _decoded(self, schema: TableSchema, row: dict[str, Any], key: tuple[Any, ...] | None) -> DecodedRow:
-        in_row = tuple(row[name] for name in schema.primary_key)
+        in_row = (key or ()) if schema.key else tuple(row[name] for name in schema.primary_key)
         return DecodedRow(
             key=key or in_row, after=row, key_in_value=in_row if self.context.envelope.key_in_value else None
         )

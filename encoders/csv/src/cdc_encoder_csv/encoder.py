@@ -52,10 +52,9 @@ class CsvEncoder(Encoder):
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         _refuse_deletes(rows)
         refuse_unavailable(rows, format_="CSV")
-        key = [rows.schema.column(name) for name in rows.schema.primary_key]
         return MessageBatch(
             topic=topic,
-            key=_binary(self._lines(key, rows.column("key")), len(rows)),
+            key=_binary(self._lines(rows.schema.key_columns, rows.column("key")), len(rows)),
             value=_binary(self._lines(rows.schema.columns, rows.column("after")), len(rows)),
             updated=rows.column("updated"),
         )

@@ -50,8 +50,7 @@ class RowTexts:
         """Return the JSON arrays of the primary keys' values."""
         key = rows.column("key")
         pieces: list[Piece] = ["["]
-        for index, name in enumerate(rows.schema.primary_key):
-            column = rows.schema.column(name)
+        for index, column in enumerate(rows.schema.key_columns):
             pieces += [", " if index else "", *self._column(rows, column, key.field(index), None)]
         return [*pieces, "]"]
 
@@ -82,7 +81,7 @@ class RowTexts:
         *metadata* is the value of the member for metadata, if the objects have it.
         """
         after = rows.column("after")
-        if after.null_count:
+        if after.null_count and not rows.schema.key:
             key = rows.column("key")
             arrays = after.flatten()
             for place, name in enumerate(rows.schema.primary_key):

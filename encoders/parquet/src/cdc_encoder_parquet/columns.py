@@ -75,7 +75,7 @@ def _with_keys(rows: RowBatch) -> list[pa.Array]:
     """Return the columns of the rows after the change. A deleted row has its key, and nulls elsewhere."""
     after = rows.column("after")
     arrays: list[pa.Array] = after.flatten()
-    if after.null_count:
+    if after.null_count and not rows.schema.key:
         for number, key in enumerate(rows.schema.primary_key):
             index = rows.schema.after_type.get_field_index(key)
             arrays[index] = pc.coalesce(arrays[index], rows.column("key").field(number))

@@ -68,6 +68,8 @@ class ParquetDecoder(Decoder):
         table = _table(body)
         if UPDATED not in table.schema.names:
             raise ValueError(f"a row of table {schema.name} in a file has no 'updated'")
+        if schema.key:
+            raise ValueError(f"a row of table {schema.name} in a file has no key, because a query did not select it")
         columns = [row_values(table.column(column.name), column.type) for column in schema.columns]
         op = _OPS.take(pc.index_in(table.column(EVENT_TYPE), _EVENTS))
         deleted = pc.equal(op, pa.scalar(Op.DELETE, pa.uint8()))
