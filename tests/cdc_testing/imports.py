@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "messages", "schema_change", "placement"),
     ("options", "envelope", "source_objects", "unavailable"),
-    ("file_body", "registrations", "rangefeed", "source_writer"),
+    ("file_body", "registrations", "rangefeed", "source_writer", "queries"),
     ("step_planner", "source_history", "encoder", "hookspecs"),
     ("slice_reader", "sink_context", "decoder", "stored_history"),
     ("sink", "destination", "resolved_sink", "sink_reader"),

@@ -1,0 +1,230 @@
+"""A query bound to one version of its table: which columns it needs of each change, and the SQL over them.
+
+The SQL is Spark's, over the columns layout (`cdc_core.spark.columns`): the version's column `vN` has the fields `typed`
+and `previous`, rows of the columns in Spark's types, with decimals as their texts. The columns `op`, `wall`, `logical`,
+`mvcc_wall` and `mvcc_logical` are beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cdc_core.errors import ConfigError
+from cdc_core.options import did_you_mean
+from cdc_core.queries.functions import EVENT_FUNCTIONS, MVCC_COLUMN
+from cdc_core.queries.query import Fragment, Item, Query, Reference
+from cdc_core.queries.refusals import refusal
+from cdc_core.schema import ColumnType, Kind, TableSchema
+
+__all__ = ["BoundQuery", "Output", "QueryPlan", "bind"]
+
+_MVCC = (
+    "CAST(concat(coalesce(`mvcc_wall`, `wall`), '.', lpad(coalesce(`mvcc_logical`, `logical`), 10, '0'))"
+    " AS DECIMAL(30, 10))"
+)
+
+
+_MOST_DIGITS = 38
+_ANY_DECIMAL = "DECIMAL(38, 18)"
+"""What numbers of a column without a declared precision are in an expression."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A column of the rows that a query gives: `column` of the table as it is, or the value of `sql`.
+
+    `at` is the offset in the query, and `text` what is written there.
+    """
+
+    name: str
+    column: str = ""
+    sql: str = ""
+    text: str = ""
+    at: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "column": self.column, "sql": self.sql, "text": self.text, "at": self.at}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundQuery:
+    """A query over version `schema` of its table, the *number*-th of the versions that its attempt knows.
+
+    `typed` and `previous` are the columns that expressions use, of the row after and before the change.
+    """
+
+    number: int
+    text: str
+    schema: TableSchema
+    outputs: tuple[Output, ...]
+    typed: tuple[str, ...]
+    previous: tuple[str, ...]
+    condition: Output | None
+
+    @property
+    def raw(self) -> tuple[str, ...]:
+        """The columns that are passed on as they are."""
+        return tuple(dict.fromkeys(output.column for output in self.outputs if output.column))
+
+    @property
+    def computed(self) -> tuple[Output, ...]:
+        return tuple(output for output in self.outputs if not output.column)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "text": self.text,
+            "schema": self.schema.to_json(),
+            "outputs": [output.to_json() for output in self.outputs],
+            "typed": list(self.typed),
+            "previous": list(self.previous),
+            "condition": None if self.condition is None else self.condition.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(
+            number=value["number"],
+            text=value["text"],
+            schema=TableSchema.from_json(value["schema"]),
+            outputs=tuple(Output(**output) for output in value["outputs"]),
+            typed=tuple(value["typed"]),
+            previous=tuple(value["previous"]),
+            condition=None if value["condition"] is None else Output(**value["condition"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """A bound query that Spark has planned. `schema` has the columns of the rows that it gives."""
+
+    query: BoundQuery
+    schema: TableSchema
+
+    def to_json(self) -> dict[str, Any]:
+        return {"query": self.query.to_json(), "schema": self.schema.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(query=BoundQuery.from_json(value["query"]), schema=TableSchema.from_json(value["schema"]))
+
+
+def bind(query: Query, schema: TableSchema, *, number: int = 0) -> BoundQuery:
+    """Return *query* over *schema*. Raises: OptionError, which shows the place of what the table does not have."""
+    return _Binder(query, schema, number).bound()
+
+
+class _Binder:
+    def __init__(self, query: Query, schema: TableSchema, number: int) -> None:
+        self._query = query
+        self._schema = schema
+        self._row = f"`v{number}`"
+        self._number = number
+        self._names = [column.name for column in schema.columns]
+        self._typed: dict[str, None] = {}
+        self._previous: dict[str, None] = {}
+
+    def bound(self) -> BoundQuery:
+        query, schema = self._query, self._schema
+        taken = next((name for name in self._names if name == "cdc_prev"), None)
+        if taken is not None and query.refers_to("previous column", "previous row"):
+            raise ConfigError(
+                f"query: table {schema.name} has a column of its own named cdc_prev, so that a query cannot use the row"
+                " before the change; rename the column"
+            )
+        outputs = [output for item in query.items for output in self._outputs(item)]
+        names: dict[str, Output] = {}
+        for output in outputs:
+            if output.name in names:
+                raise refusal(query.text, output.at, f"two columns are named {output.name}; give one another with AS")
+            names[output.name] = output
+        condition = None if query.condition is None else self._computed(query.condition, "WHERE")
+        return BoundQuery(
+            number=self._number,
+            text=query.text,
+            schema=schema,
+            outputs=tuple(outputs),
+            typed=tuple(self._typed),
+            previous=tuple(self._previous),
+            condition=condition,
+        )
+
+    def _outputs(self, item: Item) -> Iterator[Output]:
+        if item.fragment is None:
+            self._require_table(item.qualifier, item.start)
+            yield from (Output(name=name, column=name, at=item.start) for name in self._names)
+        elif item.column is not None and item.column.name.lower() != MVCC_COLUMN:
+            yield Output(name=item.name, column=self._column(item.column), at=item.start)
+        else:
+            yield self._computed(item.fragment, item.name)
+
+    def _computed(self, fragment: Fragment, name: str) -> Output:
+        sql = fragment.rendered(self._replacement)
+        return Output(name=name, sql=sql, text=" ".join(fragment.text.split()), at=fragment.start)
+
+    def _replacement(self, reference: Reference) -> str:
+        if reference.kind == "text":
+            return _literal(reference.name)
+        if reference.kind == "function":
+            return EVENT_FUNCTIONS[reference.name]
+        if reference.kind == "previous row":
+            return self._previous_row()
+        if reference.kind == "column" and not reference.quoted and reference.name.lower() == MVCC_COLUMN:
+            return _MVCC
+        name = self._column(reference)
+        if reference.kind == "previous column":
+            return self._value("previous", self._previous, name)
+        return self._value("typed", self._typed, name)
+
+    def _value(self, image: str, used: dict[str, None], name: str) -> str:
+        used[name] = None
+        path = f"{self._row}.`{image}`.{_quoted(name)}"
+        type_ = self._schema.column(name).type
+        return f"CAST({path} AS {_decimal(type_)})" if type_.kind is Kind.DECIMAL else path
+
+    def _previous_row(self) -> str:
+        values = (f"{_literal(name)}, {self._value('previous', self._previous, name)}" for name in self._names)
+        return f"(CASE WHEN {self._row}.`previous` IS NOT NULL THEN named_struct({', '.join(values)}) END)"
+
+    def _column(self, reference: Reference) -> str:
+        """Return the name of the table's column that *reference* means."""
+        if reference.kind == "column":
+            self._require_table(reference.qualifier, reference.start)
+        name = reference.name
+        if name in self._names:
+            return name
+        if not reference.quoted:
+            if name.lower() in self._names:
+                return name.lower()
+            same = [known for known in self._names if known.lower() == name.lower()]
+            if len(same) == 1:
+                return same[0]
+        raise refusal(
+            self._query.text,
+            reference.start,
+            f"table {self._schema.name} has no column '{name}'{did_you_mean(name, self._names)}",
+        )
+
+    def _require_table(self, qualifier: tuple[str, ...], at: int) -> None:
+        if qualifier and qualifier not in self._query.names:
+            known = ".".join(self._query.names[0])
+            raise refusal(self._query.text, at, f"'{'.'.join(qualifier)}' is not the table of the query; write {known}")
+
+
+def _decimal(type_: ColumnType) -> str:
+    """Return the type that numbers of a column have in expressions: its own unless Spark has none like it."""
+    digits, scale = type_.precision or 0, type_.scale or 0
+    digits = max(digits - min(scale, 0), scale)
+    return f"DECIMAL({digits}, {max(scale, 0)})" if 0 < digits <= _MOST_DIGITS else _ANY_DECIMAL
+
+
+def _literal(text: str) -> str:
+    """Return a text as Spark's SQL writes it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,48 @@
+"""The functions that a query may use beside those of Spark SQL, and those that it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc_core.rows import Op
+
+__all__ = ["EVENT_FUNCTIONS", "MVCC_COLUMN", "NO_PARENTHESES", "PREVIOUS", "refused_function"]
+
+PREVIOUS = frozenset({"cdc_prev", "crdb_internal_cdc_prev"})
+"""Names of the row before the change."""
+MVCC_COLUMN = "crdb_internal_mvcc_timestamp"
+"""A column that every table has in a query: the commit timestamp of the row version, as a decimal."""
+
+_COMMIT_TIME = "timestamp_micros(`wall` div 1000)"
+EVENT_FUNCTIONS: Mapping[str, str] = {
+    "event_op": f"(CASE `op` WHEN {Op.UPDATE:d} THEN 'update' WHEN {Op.DELETE:d} THEN 'delete' ELSE 'insert' END)",
+    "statement_timestamp": _COMMIT_TIME,
+    "transaction_timestamp": _COMMIT_TIME,
+}
+"""Functions without arguments that say something about the change, and the SQL over the columns layout for each."""
+NO_PARENTHESES = frozenset({"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp"})
+"""Functions that SQL lets one write without parentheses."""
+
+_CLOCK = "reads the clock; the time of the commit is statement_timestamp()"
+_RANDOM = "gives another value each time it is called, and a change may be delivered more than once"
+_SESSION = "depends on the session, and every change must give the same row whoever runs the changefeed"
+_PLACE = "depends on where a row is read, and every change must give the same row wherever that is"
+_UNKNOWN_TIME = "is not known here; the time of the commit is statement_timestamp()"
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("now", "curdate", *sorted(NO_PARENTHESES - {"current_user"})), _CLOCK),
+    **dict.fromkeys(("clock_timestamp", "localtime"), _CLOCK),
+    **dict.fromkeys(("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid", "gen_random_uuid"), _RANDOM),
+    **dict.fromkeys(("current_catalog", "current_database", "current_schema", "current_timezone"), _SESSION),
+    **dict.fromkeys(("current_user", "session_user", "user", "version"), _SESSION),
+    **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _PLACE),
+    **dict.fromkeys(("input_file_block_length", "input_file_block_start"), _PLACE),
+    **dict.fromkeys(("java_method", "reflect", "try_reflect"), "calls code that nobody has declared deterministic"),
+    **dict.fromkeys(("changefeed_creation_timestamp", "event_schema_timestamp"), _UNKNOWN_TIME),
+}
+
+
+def refused_function(name: str, *, arguments: bool) -> str | None:
+    """Return why a query cannot call *name*, None when it may as far as the name tells."""
+    if name.lower() == "unix_timestamp" and not arguments:
+        return _CLOCK
+    return _REFUSED.get(name.lower())

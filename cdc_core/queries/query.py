@@ -1,0 +1,90 @@
+"""A CDC query as values: expressions as text, and the places in them that stand for something of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Fragment", "Item", "Query", "Reference"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A place in a fragment that stands for something of the change: a column, a row, or the value of a function.
+
+    Likewise a text in quotation marks, whose `name` is what it means: Spark writes quotation marks in it otherwise.
+
+    `start` and `end` are offsets in the query. `name` is that of the column or function, `quoted` says whether it was
+    in quotes, and `qualifier` has the words before it, as `public.orders` in `public.orders.id`.
+    """
+
+    kind: Literal["column", "previous column", "previous row", "function", "text"]
+    name: str
+    start: int
+    end: int
+    quoted: bool = False
+    qualifier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """An expression of a query: `query[start:end]`, and what it refers to, in order."""
+
+    query: str
+    start: int
+    end: int
+    references: tuple[Reference, ...]
+
+    @property
+    def text(self) -> str:
+        return self.query[self.start : self.end]
+
+    def rendered(self, replacement: Callable[[Reference], str]) -> str:
+        """Return the text with each reference replaced."""
+        parts, place = [], self.start
+        for reference in self.references:
+            parts += [self.query[place : reference.start], replacement(reference)]
+            place = reference.end
+        return "".join([*parts, self.query[place : self.end]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """What is selected: all columns where `fragment` is None, otherwise an expression under `name`.
+
+    `column` is the reference of an item that is a column and nothing else.
+    """
+
+    start: int
+    fragment: Fragment | None = None
+    name: str = ""
+    column: Reference | None = None
+    qualifier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A query without what only the table's columns can tell. `table` is as it is listed under `tables`."""
+
+    text: str
+    table: str
+    table_start: int
+    names: tuple[tuple[str, ...], ...]
+    """What a column may be qualified with."""
+    items: tuple[Item, ...]
+    condition: Fragment | None
+
+    @property
+    def fragments(self) -> Iterator[Fragment]:
+        yield from (item.fragment for item in self.items if item.fragment is not None)
+        if self.condition is not None:
+            yield self.condition
+
+    def refers_to(self, *kinds: str, name: str | None = None) -> bool:
+        """Return whether a reference is of one of *kinds*, and of that *name* if there is one."""
+        return any(
+            reference.kind in kinds and name in (None, reference.name)
+            for fragment in self.fragments
+            for reference in fragment.references
+        )

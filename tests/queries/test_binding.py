@@ -1,0 +1,102 @@
+"""A query over the columns of a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_core import Column, ColumnType, Kind, TableName, TableSchema
+from cdc_core.errors import ConfigError, OptionError
+from cdc_core.queries.binding import BoundQuery, bind
+from cdc_core.queries.statement import parse_query
+
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+
+
+def table(*names: str) -> TableSchema:
+    return TableSchema(
+        name=TableName("db", "public", "orders"),
+        version=1,
+        columns=tuple(Column(name=name, type=TEXT) for name in names),
+        primary_key=(names[0],),
+    )
+
+
+def bound(text: str, *names: str) -> BoundQuery:
+    return bind(parse_query(text), table(*(names or ("id", "status", "Mixed", "a`b"))))
+
+
+def test_columns_are_passed_on_and_expressions_computed() -> None:
+    query = bound("SELECT *, upper(status) AS up, (cdc_prev).status AS old FROM public.orders WHERE id > '3'")
+    assert query.raw == ("id", "status", "Mixed", "a`b")
+    assert query.typed == ("status", "id")
+    assert query.previous == ("status",)
+    assert [output.sql for output in query.computed] == [
+        "upper(`v0`.`typed`.`status`)",
+        "`v0`.`previous`.`status`",
+    ]
+    assert query.condition is not None
+    assert query.condition.sql == "`v0`.`typed`.`id` > '3'"
+
+
+def test_only_columns_of_the_row_before_that_are_used_are_needed() -> None:
+    query = bound("SELECT cdc_prev.status AS old FROM orders")
+    assert (query.raw, query.typed, query.previous) == ((), (), ("status",))
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [("ID", "id"), ("mixed", "Mixed"), ('"Mixed"', "Mixed"), ("orders.id", "id"), ("public.orders.id", "id")],
+)
+def test_names_are_found_as_postgresql_finds_them(written: str, found: str) -> None:
+    assert bound(f"SELECT {written} FROM public.orders").raw == (found,)
+
+
+def test_the_whole_row_before_has_every_column() -> None:
+    query = bound("SELECT cdc_prev FROM orders", "id", "it's")
+    assert query.previous == ("id", "it's")
+    assert query.computed[0].sql == (
+        "(CASE WHEN `v0`.`previous` IS NOT NULL THEN named_struct('id', `v0`.`previous`.`id`, 'it\\'s',"
+        " `v0`.`previous`.`it's`) END)"
+    )
+
+
+def test_a_text_is_written_as_spark_writes_it() -> None:
+    query = bound(r"SELECT 'it''s a \\ and \n' AS t FROM orders WHERE status LIKE 'a\%'")
+    assert query.computed[0].sql == r"'it\'s a \\\\ and \\n'"
+    assert query.condition is not None
+    assert query.condition.sql == r"`v0`.`typed`.`status` LIKE 'a\\%'"
+
+
+def test_a_quotation_mark_in_a_name_stays_in_it() -> None:
+    assert bound('SELECT lower("a`b") AS l FROM orders').computed[0].sql == "lower(`v0`.`typed`.`a``b`)"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "reason"),
+    [
+        ("SELECT statu FROM orders", 8, "table public.orders has no column 'statu'; did you mean 'status'?"),
+        ('SELECT "mixed" FROM orders', 8, "table public.orders has no column 'mixed'; did you mean 'Mixed'?"),
+        ("SELECT o.id, orders.id FROM orders o", 14, "'orders' is not the table of the query; write o"),
+        ("SELECT u.* FROM orders", 8, "'u' is not the table of the query; write orders"),
+        ("SELECT id, status AS id FROM orders", 12, "two columns are named id"),
+        ("SELECT *, status FROM orders", 11, "two columns are named status"),
+        ("SELECT id FROM orders WHERE (cdc_prev).x = 1", 29, "table public.orders has no column 'x'"),
+    ],
+)
+def test_what_the_table_does_not_have_is_named_with_its_place(text: str, column: int, reason: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        bound(text)
+    first, _, caret = str(refused.value).splitlines()
+    assert first.startswith(f"query, line 1, column {column}: {reason}")
+    assert caret.index("^") == column + 1
+
+
+def test_a_table_with_a_column_named_cdc_prev_has_no_row_before() -> None:
+    assert bound("SELECT id FROM orders", "id", "cdc_prev").raw == ("id",)
+    with pytest.raises(ConfigError, match="has a column of its own named cdc_prev"):
+        bound("SELECT cdc_prev.id FROM orders", "id", "cdc_prev")
+
+
+def test_a_bound_query_crosses_a_process_border() -> None:
+    query = bound("SELECT *, upper(status) AS up FROM orders WHERE event_op() = 'delete'")
+    assert BoundQuery.from_json(query.to_json()) == query
