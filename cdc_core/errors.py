@@ -11,7 +11,8 @@
     │   └── RefusedRowsError            by the destination; no row since the last flush counts
     ├── RetryableError                  run the step again after a wait
     │   ├── RetryableRangefeedError
-    │   │   └── RestartError            nothing failed: the rangefeed needs another attempt
+    │   │   └── RestartError            nothing failed: another attempt is needed
+    │   │       └── UnplannedSchemaError    for a version of a table that the query is not planned for
     │   └── RetryableSinkError
     ├── TerminalError                   stop, a retry cannot help                    exit status 1
     │   ├── BadRowError                 a row was refused, and the user wants no dead letters
@@ -58,6 +59,7 @@ __all__ = [
     "TerminalRangefeedError",
     "TerminalSinkError",
     "UnknownPluginError",
+    "UnplannedSchemaError",
     "from_wire",
     "is_outage",
     "to_wire",
@@ -126,6 +128,21 @@ class RestartError(RetryableRangefeedError):
 
     It begins at once if this one has saved a step, and like any retry otherwise.
     """
+
+
+class UnplannedSchemaError(RestartError):
+    """A row has a version of its table that the query is not planned for: `schema`, as JSON values."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        schema: dict[str, Any] | None = None,
+        retry_after_s: float | None = None,
+        outage: bool = True,
+    ) -> None:
+        super().__init__(message, retry_after_s=retry_after_s, outage=outage)
+        self.schema = schema or {}
 
 
 class RetryableSinkError(RetryableError):
@@ -211,6 +228,8 @@ def to_wire(error: CdcError) -> str:
     payload: dict[str, Any] = {"type": kind.__name__, "message": str(error)}
     if isinstance(error, RetryableError):
         payload |= {"retry_after_s": error.retry_after_s, "outage": error.outage}
+    if isinstance(error, UnplannedSchemaError):
+        payload["schema"] = error.schema
     return f"<<cdc-error {base64.b64encode(json.dumps(payload).encode()).decode()}>>"
 
 
@@ -220,7 +239,7 @@ def from_wire(text: str) -> CdcError | None:
     if found is None:
         return None
     payload = json.loads(base64.b64decode(found.group(1)))
-    cls = _BY_NAME[payload["type"]]
+    cls = _BY_NAME[payload.pop("type")]
     if issubclass(cls, RetryableError):
-        return cls(payload["message"], retry_after_s=payload["retry_after_s"], outage=payload["outage"])
+        return cls(payload.pop("message"), **payload)
     return cls(payload["message"])

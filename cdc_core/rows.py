@@ -40,7 +40,7 @@ class RowBatch:
     updated     struct<wall, logical> commit timestamp of the row version; scan timestamp for scanned rows
     mvcc        struct<wall, logical> the row's own commit timestamp, when the source knows it; column may be missing
     key         schema.key_type       never null, and no field of it is null
-    after       schema.after_type     null for a delete
+    after       schema.after_type     null for a delete, unless a query gave the row and its deletes are messages too
     before      schema.after_type     only when before images were asked for; null when there was no row before
     unavailable list<string>          the columns whose values in `after` the source does not know: `after` has nulls
                                       there, which do not mean NULL. Null for most rows, missing when no row has any

@@ -20,7 +20,8 @@ from cdc_core.cli.run import find_changefeed, names_in, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.config.definition import require_references
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.checks import check_delivery, check_source, check_time_range
+from cdc_core.engine.checks import check_dead_letters, check_delivery, check_sink, check_source, check_time_range
+from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import FINISHED
@@ -77,7 +78,13 @@ def locality_of(feed: ResolvedChangefeed) -> Locality:
 
 def check_job(feed: ResolvedChangefeed) -> None:
     """Return when the source can be read and rows of it be delivered. Raises: ConfigError. Creates nothing."""
-    check_delivery(feed, check_source(feed))
+    schemas = check_source(feed)
+    if feed.query is None:
+        check_delivery(feed, schemas)
+        return
+    check_query(feed, schemas)  # what its rows are, only a node's Spark can tell
+    check_sink(feed, schemas)
+    check_dead_letters(feed, schemas)
 
 
 def _check(feed: ResolvedChangefeed, store: ProgressStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -12,6 +12,7 @@ import click
 
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.notes import notes_of
+from cdc_core.cli.query_check import selected
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_one_name, store_option, stored_changefeed, warn_of_other_plugins
 from cdc_core.cli.supervised import supervise
@@ -144,8 +145,9 @@ def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality) -> int
     """Check a changefeed, print what was found and return the exit status."""
     click.echo(f"changefeed '{feed.name}'")
     schemas: list[TableSchema] = []
-    parts: list[tuple[str, Component[Any], str, Callable[[], str | None]]] = [
+    parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = [
         ("source", feed.rangefeed, feed.shown_source, lambda: _check_source(feed, schemas)),
+        *([] if feed.query is None else [("query", None, feed.tables[0], lambda: _check_query(feed, schemas))]),
         ("encoder", feed.encoder, "", lambda: check_encoder(feed, schemas)),
         ("sink", feed.sink, feed.shown_destination, lambda: check_sink(feed, schemas)),
     ]
@@ -159,12 +161,12 @@ def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality) -> int
     for part, component, place, checked in parts:
         notes: Sequence[str] = ()
         try:
-            with notes_of(component.registration) as notes:
+            with nullcontext(notes) if component is None else notes_of(component.registration) as notes:
                 outcome = f"ok{checked() or ''}"
         except CdcError as error:
             outcome, notes = str(error), ()
             status = max(status, error.exit_status)
-        what = " ".join(filter(None, (component.name, place)))
+        what = " ".join(filter(None, ("" if component is None else component.name, place)))
         click.echo(f"  {part:{width}} {what} … {session.masked(outcome)}")
         for note in notes:
             click.echo(f"  {'':{width}} note: {session.masked(note)}")
@@ -271,5 +273,14 @@ def _check_source(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
     schemas.extend(check_source(feed))
     return "".join(
         f"\n           {schema.name}: {counted(len(schema.columns), 'column')}, key {', '.join(schema.primary_key)}"
+        for schema in schemas
+    )
+
+
+def _check_query(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
+    """Check the query, put the columns that it gives in place of the table's, and return them as text."""
+    schemas[:] = selected(feed, schemas)
+    return "".join(
+        f"\n           {', '.join(f'{column.name} {column.type.source}' for column in schema.columns)}"
         for schema in schemas
     )

@@ -18,6 +18,7 @@ _REMEDIES = {
     "source": "create another job",
     "name": "create another job",
     "tables": "use --add and --drop",
+    "query": "create another job",
     "options": "name the option itself",
     "spark": "name the Spark property itself, such as spark.executor.memory",
 }
@@ -65,6 +66,8 @@ class Alteration:
         changed = {key: value for key, value in written.items() if key not in ("options", "spark")}
         options, spark = dict(written.get("options", {})), dict(written.get("spark", {}))
         if self.add or self.drop:
+            if "query" in written:
+                raise ConfigError("the query names the one table of the changefeed; create another job for others")
             changed["tables"] = escaped(changed_tables(tables, self.add, self.drop))
         for name in self.unset:
             table = spark if _is_spark(name) else options

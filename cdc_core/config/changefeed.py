@@ -10,6 +10,7 @@ from typing import Any, Literal
 from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
+from cdc_core.queries.statement import parse_query
 from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_database
@@ -26,7 +27,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 class Changefeed:
     """One named pipeline as its user wrote it. Picklable; `repr` shows no secret.
 
-    `source` is a URI, or several of databases that have the same tables. `options` holds the options of the changefeed
+    `source` is a URI, or several of databases that have the same tables. With a `query`, `tables` is the one that it
+    names. `options` holds the options of the changefeed
     itself, the encoder, the sink and the source together; who owns which is known once the plugins are
     (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration. `written` is set when the changefeed
     was read: the same values by name, with references such as `${PASSWORD}` in place of what they refer to.
@@ -34,9 +36,10 @@ class Changefeed:
 
     name: str
     source: str | tuple[str, ...]
-    tables: tuple[str, ...]
+    tables: tuple[str, ...] = ()
     sink: str
     format: str = "json"
+    query: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     written: Mapping[str, Any] | None = field(default=None, compare=False)
@@ -48,10 +51,11 @@ class Changefeed:
             )
         if isinstance(self.tables, str):
             raise ConfigError(f"changefeed '{self.name}': tables must be a list of table names")
-        object.__setattr__(self, "tables", tuple(self.tables))
+        object.__setattr__(self, "tables", self._watched())
         if not self.tables or not all(isinstance(table, str) and table for table in self.tables):
             raise ConfigError(
-                f"changefeed '{self.name}' watches no table; list them, such as tables = ['public.orders']"
+                f"changefeed '{self.name}' watches no table; list them, such as tables = ['public.orders'],"
+                " or set a query"
             )
         twice = {table for table in self.tables if self.tables.count(table) > 1}
         if twice:
@@ -77,6 +81,24 @@ class Changefeed:
                     f"changefeed '{self.name}': the password in {key} must be percent-encoded: / is %2F, ? is %3F, "
                     "# is %23, @ is %40, % is %25"
                 )
+
+    def _watched(self) -> tuple[str, ...]:
+        """Return the tables: that of the query if there is one, as nothing else is read then."""
+        tables = tuple(self.tables)
+        if self.query is None:
+            return tables
+        if not isinstance(self.query, str):
+            raise ConfigError(f"changefeed '{self.name}': query must be a string")
+        try:
+            table = parse_query(self.query).table
+        except ConfigError as error:
+            raise type(error)(f"changefeed '{self.name}': {error}") from None
+        if tables not in ((), (table,)):
+            raise ConfigError(
+                f"changefeed '{self.name}' lists the tables {', '.join(tables)}, and its query reads {table}; remove"
+                " 'tables'"
+            )
+        return (table,)
 
     @property
     def sources(self) -> tuple[str, ...]:

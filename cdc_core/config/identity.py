@@ -26,11 +26,21 @@ def require_same_source(
                 f" restore the order: {', '.join(before)}"
             )
         raise ConfigError(f"changefeed '{name}' was started on the {_sources(before)}, not {', '.join(now)}; {_REMEDY}")
+    if known.get("query") != wanted.get("query"):
+        raise ConfigError(
+            f"changefeed '{name}' was started with {_query(known)}, which cannot be changed: rows that were delivered"
+            f" would have another form; restore it, or {_REMEDY}"
+        )
     if not changes_tables and set(known["tables"]) != set(wanted["tables"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "
             f"not {', '.join(sorted(wanted['tables']))}, and its source cannot change them; {_REMEDY}"
         )
+
+
+def _query(definition: Mapping[str, Any]) -> str:
+    query = definition.get("query")
+    return "no query" if query is None else f"the query {' '.join(query.split())}"
 
 
 def same_sources(known: str | Sequence[str], wanted: str | Sequence[str]) -> bool:

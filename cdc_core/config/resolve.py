@@ -81,6 +81,8 @@ def _resolved(
     core = {name: given[name] for name in core_names if name in given}
     if "cursor" in core:
         core.setdefault("initial_scan", "no")
+    if changefeed.query is not None:
+        core = _for_query(owner, core, encoder.registration, sink.registration)
     options = parse_options(ChangefeedOptions, core, owner=owner)
     if options.cursor is not None and not rangefeed.registration.cursors:
         raise OptionError(f"{owner}: source '{rangefeed.name}' cannot start at a cursor; remove option 'cursor'")
@@ -104,6 +106,7 @@ def _resolved(
         encoder=encoder,
         sink=sink,
         options=options,
+        query=changefeed.query,
         min_checkpoint_frequency_s=sink.registration.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,
         plain_secrets=secrets | (letters.plain_secrets if letters else frozenset()),
@@ -126,6 +129,19 @@ def canonical_names(values: Mapping[str, Any], known: Collection[str], *, owner:
             raise OptionError(f"{owner} sets '{name}' twice, in two spellings; keep one of them")
         found[name] = value
     return found
+
+
+def _for_query(
+    owner: str, given: Mapping[str, Any], encoder: EncoderRegistration, sink: SinkRegistration
+) -> dict[str, Any]:
+    """Return the options of a changefeed with a query: rows are bare by default, where that is possible."""
+    if str(given.get("diff", False)).lower() not in ("false", "no", "off", "0"):
+        raise OptionError(
+            f"{owner}: option 'diff' adds the whole row before the change, which a query does not give; remove it, and"
+            " select columns of cdc_prev"
+        )
+    bare = "bare" in encoder.envelopes and (sink.envelopes is None or "bare" in sink.envelopes)
+    return {"envelope": "bare" if bare else "wrapped", **given}
 
 
 def _source(changefeed: Changefeed, host: PluginHost) -> Component[RangefeedRegistration]:

@@ -17,6 +17,9 @@ from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.options import place_values
 from cdc_core.placement import PlacementRules
+from cdc_core.queries.functions import MVCC_COLUMN
+from cdc_core.queries.query import Query
+from cdc_core.queries.statement import parse_query
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.resolved_sink import ResolvedSink
@@ -55,6 +58,7 @@ class ResolvedChangefeed:
     encoder: Component[EncoderRegistration]
     sink: Component[SinkRegistration]
     options: ChangefeedOptions
+    query: str | None = None
     min_checkpoint_frequency_s: float = 0.0
     """Least time between two steps: the user's, otherwise the sink's."""
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -109,17 +113,21 @@ class ResolvedChangefeed:
         wanted = {name: name in forced or getattr(self.options, name) for name in ENVELOPE_OPTIONS}
         return Envelope(name=self.options.envelope, **wanted)
 
+    def parsed_query(self) -> Query | None:
+        """Return what is selected of each change; None where whole rows are delivered."""
+        return None if self.query is None else parse_query(self.query)
+
     def rangefeed_context(self) -> RangefeedContext:
         """Return what every part of the rangefeed is built from."""
-        envelope = self.envelope()
+        envelope, query = self.envelope(), self.parsed_query()
         return RangefeedContext(
             changefeed=self.name,
             feed_id=self.feed_id,
             uri=self.sources[0],
             tables=self.tables,
             options=self.rangefeed.parsed(),
-            diff=envelope.diff,
-            mvcc=envelope.mvcc_timestamp,
+            diff=envelope.diff or (query is not None and query.refers_to("previous column", "previous row")),
+            mvcc=envelope.mvcc_timestamp or (query is not None and query.refers_to("column", name=MVCC_COLUMN)),
             initial_scan=self.options.initial_scan != "no",
             cursor=self.options.cursor,
             schema_changes=SchemaChangeRules(
@@ -223,6 +231,7 @@ class ResolvedChangefeed:
         return {
             "source": [masked_uri(uri) for uri in self.sources] if self.is_sharded else masked_uri(self.sources[0]),
             "tables": list(self.tables),
+            **({} if self.query is None else {"query": self.query}),
             "sink": self.shown_destination,
             "format": self.encoder.name,
             "place": self.sink_place(),
@@ -243,6 +252,7 @@ class ResolvedChangefeed:
             "sources": list(self.sources),
             "tables": list(self.tables),
             "options": dataclasses.asdict(self.options),
+            "query": self.query,
             "min_checkpoint_frequency_s": self.min_checkpoint_frequency_s,
             "spark": dict(self.spark),
             "plain_secrets": sorted(self.plain_secrets),

@@ -18,8 +18,8 @@ from cdc_core.options import did_you_mean
 
 __all__ = ["changefeed_names", "find_name", "read_changefeed"]
 
-_KEYS = ("source", "tables", "sink", "format", "options", "spark")
-_REQUIRED = ("source", "tables", "sink")
+_KEYS = ("source", "tables", "query", "sink", "format", "options", "spark")
+_REQUIRED = ("source", "sink")
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
@@ -90,15 +90,18 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
     for key in _REQUIRED:
         if key not in table:
             raise ConfigError(f"{place} has no '{key}'")
+    if "tables" not in table and "query" not in table:
+        raise ConfigError(f"{place} has no 'tables'; list them, or set a 'query', which names its table")
     sources = table["source"]
     if not isinstance(sources, str) and not (
         isinstance(sources, list) and sources and all(isinstance(uri, str) for uri in sources)
     ):
         raise ConfigError(f"{place}: 'source' must be a string, or a list of strings")
-    for key, kind in (("sink", str), ("format", str), ("options", dict), ("spark", dict)):
+    for key, kind in (("query", str), ("sink", str), ("format", str), ("options", dict), ("spark", dict)):
         if not isinstance(table.get(key, kind()), kind):
             raise ConfigError(f"{place}: '{key}' must be {'a string' if kind is str else 'a table'}")
-    if not isinstance(table["tables"], list) or not all(isinstance(entry, str) for entry in table["tables"]):
+    tables = table.get("tables", [])
+    if not isinstance(tables, list) or not all(isinstance(entry, str) for entry in tables):
         raise ConfigError(f"{place}: 'tables' must be a list of table names, such as ['public.orders']")
     written = {**table, "options": _plain(table.get("options", {})), "spark": _spark(place, table.get("spark", {}))}
     return changefeed_of(name, with_absolute_files(written, path.absolute().parent), origin=str(path), environ=environ)

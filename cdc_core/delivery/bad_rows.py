@@ -17,12 +17,15 @@ from cdc_core.options import counted
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.store.values import DeadLetter
-from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
+from cdc_core.telemetry.stages import ENCODE, QUERY, SINK, SOURCE
 
 __all__ = ["DeadLetterRows", "SliceBadRows", "StopAtBadRow", "bad_rows_of", "too_many"]
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """Dead letters are passed to their sink whenever their rows take this much memory, and at the end."""
+
+
+_CURES = {SOURCE: "raise max_row_bytes", QUERY: "change the row, or run a changefeed with another query"}
 
 
 class SliceBadRows(BadRows):
@@ -50,7 +53,7 @@ class StopAtBadRow(SliceBadRows):
         pass
 
     def add(self, bad: BadRow) -> None:
-        cure = "raise max_row_bytes" if bad.stage == SOURCE else "change the row or what refuses it"
+        cure = _CURES.get(bad.stage, "change the row or what refuses it")
         raise BadRowError(
             f"{bad} was refused by {self.owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; {cure}, or set"
             " on_error='dead_letter' to write such rows to the dead letters and deliver the others"
@@ -156,4 +159,4 @@ def too_many(changefeed: str, what: str, last: DeadLetter) -> TerminalError:
 
 
 def _owners(feed: ResolvedChangefeed) -> Mapping[str, str]:
-    return {SOURCE: feed.rangefeed.owner, ENCODE: feed.encoder.owner, SINK: feed.sink.owner}
+    return {SOURCE: feed.rangefeed.owner, QUERY: "the query", ENCODE: feed.encoder.owner, SINK: feed.sink.owner}

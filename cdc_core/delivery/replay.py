@@ -21,7 +21,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
 from cdc_core.sink_reader import SinkReader, StoredMessage
 from cdc_core.store.progress import DeadLetter
-from cdc_core.telemetry.stages import SOURCE
+from cdc_core.telemetry.stages import QUERY, SOURCE
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["DeadLetterReader", "Replay", "WaitingRow", "send_again"]
@@ -122,13 +122,15 @@ def send_again(sink: Sink, rows: Iterable[WaitingRow], *, feed: ResolvedChangefe
     With dead_letter_order = 'block_key', rows of a key after one that is refused again are kept as well. Raises:
     whatever the sink raises about anything but rows.
 
-    A row that was too large to be read is kept, as its letter lacks values: the source has to be read again for them.
+    A row that was too large to be read, or that the query failed for, is kept, as its letter lacks values: the source
+    has to be read again for them.
     """
     kept = _Kept(block_key=feed.options.dead_letter_order == "block_key")
     whole = []
     for each in sorted(rows, key=lambda each: (each.letters[0].table, each.letters[0].updated)):
-        if any(letter.stage == SOURCE for letter in each.letters):
-            kept.add(BadRow(row=each.row, stage=SOURCE, reason=each.letters[0].error))
+        incomplete = next((letter for letter in each.letters if letter.stage in (SOURCE, QUERY)), None)
+        if incomplete is not None:
+            kept.add(BadRow(row=each.row, stage=incomplete.stage, reason=incomplete.error))
         else:
             whole.append(each)
     delivery = Delivery(sink, kept, owner=feed.sink.owner, refuses_rows=feed.sink.registration.refuses_rows)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
+from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
 from cdc_core.engine.attempt_config import MaskedError
-from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, REFUSED, divided, note, notes, pack, unpack
+from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, REFUSED, Arriving, divided, note, notes, pack, unpack
 from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.row_limit import refusal_of, refused_row
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
@@ -20,7 +21,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.step_planner import Slice
-from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, waited_for
+from cdc_core.telemetry.stages import ENCODE, QUERY, SINK, SOURCE, Stages, waited_for
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["ReaderDiedError", "read_slice", "write_slice"]
@@ -47,9 +48,11 @@ def read_slice(
     within: TimeRange = EVERYTHING,
     again: bool = False,
     max_row_bytes: int | None = None,
+    pack: Callable[[RowBatch], Iterator[pa.RecordBatch]] = pack,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a slice in the packed layout. Only a slice that was read to its end gets its `end` row.
+    """Yield a slice in the packed layout, with rows as *pack* gives them.
 
+    Only a slice that was read to its end gets its `end` row.
     *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; they reach the writer this way.
     Only rows *within* this range are yielded, and no mark passes it. *again*: an earlier attempt began the step. Of a
     row of more than *max_row_bytes*, the writer gets the key and the reason.
@@ -104,7 +107,7 @@ def read_slice(
 
 def write_slice(
     sink: Sink,
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterable[Arriving],
     *,
     refuses_rows: bool = True,
     bad_rows: SliceBadRows | None = None,
@@ -121,7 +124,8 @@ def write_slice(
     that it failed; BadRowError; whatever the sink raises about anything but rows.
     """
     if bad_rows is None:
-        bad_rows = StopAtBadRow({SOURCE: "the rangefeed", ENCODE: "the encoder", SINK: f"sink {type(sink).__name__}"})
+        owners = {SOURCE: "the rangefeed", QUERY: "the query", ENCODE: "the encoder"}
+        bad_rows = StopAtBadRow({**owners, SINK: f"sink {type(sink).__name__}"})
     delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK], refuses_rows=refuses_rows)
     started = time.monotonic()
     info: SliceInfo | None = None
@@ -133,6 +137,10 @@ def write_slice(
             rows += len(value)
             delivery.emit(value)
             del value  # a large one would stay while the next one arrives
+        elif isinstance(value, BadRow):
+            _require_inside(info, end)
+            rows += 1
+            bad_rows.add(value)
         elif kind == BEGIN:
             info = SliceInfo(
                 step=value["step"],

@@ -18,6 +18,7 @@ from cdc_core.engine.fencing import at_work
 from cdc_core.engine.host_requirements import HostRequirements
 from cdc_core.errors import CdcError, RetryableError, is_outage, to_wire
 from cdc_core.masking import MaskingFilter, mask
+from cdc_core.queries.binding import QueryPlan
 from cdc_core.rangefeed import Token
 from cdc_core.sink import Sink
 from cdc_core.slice_reader import SliceReader
@@ -43,7 +44,8 @@ class MaskedError(RuntimeError):
 class AttemptConfig:
     """One attempt of a changefeed. `feed` has the epoch of the attempt and the URL of the progress store.
 
-    `state_dir` belongs to the changefeed (locks), `run_dir` to this attempt (stop flag, Spark's scratch). With
+    `state_dir` belongs to the changefeed (locks), `run_dir` to this attempt (stop flag, Spark's scratch). `plans` has
+    those of the query, one for each version of its table; without a query it is empty. With
     `warm_up` the processes only load what they will need.
     """
 
@@ -53,6 +55,7 @@ class AttemptConfig:
     start: Token = field(default_factory=dict)
     warm_up: bool = False
     requirements: HostRequirements = field(default_factory=HostRequirements)
+    plans: tuple[QueryPlan, ...] = ()
 
     def to_option(self) -> str:
         return json.dumps(
@@ -63,6 +66,7 @@ class AttemptConfig:
                 "start": self.start,
                 "warm_up": self.warm_up,
                 "requirements": self.requirements.to_json(),
+                "plans": [plan.to_json() for plan in self.plans],
             }
         )
 
@@ -76,6 +80,7 @@ class AttemptConfig:
             start=value["start"],
             warm_up=value["warm_up"],
             requirements=HostRequirements.from_json(value["requirements"]),
+            plans=tuple(map(QueryPlan.from_json, value["plans"])),
         )
 
     def open_sink(self) -> Sink:

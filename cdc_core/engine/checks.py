@@ -33,14 +33,18 @@ __all__ = [
 
 
 def check_and_prepare(
-    feed: ResolvedChangefeed, store: ProgressStore, check_executors: Callable[[Sequence[TableSchema]], None]
+    feed: ResolvedChangefeed,
+    store: ProgressStore,
+    check_executors: Callable[[Sequence[TableSchema]], None],
+    planned: Callable[[Sequence[TableSchema]], Sequence[TableSchema]],
 ) -> None:
     """Return when the changefeed can run. Raises: ConfigError, while nothing has been created at the source.
 
-    *check_executors* is called when all parts are known to work here, before anything is created.
+    *planned* returns what the rows of tables are delivered as. *check_executors* is called when all parts are known to
+    work here, before anything is created.
     """
     progress = store.load(feed.name)
-    schemas = check_source(with_saved(feed, store))
+    schemas = planned(check_source(with_saved(feed, store)))
     if progress is None:
         check_time_range(feed)
     check_delivery(feed, schemas)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import ContractError
 from cdc_core.rows import RowBatch
 
@@ -32,6 +33,7 @@ __all__ = [
     "ROWS",
     "SPARK_SCHEMA",
     "TARGET_BYTES",
+    "Arriving",
     "divided",
     "note",
     "notes",
@@ -46,6 +48,9 @@ TARGET_BYTES = 2 * 1024 * 1024
 """Row batches of more than twice this are divided, so that few have to be cut into pieces."""
 PIECE_BYTES = 4 * 1024 * 1024
 """No Spark row has a larger payload."""
+
+Arriving: TypeAlias = pa.RecordBatch | tuple[str, RowBatch | BadRow]
+"""What reaches the writer of a slice."""
 
 _ARROW_SCHEMA = pa.schema(
     [("kind", pa.string()), ("table", pa.string()), ("version", pa.int32()), ("payload", pa.binary())]
@@ -83,14 +88,19 @@ def pack(rows: RowBatch) -> Iterator[pa.RecordBatch]:
             yield from _in_pieces(ROWS, name, version, part.to_ipc_parts())
 
 
-def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, RowBatch | dict[str, Any]]]:
+def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, RowBatch | BadRow | dict[str, Any]]]:
     """Yield (kind, value) of every value: a RowBatch for `rows`, the JSON value for all others.
+
+    What another layout has opened already, as (kind, value), is yielded as it is.
 
     A value whose pieces end too early is not yielded: its reader died. Raises: ContractError when pieces are missing or
     out of order.
     """
     joined: _Joined | None = None
     for batch in batches:
+        if isinstance(batch, tuple):
+            yield batch
+            continue
         payloads, numbers = batch.column("payload"), batch.column("version")
         for index, kind in enumerate(batch.column("kind").to_pylist()):
             payload = payloads[index].as_buffer()

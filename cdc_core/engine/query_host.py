@@ -7,6 +7,7 @@ from typing import Protocol
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.errors import RetryableError
+from cdc_core.queries.binding import BoundQuery, QueryPlan
 
 __all__ = ["Query", "QueryHost", "QueryHostError"]
 
@@ -92,6 +93,9 @@ class QueryHost(Protocol):
 
     def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         """Get ready what the first step needs. Return earlier when *stopped* becomes true. Raises: CdcError."""
+
+    def plan(self, query: BoundQuery) -> QueryPlan:
+        """Return *query* planned. Runs nothing. Raises: OptionError when it cannot be evaluated."""
 
     def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> Query:
         """Start the attempt of *config* from its start token, when it is its turn: few start at a time.

@@ -14,7 +14,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.telemetry.stages import SOURCE
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
-__all__ = ["refusal_of", "refused_row"]
+__all__ = ["refusal_for", "refusal_of", "refused_row"]
 
 _KEPT_BYTES = 8192
 """Values of at most this size stay in a row that is too large."""
@@ -23,12 +23,17 @@ _KEPT_BYTES = 8192
 def refusal_of(row: RowBatch, limit: int) -> dict[str, Any]:
     """Return what the writer is told about *row*, a batch of one row with more than *limit* bytes: JSON values."""
     reason = f"it has {row.nbytes:,} bytes, more than max_row_bytes ({format_bytes(limit)})"
-    return {"row": base64.b64encode(_without_large_values(row).to_ipc()).decode(), "reason": reason}
+    return refusal_for(row, reason, stage=SOURCE)
+
+
+def refusal_for(row: RowBatch, reason: str, *, stage: str) -> dict[str, Any]:
+    """Return what the writer is told about *row*, a batch of one row that was refused for *reason* at *stage*."""
+    return {"row": base64.b64encode(_without_large_values(row).to_ipc()).decode(), "reason": reason, "stage": stage}
 
 
 def refused_row(value: dict[str, Any]) -> BadRow:
-    """Return the row that `refusal_of` told of. Its large values are unavailable, and the row before is null."""
-    return BadRow(row=RowBatch.from_ipc(base64.b64decode(value["row"])), stage=SOURCE, reason=value["reason"])
+    """Return the row that `refusal_for` told of. Its large values are unavailable, and the row before is null."""
+    return BadRow(row=RowBatch.from_ipc(base64.b64decode(value["row"])), stage=value["stage"], reason=value["reason"])
 
 
 def _without_large_values(row: RowBatch) -> RowBatch:

@@ -23,6 +23,7 @@ from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.orders import Orders, Stopped
 from cdc_core.engine.patience import FINAL, Patience
 from cdc_core.engine.pausing import Pausing
+from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.engine.predecessors import Predecessors
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
 from cdc_core.engine.rescan_requests import RescanRequests
@@ -84,6 +85,7 @@ class Run:
         self._until: Timestamp | None = None
         self._opening: Future[int] | None = None
         self._opened = False
+        self._queries = PlannedQueries(feed, host, hold=self._hold)
         self._patience = Patience(feed, host, state_dir)
         self._warm = False
         self.steady = False
@@ -141,7 +143,7 @@ class Run:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
                 self._say(phase="starting Spark")
                 self._opening = pool.submit(self._host.hold, self._feed.name)
-                check_and_prepare(self._feed, self._store, self._check_executors)
+                check_and_prepare(self._feed, self._store, self._check_executors, self._queries.delivered)
             ending = self._attempts()
             self._keep_pause()
             return ending
@@ -170,6 +172,7 @@ class Run:
                 reason: Exception = error
                 final: CdcError | None = error
             except Exception as error:
+                self._queries.learn(error)
                 if not self.steady:
                     self._patience.refuse_to_begin(error, opened=self._opened)
                 if has_advanced(self._feed.name, self._store, since=self._from):
@@ -273,6 +276,7 @@ class Run:
             if self._once and self._until is None:
                 self._until = end_of_once(feed, self._store)
             cleanup.callback(self._quietly, self._dead_letters.look)  # the last step may have been saved since
+            config = replace(config, plans=self._queries.plans(rangefeed.schemas()))
             query = self._host.start(config, stopped=self._orders.stop.is_set)
             cleanup.callback(self._quietly, query.stop)
             yield config, query, rangefeed

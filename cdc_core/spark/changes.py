@@ -207,7 +207,7 @@ def _columns(rows: RowBatch, target: pa.Schema, *, path: str) -> pa.RecordBatch:
         )
     after, key = rows.column("after"), rows.column("key")
     images = dict(zip((field.name for field in after.type), after.flatten(), strict=True))
-    if after.null_count:
+    if after.null_count and not rows.schema.key:
         for field, values in zip(key.type, key.flatten(), strict=True):
             images[field.name] = pc.coalesce(images[field.name], values)
     wall, logical = rows.column("updated").flatten()

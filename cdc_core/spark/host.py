@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.errors import from_wire
+from cdc_core.queries.binding import BoundQuery, QueryPlan
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
+from cdc_core.spark.query_planning import plan_query, query_session
 from cdc_core.spark.rehearsal import rehearse
 from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
 from cdc_core.spark.start_turns import StartTurns
@@ -108,6 +110,10 @@ class SparkHost:
     def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         with _spark_errors():
             warm_up(self._opened(), config, stopped=stopped)
+
+    def plan(self, query: BoundQuery) -> QueryPlan:
+        with _spark_errors():
+            return plan_query(query_session(self._opened()), query)
 
     def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> Query:
         turn = self._turns.take(stopped=stopped)

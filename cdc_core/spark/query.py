@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -14,9 +14,13 @@ from cdc_core.engine.attempt_config import OPTION, AttemptConfig
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.errors import from_wire
+from cdc_core.queries.binding import BoundQuery
+from cdc_core.spark.columns import spark_schema
+from cdc_core.spark.query_planning import evaluated, query_session
 from cdc_core.spark.session import is_local
 from cdc_core.spark.source import RangefeedSource
 from cdc_core.spark.start_turns import Turn
+from cdc_core.spark.writer import ChangefeedSink
 
 __all__ = ["RunningQuery", "open_rows", "start_query", "warm_up"]
 
@@ -29,10 +33,15 @@ def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
     Its tasks are in a pool of the changefeed's: pools share the slots of a cluster fairly.
     """
     assert session._jvm is not None
+    if config.plans:
+        session = query_session(session)
+        session.dataSource.register(ChangefeedSink)
     # Both belong to this thread. Spark looks for data sources in the active session alone.
     SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)
-    rows = open_rows(session, config.to_option())
+    rows = open_rows(session, config.to_option(), [plan.query for plan in config.plans])
+    if config.plans and not config.warm_up:
+        rows = evaluated(rows, config.plans)
     writer = rows.writeStream.format("cdc_sink").option(OPTION, config.to_option()).outputMode("append")
     trigger = {"availableNow": True} if config.warm_up else {"processingTime": "0 seconds"}
     checkpoint = config.run_dir / ("warm-up" if config.warm_up else "checkpoint")
@@ -40,15 +49,18 @@ def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
     return writer.option("checkpointLocation", f"file://{checkpoint}").trigger(**trigger).start()
 
 
-def open_rows(session: SparkSession, option: str) -> DataFrame:
+def open_rows(session: SparkSession, option: str, queries: Sequence[BoundQuery] = ()) -> DataFrame:
     """Return the streaming rows of the attempt with the *option*, from a registration of their own.
+
+    They have the packed layout, or with *queries* that of columns.
 
     When a query starts, Spark writes into the registration's map of environment variables, a plain HashMap, which all
     tasks carry. Two queries that start at once would damage a shared one for good, and no task could be read again.
     """
     with _registering:
         session.dataSource.register(RangefeedSource)
-        return session.readStream.format("cdc_rangefeed").option(OPTION, option).load()
+        reader = session.readStream.format("cdc_rangefeed").option(OPTION, option)
+        return (reader.schema(spark_schema(queries)) if queries else reader).load()
 
 
 def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:

@@ -6,8 +6,9 @@ and in each executor's worker. Offsets are those of `cdc_core.engine.planner`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,15 +19,17 @@ from pyspark.sql.types import StructType
 from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.claims import claim, offers
-from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note
+from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note, pack
 from cdc_core.engine.planner import Offset, PlannedSlice, Planner
 from cdc_core.engine.planner_warnings import keep_warnings
 from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.placement import executor_locality
+from cdc_core.rows import RowBatch
 from cdc_core.sink import SliceInfo
 from cdc_core.slice_reader import SliceReader
+from cdc_core.spark.columns import columns_schema, noted, packed_columns
 from cdc_core.telemetry.activity import PLANNER, at_stages
 from cdc_core.telemetry.stages import SOURCE
 from cdc_core.timestamp import Timestamp
@@ -60,7 +63,7 @@ class RangefeedSource(DataSource):
         return "cdc_rangefeed"
 
     def schema(self) -> str:
-        return SPARK_SCHEMA
+        return SPARK_SCHEMA  # that of a query is said when it starts
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         config = AttemptConfig.from_options(self.options)
@@ -106,6 +109,17 @@ class RangefeedReader(DataSourceStreamReader):
                 return [SlicePartition(task, choice) for task, choice in enumerate(offered)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not self._config.plans:
+            yield from self._read(partition, pack)
+            return
+        queries = [plan.query for plan in self._config.plans]
+        schema = columns_schema(queries)
+        for batch in self._read(partition, partial(packed_columns, queries=queries, schema=schema)):
+            yield noted(batch, schema)
+
+    def _read(
+        self, partition: InputPartition, packed: Callable[[RowBatch], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
         config = self._config
         if partition.offered[0].slice is None:
@@ -129,6 +143,7 @@ class RangefeedReader(DataSourceStreamReader):
                     within=TimeRange.of(config.feed.options),
                     again=planned.again,
                     max_row_bytes=config.feed.options.max_row_bytes,
+                    pack=packed,
                 )
         except MaskedError as error:
             # Raising here would cost a task attempt, repeated at once. The writer passes it to the coordinator.

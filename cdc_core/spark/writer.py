@@ -20,12 +20,15 @@ from cdc_core.engine.aggregator import ReaderDiedError, write_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
+from cdc_core.engine.packing import Arriving
 from cdc_core.engine.reports import SliceReport, joined_failures
 from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.engine.source_notice import NoticeFile
 from cdc_core.engine.worker_cache import WorkerCache
+from cdc_core.envelope import DeleteForm
 from cdc_core.sink import Sink
+from cdc_core.spark.columns import opened
 from cdc_core.telemetry.activity import COORDINATOR, SLICE, at_stages
 from cdc_core.telemetry.stages import SINK, STORE
 
@@ -96,7 +99,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
 
                 report = write_slice(
                     FencedSink(sink, check.require_newest),
-                    iterator,
+                    self._arriving(iterator),
                     refuses_rows=config.feed.sink.registration.refuses_rows,
                     bad_rows=bad_rows_of(config.feed, open_sink=open_dead_letter_sink),
                     stages=stages,
@@ -107,6 +110,14 @@ class SinkWriter(DataSourceStreamArrowWriter):
             raise
         except MaskedError as error:
             return ReportMessage(failure=str(error))
+
+    def _arriving(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Arriving]:
+        """Return what arrived, opened if it has the columns layout."""
+        plans = self._config.plans
+        if not plans:
+            return batches
+        as_rows = self._config.feed.envelope().delete is DeleteForm.KEY_AND_NULLS
+        return opened(batches, plans, deletes_as_rows=as_rows)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         if self._config.warm_up:

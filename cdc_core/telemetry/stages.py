@@ -19,6 +19,7 @@ from cdc_core.file_body import FileBody
 
 __all__ = [
     "ENCODE",
+    "QUERY",
     "SINK",
     "SOURCE",
     "STAGES",
@@ -33,6 +34,8 @@ __all__ = [
 ]
 
 SOURCE, ENCODE, SINK, STORE = "source", "encode", "sink", "store"
+QUERY = "query"
+"""Where a row is refused for what a query asks of it. No stage of a task's time: Spark evaluates queries."""
 STAGES = (SOURCE, ENCODE, SINK, STORE)
 """Waiting for rows; in the encoder; elsewhere in the sink; in the progress store."""
 

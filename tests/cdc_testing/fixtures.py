@@ -63,7 +63,8 @@ def fresh_database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name}")
         yield postgres_server.uri(name)
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
+            "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity"
+            " WHERE datname = %s AND pid <> pg_backend_pid()",
             [name],
         )
         slots = "SELECT slot_name FROM pg_replication_slots WHERE database = %s"

@@ -1,0 +1,332 @@
+"""The columns layout: how the changes of a table travel through Spark when a query is evaluated over them.
+
+Each row of Spark is one change, or a note as in the packed layout (`cdc_core.engine.packing`), whose columns come first
+and are null for a change. What follows belongs to changes:
+
+    plan                      number of the table's version among those that the attempt knows; -1 for a note
+    op                        an `Op`
+    wall, logical             `updated`
+    mvcc_wall, mvcc_logical   `mvcc`, null where the source does not know it
+    unavailable               as in a `RowBatch`, null where it has none
+    vN                        for version N, null for other changes: a struct of
+        key                     the key as it is
+        raw                     columns that are passed on as they are: dates and times as their numbers
+        typed, previous         columns that expressions use, after and before the change, in Spark's types, but for
+                                decimals, which are texts
+
+A deleted row has its key in `raw` and `typed`, and nulls elsewhere, as in CockroachDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.engine.packing import REFUSED, ROWS, Arriving, divided, note
+from cdc_core.engine.row_limit import refusal_for
+from cdc_core.errors import UnplannedSchemaError
+from cdc_core.queries.binding import BoundQuery, QueryPlan
+from cdc_core.rows import TIMESTAMP_TYPE, UNAVAILABLE_TYPE, Op, RowBatch
+from cdc_core.schema import Column, ColumnType, Kind, TableSchema
+from cdc_core.spark.column_types import cast
+from cdc_core.telemetry.stages import QUERY
+from cdc_core.unavailable import unavailable_by_column, unavailable_column
+
+__all__ = [
+    "BATCH_ROWS",
+    "ROW_BYTES",
+    "columns_schema",
+    "noted",
+    "opened",
+    "output_schema",
+    "packed_columns",
+    "spark_schema",
+]
+
+_NOTE = [("kind", pa.string()), ("table", pa.string()), ("version", pa.int32()), ("payload", pa.binary())]
+_CHANGE = [
+    ("plan", pa.int32()),
+    ("op", pa.int8()),
+    ("wall", pa.int64()),
+    ("logical", pa.int32()),
+    ("mvcc_wall", pa.int64()),
+    ("mvcc_logical", pa.int32()),
+    ("unavailable", UNAVAILABLE_TYPE),
+]
+_NO_PLAN = -1
+_FILLER = "filler"
+ROW_BYTES = 16 * 1024
+"""Spark collects `BATCH_ROWS` rows before it passes them to the writer, whatever their size: measuring them would take
+longer than all else. So rows that are larger on average are followed by as many rows without content as they lack."""
+BATCH_ROWS = 4096
+
+
+def columns_schema(queries: Sequence[BoundQuery]) -> pa.Schema:
+    """Return the columns that travel through Spark for *queries*, one for each version of the table."""
+    versions = [(f"v{query.number}", _version_type(query)) for query in queries]
+    return pa.schema([*_NOTE, *_CHANGE, *versions])
+
+
+def spark_schema(queries: Sequence[BoundQuery]) -> StructType:
+    """Return `columns_schema` as Spark has it."""
+    return from_arrow_schema(columns_schema(queries), prefer_timestamp_ntz=True)
+
+
+def noted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a note of the packed layout in the columns of *schema*; any other batch as it is."""
+    if batch.num_columns == len(schema):
+        return batch
+    rest = [pa.nulls(len(batch), field.type) for field in list(schema)[len(_NOTE) + 1 :]]
+    plan = pa.repeat(pa.scalar(_NO_PLAN, pa.int32()), len(batch))
+    return pa.RecordBatch.from_arrays([*batch.columns, plan, *rest], schema=schema)
+
+
+def packed_columns(rows: RowBatch, *, queries: Sequence[BoundQuery], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield *rows* in the columns of *schema*; a row that lacks a value which the query uses becomes a `refused` note.
+
+    Raises: UnplannedSchemaError when *rows* have a version of their table that is not among *queries*.
+    """
+    query = next((query for query in queries if query.schema == rows.schema), None)
+    if query is None:
+        raise UnplannedSchemaError(
+            f"table {rows.schema.name} has another version than the query is planned for; it is planned again",
+            schema=rows.schema.to_json(),
+        )
+    for part in divided(rows):
+        bad = _incomplete(part, query)
+        if not bad:
+            yield _batch(part, query, schema)
+            yield from _fillers(part.nbytes // ROW_BYTES - len(part), schema)
+            continue
+        start = 0
+        for index in sorted(bad):
+            if index > start:
+                yield from packed_columns(part.slice(start, index - start), queries=queries, schema=schema)
+            refused = refusal_for(part.slice(index, 1), bad[index], stage=QUERY)
+            yield noted(note(REFUSED, refused), schema)
+            start = index + 1
+        if start < len(part):
+            yield from packed_columns(part.slice(start), queries=queries, schema=schema)
+
+
+def _fillers(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if count > 0:
+        columns = [
+            pa.repeat(pa.scalar(_FILLER, pa.string()), count),
+            *(pa.nulls(count, type_) for _, type_ in _NOTE[1:]),
+        ]
+        yield noted(pa.RecordBatch.from_arrays(columns, names=[name for name, _ in _NOTE]), schema)
+
+
+def opened(
+    batches: Iterable[pa.RecordBatch], plans: Sequence[QueryPlan], *, deletes_as_rows: bool
+) -> Iterator[Arriving]:
+    """Yield what the query made of each batch: notes in the packed layout, and (kind, rows).
+
+    Of a deleted row, `after` has what the query gives for it if *deletes_as_rows*; otherwise it is null. A row of which
+    an expression failed is yielded by itself, as a bad row.
+    """
+    for batch in batches:
+        numbers = batch.column("plan").to_numpy()
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        for start, end in pairwise(bounds):
+            if start == end:
+                continue
+            part = batch.slice(start, end - start)
+            if numbers[start] == _NO_PLAN:
+                notes = part.select([name for name, _ in _NOTE])
+                yield notes.filter(pc.not_equal(notes.column("kind"), _FILLER))
+            else:
+                yield from _evaluated(part, plans[numbers[start]], deletes_as_rows=deletes_as_rows)
+
+
+def _typed_as(type_: ColumnType) -> pa.DataType:
+    """Return the type in which a column that expressions use travels. Decimals are cast from text by the expression."""
+    return pa.string() if type_.kind is Kind.TIME else type_.arrow  # by default Spark has no type for times of day
+
+
+def _raw_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type in which a column that is passed on travels: Spark has not all times, and not all their years."""
+    if pa.types.is_date(type_):
+        return pa.int32()
+    return pa.int64() if pa.types.is_timestamp(type_) or pa.types.is_time(type_) else type_
+
+
+def _version_type(query: BoundQuery) -> pa.StructType:
+    schema = query.schema
+    fields = {
+        "key": [(column.name, _raw_type(column.type.arrow)) for column in schema.key_columns],
+        "raw": [(name, _raw_type(schema.column(name).type.arrow)) for name in query.raw],
+        "typed": [(name, _typed_as(schema.column(name).type)) for name in query.typed],
+        "previous": [(name, _typed_as(schema.column(name).type)) for name in query.previous],
+    }
+    structs = [(name, pa.struct(inner)) for name, inner in fields.items() if inner]
+    return pa.struct(structs)
+
+
+def _version(rows: RowBatch, query: BoundQuery) -> pa.StructArray:
+    """Return the column of the version."""
+    type_ = _version_type(query)
+    after, key = rows.column("after"), rows.column("key")
+    images = _by_name(after)
+    if after.null_count:
+        for name, values in _by_name(key).items():
+            images[name] = pc.coalesce(images[name], values)
+    fields = {
+        "key": [_viewed(values) for values in key.flatten()],
+        "raw": [_viewed(images[name]) for name in query.raw],
+        "typed": [cast(images[name], _typed_as(rows.schema.column(name).type)) for name in query.typed],
+    }
+    arrays = [RowBatch.struct(field.type, fields[field.name]) for field in type_ if field.name != "previous"]
+    if query.previous:
+        before = rows.column("before") if rows.has_before else pa.nulls(len(rows), rows.schema.after_type)
+        values = _by_name(before)
+        columns = [cast(values[name], _typed_as(rows.schema.column(name).type)) for name in query.previous]
+        arrays.append(RowBatch.struct(type_.field("previous").type, columns, before.is_null()))
+    return RowBatch.struct(type_, arrays)
+
+
+def _by_name(structs: pa.StructArray) -> dict[str, pa.Array]:
+    return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
+
+
+def _incomplete(rows: RowBatch, query: BoundQuery) -> dict[int, str]:
+    """Return why the query cannot be evaluated for some rows, by their index: the source did not send a value."""
+    return {
+        int(index): (
+            f"the query uses column {name}, which an update left unchanged and its source did not send; run ALTER TABLE"
+            f" {rows.schema.name} REPLICA IDENTITY FULL for later rows"
+        )
+        for name, lacking in unavailable_by_column(rows).items()
+        if name in query.typed
+        for index in np.flatnonzero(lacking)
+    }
+
+
+def _viewed(values: pa.Array) -> pa.Array:
+    return values.view(_raw_type(values.type)) if _raw_type(values.type) != values.type else values
+
+
+def _batch(rows: RowBatch, query: BoundQuery, schema: pa.Schema) -> pa.RecordBatch:
+    length = len(rows)
+    wall, logical = rows.column("updated").flatten()
+    has_mvcc = "mvcc" in rows.batch.schema.names
+    mvcc = rows.column("mvcc").flatten() if has_mvcc else (pa.nulls(length, wall.type), pa.nulls(length, logical.type))
+    columns: dict[str, pa.Array] = {
+        "kind": pa.repeat(pa.scalar(ROWS, pa.string()), length),
+        "plan": pa.repeat(pa.scalar(query.number, pa.int32()), length),
+        "op": rows.column("op").cast(pa.int8()),
+        "wall": wall,
+        "logical": logical,
+        "mvcc_wall": mvcc[0],
+        "mvcc_logical": mvcc[1],
+        f"v{query.number}": _version(rows, query),
+    }
+    if rows.has_unavailable:
+        columns["unavailable"] = rows.column("unavailable")
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(length, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _evaluated(
+    batch: pa.RecordBatch, plan: QueryPlan, *, deletes_as_rows: bool
+) -> Iterator[tuple[str, RowBatch | BadRow]]:
+    """Yield the rows that the query gave: see `cdc_core.spark.query_planning` for the columns."""
+    query, schema = plan.query, plan.schema
+    result = batch.column(f"o{query.number}")
+    fields = _by_name(result)
+    raw = fields.get("raw")
+    unknown = _unknown(batch, query)
+    arrays, reasons = [], dict[int, str]()
+    lacking: dict[str, npt.NDArray[np.bool_]] = {}
+    for index, (output, column) in enumerate(zip(query.outputs, schema.columns, strict=True)):
+        if output.column:
+            assert raw is not None
+            arrays.append(_restored(raw.field(query.raw.index(output.column)), column))
+            if output.column in unknown:
+                lacking[column.name] = unknown[output.column]
+            continue
+        computed = fields[f"c{index}"]
+        if computed.null_count:
+            lacking[column.name] = failed = np.asarray(computed.is_null())
+            reasons.update(dict.fromkeys(np.flatnonzero(failed).tolist(), _failure(output.text)))
+        arrays.append(_restored(computed.flatten()[0], column))
+    if "condition" in fields and fields["condition"].null_count and query.condition is not None:
+        failed = np.asarray(fields["condition"].is_null())
+        reasons.update(dict.fromkeys(np.flatnonzero(failed).tolist(), _failure(f"WHERE {query.condition.text}")))
+    op = batch.column("op").cast(pa.uint8())
+    mask = None if deletes_as_rows else pc.equal(op, pa.scalar(int(Op.DELETE), pa.uint8()))
+    key = [_restored(values, each) for values, each in zip(fields["key"].flatten(), schema.key_columns, strict=True)]
+    mvcc = None
+    if batch.column("mvcc_wall").null_count < len(batch):
+        mvcc = _timestamps(batch.column("mvcc_wall"), batch.column("mvcc_logical"))
+    rows = RowBatch.of(
+        schema,
+        op=op,
+        updated=_timestamps(batch.column("wall"), batch.column("logical")),
+        mvcc=mvcc,
+        key=RowBatch.struct(schema.key_type, key),
+        after=RowBatch.struct(schema.after_type, arrays, mask),
+        unavailable=unavailable_column(lacking) if lacking else None,
+    )
+    start = 0
+    for index in sorted(reasons):
+        if index > start:
+            yield ROWS, rows.slice(start, index - start)
+        yield REFUSED, BadRow(row=rows.slice(index, 1), stage=QUERY, reason=reasons[index])
+        start = index + 1
+    if start < len(rows):
+        yield ROWS, rows.slice(start)
+
+
+def _unknown(batch: pa.RecordBatch, query: BoundQuery) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return the columns of the table that are unavailable in some rows, and in which."""
+    column = batch.column("unavailable")
+    if column.null_count == len(batch):
+        return {}
+    named = {name for names in column.to_pylist() if names for name in names}
+    return {
+        name: np.array([name in (names or ()) for names in column.to_pylist()]) for name in query.raw if name in named
+    }
+
+
+def _failure(text: str) -> str:
+    return f"the query cannot compute {text}: a division by zero, a cast that failed, or a number out of range"
+
+
+def _timestamps(wall: pa.Array, logical: pa.Array) -> pa.StructArray:
+    return pa.StructArray.from_arrays([wall, logical], fields=list(TIMESTAMP_TYPE))
+
+
+def _restored(values: pa.Array, column: Column) -> pa.Array:
+    """Return *values* as `RowBatch` has a column of this type."""
+    type_ = column.type.arrow
+    if values.type == type_:
+        return values
+    if values.type == _raw_type(type_):
+        return values.view(type_)
+    return values.cast(type_)
+
+
+def output_schema(query: BoundQuery, computed: dict[str, ColumnType]) -> TableSchema:
+    """Return the columns of the rows that *query* gives; *computed* has the types of its expressions by name."""
+    source = query.schema
+    columns = tuple(
+        Column(name=output.name, type=source.column(output.column).type, nullable=source.column(output.column).nullable)
+        if output.column
+        else Column(name=output.name, type=computed[output.name])
+        for output in query.outputs
+    )
+    passed = {output.name for output in query.outputs if output.column == output.name}
+    hidden = () if passed >= set(source.primary_key) else source.key_columns
+    return TableSchema(
+        name=source.name, version=source.version, columns=columns, primary_key=source.primary_key, key=hidden
+    )

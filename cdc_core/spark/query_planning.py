@@ -1,0 +1,228 @@
+"""Queries planned by Catalyst, Spark's optimizer, and evaluated over the columns layout (`cdc_core.spark.columns`).
+
+An expression that fails for a row must not end the query: each is evaluated in `try`, and gives null where it failed.
+Spark's functions never return a null struct, so that a null means nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from py4j.java_gateway import JavaObject
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from cdc_core.queries.binding import BoundQuery, Output, QueryPlan
+from cdc_core.queries.refusals import refusal
+from cdc_core.schema import ColumnType, Kind
+from cdc_core.spark.columns import BATCH_ROWS, output_schema, spark_schema
+
+__all__ = ["evaluated", "plan_query", "query_session"]
+
+logging.getLogger("SQLQueryContextLogger").disabled = True
+"""Pyspark would print what the analyzer refuses, as JSON; the user gets a sentence."""
+
+_SETTINGS = {
+    # Changes are rows here, and travel many at a time. Without the largest number, each row's batch is measured anew.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+_MANY_ROWS = {
+    "Aggregate": "it takes many rows, and a query sees one change at a time",
+    "Window": "it takes many rows, and a query sees one change at a time",
+    "Generate": "it gives several rows for one, and a change is one message",
+}
+_SIMPLE: dict[type[DataType], ColumnType] = {
+    BooleanType: ColumnType(kind=Kind.BOOL, source="boolean"),
+    ByteType: ColumnType(kind=Kind.INT, source="smallint", bits=16),
+    ShortType: ColumnType(kind=Kind.INT, source="smallint", bits=16),
+    IntegerType: ColumnType(kind=Kind.INT, source="integer", bits=32),
+    LongType: ColumnType(kind=Kind.INT, source="bigint", bits=64),
+    FloatType: ColumnType(kind=Kind.FLOAT, source="real", bits=32),
+    DoubleType: ColumnType(kind=Kind.FLOAT, source="double precision", bits=64),
+    BinaryType: ColumnType(kind=Kind.BYTES, source="binary"),
+    DateType: ColumnType(kind=Kind.DATE, source="date"),
+    TimestampType: ColumnType(kind=Kind.TIMESTAMPTZ, source="timestamp with time zone"),
+    TimestampNTZType: ColumnType(kind=Kind.TIMESTAMP, source="timestamp without time zone"),
+}
+_TEXT = ColumnType(kind=Kind.STRING, source="text")
+_JSON = ColumnType(kind=Kind.JSON, source="json")
+_PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
+
+
+def query_session(session: SparkSession) -> SparkSession:
+    """Return a session of the same application for queries, with settings of its own."""
+    own = session.newSession()
+    for name, value in _SETTINGS.items():
+        own.conf.set(name, value)
+    return own
+
+
+def plan_query(session: SparkSession, query: BoundQuery) -> QueryPlan:
+    """Return *query* planned by *session*, a `query_session`. Runs nothing.
+
+    Raises: OptionError for an expression that Spark refuses or that does not give the same value each time, and for a
+    condition that no row can meet.
+    """
+    rows = session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema([query]))
+    computed = {output.name: _type_of(rows, query, output) for output in query.computed}
+    if query.condition is not None:
+        _check_condition(rows, query, query.condition)
+    return QueryPlan(query=query, schema=output_schema(query, computed))
+
+
+def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
+    """Return what the queries of all versions give for *rows*, in the columns layout.
+
+    In place of `vN` there is `oN`, a struct of `key`, `raw`, for each expression `cI` by the number of its output a
+    struct of its value or null where it failed, and `condition` likewise. Rows that a condition refuses are left out;
+    those for which it failed are not, and notes neither.
+    """
+    kept = f.col("plan") < 0
+    results = []
+    for plan in plans:
+        query = plan.query
+        version = f.col(f"v{query.number}")
+        fields = [version.getField("key").alias("key")]
+        if query.raw:
+            fields.append(version.getField("raw").alias("raw"))
+        for index, output in enumerate(query.outputs):
+            if not output.column:
+                fields.append(_tried(rows, _value(output, plan)).alias(f"c{index}"))
+        condition = f.lit(True)
+        if query.condition is not None:
+            held = _tried(rows, query.condition.sql)
+            fields.append(held.alias("condition"))
+            condition = held.isNull() | f.coalesce(held.getField("value"), f.lit(False))
+        kept = kept | ((f.col("plan") == query.number) & condition)
+        results.append(f.when(f.col("plan") == query.number, f.struct(*fields)).alias(f"o{query.number}"))
+    passed = [name for name in rows.columns if not re.fullmatch(r"v\d+", name)]
+    return rows.where(kept).select(*passed, *results)
+
+
+def _value(output: Output, plan: QueryPlan) -> str:
+    """Return the SQL of an expression; a nested value becomes JSON."""
+    type_ = plan.schema.column(output.name).type
+    return _as_json(output.sql) if type_ is _JSON or type_ == _JSON else output.sql
+
+
+def _as_json(sql: str) -> str:
+    return f"to_json({sql}, map('ignoreNullFields', 'false'))"
+
+
+def _tried(rows: DataFrame, sql: str) -> Column:
+    """Return a struct with the `value` of an expression, or null where evaluating it fails."""
+    jvm: Any = rows.sparkSession._jvm
+    utils, expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.org.apache.spark.sql.catalyst.expressions
+    value = f.expr(_on_one_line(sql))
+    # Arrow refuses nulls of a struct that has a field without nulls.
+    nullable = type(value)(utils.column(expressions.KnownNullable(utils.expression(value._jc))))
+    tried = expressions.TryEval(utils.expression(f.struct(nullable.alias("value"))._jc))
+    return type(value)(utils.column(tried))
+
+
+def _on_one_line(sql: str) -> str:
+    """Return an expression that may end in a comment."""
+    return f"(\n{sql}\n)"
+
+
+def _type_of(rows: DataFrame, query: BoundQuery, output: Output) -> ColumnType:
+    selected = _selected(rows, query, output)
+    type_ = selected.schema[0].dataType
+    simple = _SIMPLE.get(type(type_))
+    if simple is not None:
+        return simple
+    if isinstance(type_, StringType):
+        return _TEXT
+    if isinstance(type_, DecimalType):
+        source = f"numeric({type_.precision},{type_.scale})"
+        return ColumnType(kind=Kind.DECIMAL, source=source, precision=type_.precision, scale=type_.scale)
+    if isinstance(type_, ArrayType | MapType | StructType):
+        return _JSON
+    if isinstance(type_, NullType):
+        raise refusal(
+            query.text, output.at, f"{output.text} is null for every row and has no type; write CAST(… AS type)"
+        )
+    raise refusal(
+        query.text, output.at, f"{output.text} has the type {type_.simpleString()}, which no message can hold; cast it"
+    )
+
+
+def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
+    """Return *rows* with the expression as their only column. Raises: OptionError when Spark or we refuse it."""
+    try:
+        selected = rows.select(f.expr(_on_one_line(output.sql)).alias("value"))
+    except (AnalysisException, ParseException) as error:
+        raise refusal(query.text, output.at, f"{output.text}: {_shown(error)}") from None
+    plan = selected._jdf.queryExecution().analyzed()
+    names = [plan.nodeName(), *(child.nodeName() for child in _items(plan.children()))]
+    for name in names:
+        if name in _MANY_ROWS:
+            raise refusal(query.text, output.at, f"a query cannot use {output.text}: {_MANY_ROWS[name]}")
+    for expression in _items(plan.expressions()):
+        if not expression.deterministic():
+            culprit = _nondeterministic(expression)
+            raise refusal(
+                query.text,
+                output.at,
+                f"a query cannot call {culprit}: it gives another value each time it is called, and a change may be"
+                " delivered more than once",
+            )
+    return selected
+
+
+def _nondeterministic(expression: JavaObject) -> str:
+    for child in _items(expression.children()):
+        if not child.deterministic():
+            return _nondeterministic(child)
+    return str(expression.prettyName())
+
+
+def _check_condition(rows: DataFrame, query: BoundQuery, condition: Output) -> None:
+    type_ = _selected(rows, query, condition).schema[0].dataType
+    if not isinstance(type_, BooleanType | NullType):
+        raise refusal(query.text, condition.at, f"the condition has the type {type_.simpleString()}, not boolean")
+    holds = f.expr(_on_one_line(condition.sql)).cast("boolean")
+    optimized = rows.where(holds)._jdf.queryExecution().optimizedPlan()
+    if any(leaf.nodeName() == "LocalRelation" for leaf in _items(optimized.collectLeaves())):
+        raise refusal(query.text, condition.at, "the condition does not match any rows")
+
+
+def _shown(error: AnalysisException | ParseException) -> str:
+    """Return Spark's message without its class, its state, and our names of columns."""
+    text = str(error).strip().splitlines()[0]
+    text = re.sub(r"^\[[\w.]+\]\s*", "", text)
+    text = re.split(r"\s+SQLSTATE: ", text)[0]
+    return _PATH.sub(r"\1", text).strip()
+
+
+def _items(sequence: JavaObject) -> Iterator[JavaObject]:
+    return (sequence.apply(index) for index in range(sequence.size()))

@@ -1,0 +1,153 @@
+"""What a query makes of the changes of a real table, from PostgreSQL through Spark to files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_testing.kafka_fixtures import Kafka
+from cdc_testing.kafka_reading import read_topics
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.ndjson_rows import delivered
+from cdc_testing.runs import Feed
+
+pytestmark = pytest.mark.slow
+
+QUERY = """
+SELECT id, upper(status) AS status, amount * 2 AS twice, event_op() AS op,
+    (cdc_prev).status AS before, made, statement_timestamp() AS at
+FROM orders o
+WHERE event_op() = 'delete' OR (amount > 10 AND o.status IS DISTINCT FROM cdc_prev.status)
+"""
+
+
+def test_a_query_selects_rows_and_columns_of_scan_and_log(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, status text, amount numeric(8,2), made timestamp)")
+        connection.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
+        connection.execute(
+            "INSERT INTO orders SELECT n, 'new', n, '2024-01-01T12:00:00.5' FROM generate_series(1, 20) n"
+        )
+        with Feed(tmp_path, database, query=QUERY) as feed:
+            feed.once(kept_spark)
+            connection.execute("UPDATE orders SET status = 'paid' WHERE id IN (5, 15)")
+            connection.execute("UPDATE orders SET amount = amount + 1 WHERE id = 16")  # status as before
+            connection.execute("DELETE FROM orders WHERE id IN (1, 20)")
+            connection.execute("INSERT INTO orders VALUES (21, NULL, 100, 'infinity'), (22, 'new', 100, '-infinity')")
+            feed.once(kept_spark)
+            rows = delivered(feed.files, "orders")
+    scanned, logged = rows[:10], rows[10:]
+    assert [_shown(row) for row in scanned] == [
+        {"id": n, "status": "NEW", "twice": 2.0 * n, "op": "insert", "before": None, "made": "2024-01-01T12:00:00.5"}
+        for n in range(11, 21)
+    ]
+    assert [_shown(row) for row in logged] == [
+        {"id": 15, "status": "PAID", "twice": 30, "op": "update", "before": "new", "made": "2024-01-01T12:00:00.5"},
+        {"id": 1, "status": None, "twice": None, "op": "delete", "before": "new", "made": None},
+        {"id": 20, "status": None, "twice": None, "op": "delete", "before": "new", "made": None},
+        {"id": 22, "status": "NEW", "twice": 200, "op": "insert", "before": None, "made": "-infinity"},
+    ]
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in row.items() if name not in ("at", "__crdb__")}
+    assert row["at"] is not None, json.dumps(row)
+    return shown
+
+
+def test_a_query_follows_its_table_through_changes(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int, old text)")
+        connection.execute("INSERT INTO orders VALUES (1, 1, 'a'), (2, -2, 'b')")
+        options = {"schema_change_policy": "nobackfill"}
+        query = "SELECT *, amount * 2 AS twice FROM orders WHERE amount > 0"
+        with Feed(tmp_path, database, query=query, options=options) as feed:
+            feed.once(kept_spark)
+            connection.execute("INSERT INTO orders VALUES (3, 3, 'c'), (4, -4, 'd')")
+            connection.execute("ALTER TABLE orders ADD COLUMN note text")
+            connection.execute("INSERT INTO orders VALUES (5, 5, 'e', 'n'), (6, -6, 'f', 'n')")
+            connection.execute("ALTER TABLE orders DROP COLUMN old")
+            connection.execute("INSERT INTO orders VALUES (7, 7, 'n'), (8, -8, 'n')")
+            feed.once(kept_spark)
+            rows = delivered(feed.files, "orders")
+            connection.execute("ALTER TABLE orders RENAME COLUMN amount TO total")
+            connection.execute("INSERT INTO orders VALUES (9, 9, 'n')")
+            feed.start("--once")
+            assert feed.wait() != 0
+            log = feed.log()
+    shown = [{name: value for name, value in row.items() if name != "__crdb__"} for row in rows]
+    assert [row for number, row in enumerate(shown) if row not in shown[:number]] == [
+        {"id": 1, "amount": 1, "old": "a", "twice": 2},
+        {"id": 3, "amount": 3, "old": "c", "twice": 6},
+        {"id": 5, "amount": 5, "old": "e", "note": "n", "twice": 10},
+        {"id": 7, "amount": 7, "note": "n", "twice": 14},
+    ]
+    assert "query, line 1, column 11: table public.orders has no column 'amount'" in log
+    assert "Traceback" not in log
+
+
+FAILING = "SELECT id, 100 / amount AS share, note::int AS number FROM orders WHERE id > 0"
+
+
+def test_a_row_for_which_the_query_fails_ends_the_changefeed_with_a_sentence(
+    database: str, tmp_path: Path, kept_spark: KeptSpark
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int, note text)")
+        connection.execute("INSERT INTO orders VALUES (1, 1, '1'), (2, 0, '2'), (3, 3, '3')")
+        with Feed(tmp_path, database, query=FAILING) as feed, pytest.raises(AssertionError, match="status 1"):
+            feed.once(kept_spark)
+    log = " ".join(feed.log().split())
+    assert 'the row of table public.orders with key {"id": 2}' in log.replace("'", '"')
+    assert "was refused by the query (stage query): the query cannot compute 100 / amount: a division by zero" in log
+    assert "Traceback" not in log
+
+
+def test_rows_for_which_the_query_fails_become_dead_letters(
+    database: str, tmp_path: Path, kept_spark: KeptSpark
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int, note text)")
+        connection.execute("INSERT INTO orders VALUES (1, 1, '1'), (2, 0, '2'), (3, 3, 'three'), (4, 4, '4')")
+        options = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
+        with Feed(tmp_path, database, query=FAILING, options=options) as feed:
+            feed.once(kept_spark)
+            rows = delivered(feed.files, "orders")
+            letters = delivered(tmp_path / "dead", "test_dead_letters")
+    assert [(row["id"], row["share"], row["number"]) for row in rows] == [(1, 100, 1), (4, 25, 4)]
+    found = sorted((letter["after"]["key"], letter["after"]["stage"], letter["after"]["error"]) for letter in letters)
+    assert [(key, stage) for key, stage, _ in found] == [([2], "query"), ([3], "query")]
+    assert "100 / amount" in found[0][2]
+    assert "note::int" in found[1][2]
+
+
+def test_rows_in_kafka_keep_the_key_of_their_table(
+    database: str, tmp_path: Path, kept_spark: KeptSpark, kafka_broker: Kafka, topic_prefix: str
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (a int, b text, c text, PRIMARY KEY (b, a))")
+        connection.execute("INSERT INTO orders VALUES (1, 'x', 'c')")
+        options = {"topic_prefix": topic_prefix, "envelope": "wrapped", "resolved": False}
+        sink = f"kafka://{kafka_broker.bootstrap_servers}"
+        query = "SELECT upper(c) AS c, 'b' AS b FROM orders"
+        with Feed(tmp_path, database, query=query, options=options, sink=sink) as feed:
+            feed.once(kept_spark)
+            connection.execute("DELETE FROM orders")
+            feed.once(kept_spark)
+    found = read_topics(kafka_broker.bootstrap_servers, [f"{topic_prefix}orders"])
+    messages = [(json.loads(message.key), json.loads(message.value)["after"]) for message in found]
+    assert messages == [(["x", 1], {"b": "b", "c": "C"}), (["x", 1], None)]
+
+
+def test_a_query_cannot_be_changed(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int)")
+        with Feed(tmp_path, database, query="SELECT id FROM orders") as feed:
+            feed.once(kept_spark)
+        other = Feed(tmp_path, database, query="SELECT amount FROM orders")
+        with other, pytest.raises(AssertionError, match="status 2"):
+            other.once(kept_spark)
+        assert "was started with the query SELECT id FROM orders, which cannot be changed" in other.log()

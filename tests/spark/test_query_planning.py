@@ -1,0 +1,332 @@
+"""Queries planned and evaluated by the real Spark, over rows of every type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cdc_testing.kept_spark import KeptSpark
+from pyspark.sql import SparkSession
+
+from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp, unavailable_column
+from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.engine.packing import END, note, unpack
+from cdc_core.errors import OptionError, UnplannedSchemaError
+from cdc_core.queries.binding import QueryPlan, bind
+from cdc_core.queries.statement import parse_query
+from cdc_core.spark.columns import ROW_BYTES, columns_schema, noted, opened, packed_columns, spark_schema
+from cdc_core.spark.query_planning import evaluated, plan_query, query_session
+
+COLUMNS = {
+    "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
+    "price": ColumnType(kind=Kind.DECIMAL, source="numeric(8,2)", precision=8, scale=2),
+    "amount": ColumnType(kind=Kind.DECIMAL, source="numeric"),
+    "Name": ColumnType(kind=Kind.STRING, source="text"),
+    "at": ColumnType(kind=Kind.TIMESTAMPTZ, source="timestamp with time zone"),
+    "day": ColumnType(kind=Kind.DATE, source="date"),
+    "hour": ColumnType(kind=Kind.TIME, source="time"),
+    "doc": ColumnType(kind=Kind.JSON, source="jsonb"),
+    "raw": ColumnType(kind=Kind.BYTES, source="bytea"),
+    "flag": ColumnType(kind=Kind.BOOL, source="boolean"),
+    "real": ColumnType(kind=Kind.FLOAT, source="double precision", bits=64),
+}
+NO_DAY = 2**31 - 1
+"""The date infinity."""
+
+
+def table(version: int = 1, **more: ColumnType) -> TableSchema:
+    columns = tuple(Column(name=name, type=type_) for name, type_ in {**COLUMNS, **more}.items())
+    return TableSchema(name=TableName("db", "public", "orders"), version=version, columns=columns, primary_key=("id",))
+
+
+SCHEMA = table()
+
+
+@pytest.fixture
+def session(kept_spark: KeptSpark) -> Iterator[SparkSession]:
+    with kept_spark.lent():
+        yield query_session(kept_spark.session())
+
+
+def rows(
+    after: Sequence[dict[str, Any] | None],
+    *,
+    before: Sequence[dict[str, Any] | None] | None = None,
+    ops: Sequence[Op] | None = None,
+    schema: TableSchema = SCHEMA,
+    **more: Any,
+) -> RowBatch:
+    """Return rows with the keys 0, 1, …; a column that is not given is null."""
+    wall = pa.array(range(1_700_000_000_000_000_001, 1_700_000_000_000_000_001 + len(after)), pa.int64())
+    keyed = [None if row is None else {"id": key, **row} for key, row in enumerate(after)]
+    given = [Op.DELETE if row is None else Op.UPDATE for row in after] if ops is None else ops
+    return RowBatch.of(
+        schema,
+        op=pa.array(given, pa.uint8()),
+        updated=RowBatch.timestamps(wall, pa.array([7] * len(after), pa.int32())),
+        key=pa.array([{"id": key} for key in range(len(after))], schema.key_type),
+        after=pa.array(keyed, schema.after_type),
+        before=None if before is None else pa.array(before, schema.after_type),
+        **more,
+    )
+
+
+def plan(session: SparkSession, text: str, *schemas: TableSchema) -> list[QueryPlan]:
+    query = parse_query(text)
+    return [plan_query(session, bind(query, each, number=n)) for n, each in enumerate(schemas or (SCHEMA,))]
+
+
+def answers(
+    session: SparkSession, plans: Sequence[QueryPlan], *batches: RowBatch, deletes_as_rows: bool = True
+) -> list[RowBatch | BadRow]:
+    """Return what a writer gets for *batches*, in order; the note that ends a slice must come last."""
+    queries = [each.query for each in plans]
+    schema = columns_schema(queries)
+    packed = [part for batch in batches for part in packed_columns(batch, queries=queries, schema=schema)]
+    packed = [noted(part, schema) for part in (*packed, note(END, {"slices": 1}))]
+    frame = session.createDataFrame(pa.Table.from_batches(packed), spark_schema(queries)).coalesce(1)
+    result = evaluated(frame, plans).toArrow().to_batches()
+    *found, last = unpack(opened(result, plans, deletes_as_rows=deletes_as_rows))
+    assert last == (END, {"slices": 1})
+    return [value for _, value in found]  # type: ignore[misc]
+
+
+def one(session: SparkSession, text: str, *batches: RowBatch, deletes_as_rows: bool = True) -> RowBatch:
+    (found,) = answers(session, plan(session, text), *batches, deletes_as_rows=deletes_as_rows)
+    assert isinstance(found, RowBatch), str(found)
+    return found
+
+
+EVERYTHING = {
+    "price": "12345.60",
+    "amount": "1e3",
+    "Name": "é\x00\n",
+    "at": 2**63 - 1,
+    "day": NO_DAY,
+    "hour": 86_400_000_000,
+    "doc": '{"a": 1}',
+    "raw": b"\x00\xff",
+    "flag": True,
+    "real": float("-inf"),
+}
+
+
+def test_columns_that_are_passed_on_do_not_change_whatever_they_hold(session: SparkSession) -> None:
+    types = {name: pa.int64() if name in ("at", "hour") else type_.arrow for name, type_ in COLUMNS.items()}
+    types["day"] = pa.int32()
+    values = {"id": 0, **EVERYTHING}
+    after = RowBatch.struct(
+        SCHEMA.after_type,
+        [pa.array([values[name]], types[name]).view(COLUMNS[name].arrow) for name in COLUMNS],
+    )
+    mvcc = RowBatch.timestamps(pa.array([5], pa.int64()), pa.array([6], pa.int32()))
+    given = rows([{}])
+    given = RowBatch.of(
+        SCHEMA, **{name: given.column(name) for name in ("op", "updated", "key")}, after=after, mvcc=mvcc
+    )
+    found = one(session, "SELECT * FROM orders", given)
+    assert found.schema == SCHEMA
+    assert found.batch.equals(given.batch.select(found.batch.schema.names))
+    assert set(found.batch.schema.names) == set(given.batch.schema.names)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "wanted"),
+    [
+        ("price * 2", Kind.DECIMAL, "24691.20"),
+        ("amount + 0.5", Kind.DECIMAL, "0.83333333333333333"),
+        ("upper(name)", Kind.STRING, "JANE"),
+        ("name || '''s'", Kind.STRING, "Jane's"),
+        ("name RLIKE '^J\\w+$'", Kind.BOOL, True),
+        ("id::bigint + 1", Kind.INT, 1),
+        ("real / 4", Kind.FLOAT, 0.375),
+        ("day + 1", Kind.DATE, "2024-03-01"),
+        ("date_trunc('day', at)", Kind.TIMESTAMPTZ, "2024-02-29 00:00:00+00:00"),
+        ("hour", Kind.TIME, "11:22:33"),
+        ("left(hour, 2)", Kind.STRING, "11"),
+        ("get_json_object(doc, '$.a')", Kind.STRING, "1"),
+        ("from_json(doc, 'a int, b string')", Kind.JSON, '{"a":1,"b":null}'),
+        ("array(id, id + 1)", Kind.JSON, "[0,1]"),
+        ("octet_length(raw)", Kind.INT, 2),
+        ("CASE WHEN flag THEN 'yes' ELSE 'no' END", Kind.STRING, "yes"),
+        ("coalesce(cdc_prev.name, 'none')", Kind.STRING, "none"),
+        ("(cdc_prev).id", Kind.INT, None),
+        ("cdc_prev IS NULL", Kind.BOOL, True),
+        ("event_op()", Kind.STRING, "update"),
+        ("statement_timestamp()", Kind.TIMESTAMPTZ, "2023-11-14 22:13:20+00:00"),
+        ("crdb_internal_mvcc_timestamp", Kind.DECIMAL, "1700000000000000001.0000000007"),
+    ],
+)
+def test_an_expression_has_the_value_and_the_type_of_spark_sql(
+    session: SparkSession, expression: str, kind: Kind, wanted: object
+) -> None:
+    given = rows(
+        [
+            {
+                "price": "12345.60",
+                "amount": "0.33333333333333333333",
+                "Name": "Jane",
+                "at": 1709220153 * 1_000_000,
+                "day": 19782,
+                "hour": (11 * 3600 + 22 * 60 + 33) * 1_000_000,
+                "doc": '{"a": 1}',
+                "raw": b"\x00\xff",
+                "flag": True,
+                "real": 1.5,
+            }
+        ]
+    )
+    found = one(session, f"SELECT {expression} AS x FROM orders", given)
+    assert found.schema.columns[0].type.kind is kind
+    value = found.column("after").field("x")[0].as_py()
+    assert (str(value) if kind in (Kind.DATE, Kind.TIME, Kind.TIMESTAMPTZ) else value) == wanted
+    assert found.schema.key_columns == (SCHEMA.columns[0],)
+    assert found.column("key").to_pylist() == [{"id": 0}]
+
+
+def test_only_rows_that_meet_the_condition_are_left_and_keep_their_order(session: SparkSession) -> None:
+    given = rows([{"real": None if n % 3 == 0 else float(n)} for n in range(300)])
+    found = one(session, "SELECT id FROM orders WHERE real > 10 AND id % 2 = 0", given)
+    wanted = [n for n in range(300) if n % 3 and n > 10 and n % 2 == 0]
+    assert found.column("after").field("id").to_pylist() == wanted
+    assert [found.slice(n).earliest() for n in range(len(found))] == [given.slice(n).earliest() for n in wanted]
+
+
+@pytest.mark.parametrize("as_rows", [True, False])
+def test_a_deleted_row_has_its_key_and_the_row_before(session: SparkSession, as_rows: bool) -> None:
+    given = rows([None], before=[{"id": 0, "Name": "Jane"}])
+    text = "SELECT id, name, cdc_prev.name AS old, event_op() AS op FROM orders WHERE cdc_prev.name = 'Jane'"
+    found = one(session, text, given, deletes_as_rows=as_rows)
+    wanted = {"id": 0, "name": None, "old": "Jane", "op": "delete"} if as_rows else None
+    assert found.column("after").to_pylist() == [wanted]
+    assert found.column("key").to_pylist() == [{"id": 0}]
+
+
+@pytest.mark.parametrize("op", [Op.INSERT, Op.SCAN])
+def test_a_row_of_a_scan_is_an_insert(session: SparkSession, op: Op) -> None:
+    found = one(session, "SELECT event_op() FROM orders", rows([{}], ops=[op]))
+    assert found.column("after").to_pylist() == [{"event_op": "insert"}]
+    assert found.column("op").to_pylist() == [op]
+
+
+def test_a_row_for_which_an_expression_fails_is_alone_and_the_others_keep_their_order(session: SparkSession) -> None:
+    given = rows([{"Name": text} for text in ("1", "x", "2", "y", "3")])
+    first, x, second, y, third = answers(session, plan(session, "SELECT id, name::int AS n FROM orders"), given)
+    for found, wanted in ((first, 1), (second, 2), (third, 3)):
+        assert isinstance(found, RowBatch)
+        assert found.column("after").field("n").to_pylist() == [wanted]
+    for bad, key in ((x, "[1]"), (y, "[3]")):
+        assert isinstance(bad, BadRow)
+        assert (bad.stage, bad.key) == ("query", key)
+        assert bad.reason.startswith("the query cannot compute name::int: ")
+
+
+def test_a_condition_that_fails_names_itself(session: SparkSession) -> None:
+    given = rows([{"real": 0.0}, {"real": 2.0}])
+    bad, good = answers(session, plan(session, "SELECT id FROM orders WHERE 1 / real > 0.1"), given)
+    assert isinstance(bad, BadRow)
+    assert "WHERE 1 / real > 0.1" in bad.reason
+    assert isinstance(good, RowBatch)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1" + 20 * "0", "1" + 30 * "0", "1" + 300 * "0"])
+def test_a_number_that_no_decimal_of_spark_holds_fails_only_where_it_is_used(session: SparkSession, value: str) -> None:
+    given = rows([{"amount": "1"}, {"amount": value}, {"amount": "2.50"}])
+    passed = one(session, "SELECT amount FROM orders", given)
+    assert passed.column("after").field("amount").to_pylist() == ["1", value, "2.50"]
+    found = answers(session, plan(session, "SELECT id, amount FROM orders WHERE amount > 0"), given)
+    refused = [each for each in found if not isinstance(each, RowBatch)]
+    assert len(found) - len(refused) >= 1
+    assert len(refused) == 1
+
+
+def test_a_value_that_the_source_did_not_send_is_passed_on_as_such_and_fails_where_it_is_used(
+    session: SparkSession,
+) -> None:
+    import numpy as np
+
+    lacking = unavailable_column({"doc": np.array([False, True])})
+    given = rows([{"doc": "1"}, {"Name": "b"}], unavailable=lacking)
+    found = one(session, "SELECT id, doc AS d FROM orders", given)
+    assert found.column("unavailable").to_pylist() == [None, ["d"]]
+    good, bad = answers(session, plan(session, "SELECT length(doc) AS l FROM orders"), given)
+    assert isinstance(good, RowBatch)
+    assert not isinstance(bad, RowBatch)
+
+
+def test_rows_of_several_versions_are_evaluated_side_by_side(session: SparkSession) -> None:
+    newer = table(2, note=ColumnType(kind=Kind.STRING, source="text"))
+    plans = plan(session, "SELECT * FROM orders WHERE id >= 0", SCHEMA, newer)
+    old, new, last = answers(
+        session, plans, rows([{"Name": "a"}]), rows([{"note": "b"}], schema=newer), rows([{"Name": "c"}])
+    )
+    assert isinstance(old, RowBatch)
+    assert isinstance(new, RowBatch)
+    assert isinstance(last, RowBatch)
+    assert (old.schema, new.schema, last.schema) == (SCHEMA, newer, SCHEMA)
+    assert new.column("after").field("note").to_pylist() == ["b"]
+
+
+def test_large_rows_never_fill_a_batch_with_more_than_its_bytes(session: SparkSession) -> None:
+    (known,) = plan(session, "SELECT doc FROM orders WHERE id >= 0")
+    schema = columns_schema([known.query])
+    given = rows([{"doc": "x" * size} for size in (10, 3_000_000, 20, 5_000_000, 900_000, 30)])
+    parts = list(packed_columns(given, queries=[known.query], schema=schema))
+    assert sum(map(len, parts)) >= given.nbytes // ROW_BYTES - len(parts)
+    found = answers(session, [known], given)
+    lengths = [len(text) for part in found for text in part.column("after").field("doc").to_pylist()]  # type: ignore
+    assert lengths == [10, 3_000_000, 20, 5_000_000, 900_000, 30]
+
+
+def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
+    (known,) = plan(session, "SELECT id FROM orders")
+    with pytest.raises(UnplannedSchemaError, match=r"public\.orders") as unplanned:
+        list(packed_columns(rows([{}], schema=table(2)), queries=[known.query], schema=columns_schema([known.query])))
+    assert TableSchema.from_json(unplanned.value.schema) == table(2)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT foo(id) AS x FROM orders", "foo(id): Cannot resolve routine `foo`"),
+        ("SELECT name + day AS x FROM orders", "name + day: Cannot resolve"),
+        ("SELECT explode(array(id)) AS x FROM orders", "a query cannot use explode(array(id)): it gives several rows"),
+        ("SELECT mode(id) AS x FROM orders", "a query cannot call mode: it takes many rows"),
+        ("SELECT null AS x FROM orders", "null is null for every row and has no type"),
+        ("SELECT at - at AS x FROM orders", "at - at has the type interval day to second"),
+        ("SELECT id FROM orders WHERE id + 1", "the condition has the type int, not boolean"),
+        ("SELECT id FROM orders WHERE 1 = 2", "the condition does not match any rows"),
+        ("SELECT id FROM orders WHERE id = 1 AND false", "the condition does not match any rows"),
+        ("SELECT id FROM orders WHERE NULL", "the condition does not match any rows"),
+    ],
+)
+def test_what_spark_refuses_is_said_in_a_sentence_with_its_place(
+    session: SparkSession, capfd: pytest.CaptureFixture[str], text: str, reason: str
+) -> None:
+    with pytest.raises(OptionError) as refused:
+        plan(session, text)
+    first, shown, _ = str(refused.value).splitlines()
+    assert first.startswith("query, line 1, column ")
+    assert first.partition(": ")[2].startswith(reason)
+    assert shown.strip() == text
+    assert "typed" not in first
+    assert capfd.readouterr().err == ""
+
+
+def test_a_plan_crosses_a_process_border(session: SparkSession) -> None:
+    for each in plan(session, "SELECT *, price * 2 AS twice, cdc_prev FROM orders WHERE id > 3"):
+        assert QueryPlan.from_json(each.to_json()) == each
+
+
+def test_decimals_keep_their_scale(session: SparkSession) -> None:
+    found = one(session, "SELECT price + 0.00 AS p FROM orders", rows([{"price": "1.10"}]))
+    assert Decimal(found.column("after").field("p")[0].as_py()) == Decimal("1.10")
+    assert found.column("after").field("p")[0].as_py() == "1.10"
+
+
+def test_an_updated_timestamp_is_the_one_of_the_change(session: SparkSession) -> None:
+    found = one(session, "SELECT id FROM orders", rows([{}]))
+    assert found.latest() == Timestamp(1_700_000_000_000_000_001, 7)
