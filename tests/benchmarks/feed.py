@@ -102,15 +102,27 @@ class FeedRun:
 
 
 class Feed(ABC):
-    """A changefeed of the benchmarks' table of *uri* as JSON into *sink*, with its files under *directory*."""
+    """A changefeed of the benchmarks' table of *uri*, or of what *query* selects of it, as JSON into *sink*.
 
-    def __init__(self, directory: Path, uri: str, *, sink: str, options: Mapping[str, Any] | None = None) -> None:
+    Its files are under *directory*.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        uri: str,
+        *,
+        sink: str,
+        options: Mapping[str, Any] | None = None,
+        query: str | None = None,
+    ) -> None:
         file = directory / "feed.toml"
         state = directory / "state"
         values = {"updated": True, "resolved": "0s", **(options or {})}
+        selected = f'tables = ["{TABLE}"]' if query is None else f'query = "{query}"'
         lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
         file.write_text(
-            f'[changefeed.{NAME}]\nsource = "{uri}"\ntables = ["{TABLE}"]\nsink = "{sink}"\n'
+            f'[changefeed.{NAME}]\nsource = "{uri}"\n{selected}\nsink = "{sink}"\n'
             f'format = "json"\n[changefeed.{NAME}.options]\n' + "\n".join(lines) + "\n"
         )
         command = [sys.executable, "-m", "cdc_core", "run", str(file), "--state", str(state)]

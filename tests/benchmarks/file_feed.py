@@ -15,10 +15,12 @@ __all__ = ["FileFeed"]
 class FileFeed(Feed):
     """Writes JSON files under *directory*/out."""
 
-    def __init__(self, directory: Path, uri: str, *, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, directory: Path, uri: str, *, options: Mapping[str, Any] | None = None, query: str | None = None
+    ) -> None:
         self.output = directory / "out"
         self._since = 0.0
-        super().__init__(directory, uri, sink=f"file://{self.output.absolute()}", options=options)
+        super().__init__(directory, uri, sink=f"file://{self.output.absolute()}", options=options, query=query)
 
     def data_files(self) -> list[Path]:
         """Return the visible data files, by name."""

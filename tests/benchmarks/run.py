@@ -33,6 +33,7 @@ _BENCHMARKS = {
     "dead_letters": "a slice with one bad row in a million, beside the same without it",
     "engine": "ready rows through Spark to nowhere",
     "log": "a backlog to JSON files, beside Debezium",
+    "query": "a backlog to JSON files through a query, beside the same without one",
     "scan": "the initial scan to JSON files, beside Debezium",
     "backfill": "a table read again after ALTER TABLE, beside its initial scan, while it changes",
     "kafka": "a backlog to JSON in Kafka, beside Debezium and Kafka Connect",
