@@ -11,7 +11,11 @@ from sqlglot.tokenizer_core import Token
 
 from cdc_core.queries.refusals import refusal
 
-__all__ = ["parsed", "tokens_of"]
+__all__ = ["parsed", "place_of", "tokens_of"]
+
+
+_BEFORE = "SELECT "
+_NO_EXPRESSION = "this is not an expression of Spark SQL"
 
 
 class _Dialect(Spark):
@@ -35,16 +39,32 @@ def tokens_of(text: str) -> Sequence[Token]:
 
 
 def parsed(query: str, start: int, end: int) -> exp.Expr:
-    """Return the tree of the expression that is `query[start:end]`. Its positions count from *start*.
+    """Return the tree of the expression that is `query[start:end]`, with an alias if there is one.
 
-    Raises: OptionError.
+    `place_of` says where its parts are. Raises: OptionError.
     """
     text = query[start:end]
     try:
-        tree = parse_one(text, dialect=_Dialect)
+        tree = parse_one(f"{_BEFORE}{text}", dialect=_Dialect)  # by itself, it could be taken for a command
     except (ParseError, TokenError) as error:
-        raise refusal(query, start + _place(text, error), "this is not an expression of Spark SQL") from None
-    return tree
+        raise refusal(query, start + _place(text, error), _NO_EXPRESSION) from None
+    except RecursionError:
+        raise refusal(query, start, "this expression is nested too deeply") from None
+    only = tree.expressions if isinstance(tree, exp.Select) else []
+    if len(only) != 1 or any(value for name, value in tree.args.items() if name != "expressions"):
+        raise refusal(query, start, _NO_EXPRESSION)
+    expression: exp.Expr = only[0]
+    return expression
+
+
+def place_of(query: str, start: int, name: exp.Identifier) -> tuple[int, int]:
+    """Return where *name*, of the tree of an expression at *start*, begins and ends in the query.
+
+    Raises: OptionError for a word of SQL that is used as a name.
+    """
+    if "end" not in name.meta:
+        raise refusal(query, start, f'put the name "{name.name}" in quotation marks: it is a word of SQL')
+    return start + name.meta["start"] - len(_BEFORE), start + name.meta["end"] + 1 - len(_BEFORE)
 
 
 def _place(text: str, error: ParseError | TokenError) -> int:
@@ -53,5 +73,5 @@ def _place(text: str, error: ParseError | TokenError) -> int:
     line, column = found.get("line"), found.get("col")
     if line is None or column is None:
         return 0
-    start = sum(len(each) for each in text.splitlines(keepends=True)[: line - 1])
-    return max(0, start + int(column) - len(found.get("highlight") or " "))
+    start = sum(len(each) for each in f"{_BEFORE}{text}".splitlines(keepends=True)[: line - 1])
+    return max(0, start + int(column) - len(found.get("highlight") or " ") - len(_BEFORE))

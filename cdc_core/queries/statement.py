@@ -16,7 +16,7 @@ from typing import Literal
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cdc_core.queries.dialect import parsed, tokens_of
+from cdc_core.queries.dialect import parsed, place_of, tokens_of
 from cdc_core.queries.functions import EVENT_FUNCTIONS, NO_PARENTHESES, PREVIOUS, refused_function
 from cdc_core.queries.query import Fragment, Item, Query, Reference
 from cdc_core.queries.refusals import refusal
@@ -66,10 +66,8 @@ class _Parser:
 
     def query(self) -> Query:
         text, tokens = self._text, self._tokens
-        if len(tokens) > 1 and tokens[1].text.upper() in ("DISTINCT", "ALL"):
-            raise self._refused(
-                tokens[1], f"a query cannot have {tokens[1].text.upper()}: it sees one change at a time"
-            )
+        if len(tokens) > 1 and not _is_quoted(tokens[1]) and tokens[1].text.upper() in ("DISTINCT", "ALL"):
+            raise self._refused_clause(tokens[1])
         from_ = self._find_from()
         self._refuse_clauses(1, from_)
         items = tuple(self._item(first, last) for first, last in self._between_commas(1, from_))
@@ -160,19 +158,20 @@ class _Parser:
     def _item(self, first: int, last: int) -> Item:
         tokens = self._tokens[first:last]
         if tokens[-1].token_type is TokenType.STAR and (len(tokens) == 1 or tokens[-2].token_type is TokenType.DOT):
-            qualifier = tuple(_folded(token) for token in tokens[:-1:2])
-            if qualifier and qualifier[0] in PREVIOUS:
-                raise self._refused(tokens[0], f"name the columns of {qualifier[0]}, as in {qualifier[0]}.id AS old_id")
-            return Item(start=tokens[0].start, qualifier=qualifier)
+            previous = next((token.text for token in tokens if token.text.lower() in PREVIOUS), None)
+            if previous is not None:
+                raise self._refused(tokens[0], f"name the columns of {previous}, as in {previous}.id AS old_id")
+            if all(map(_is_name, tokens[:-1:2])):
+                return Item(start=tokens[0].start, qualifier=tuple(map(_folded, tokens[:-1:2])))
+        if tokens[0].token_type is TokenType.ALIAS:
+            raise self._refused(tokens[0], "an expression is missing here")
         tree = parsed(self._text, tokens[0].start, tokens[-1].end + 1)
         if isinstance(tree, exp.Aliases):
             raise self._refused(tokens[0], "an expression has one name; write AS name")
         name = ""
         if isinstance(tree, exp.Alias):
             name = _folded(tokens[-1])
-            last -= 1 + (len(tokens) > 1 and tokens[-2].token_type is TokenType.ALIAS)
-            if last == first:
-                raise self._refused(tokens[0], "an expression is missing here")
+            last -= 1 + (tokens[-2].token_type is TokenType.ALIAS)
         fragment = self._fragment(first, last)
         whole = fragment.references[0] if len(fragment.references) == 1 else None
         column = whole if whole and (whole.start, whole.end) == (fragment.start, fragment.end) else None
@@ -210,7 +209,7 @@ class _Parser:
             raise self._refused(token, "a query cannot have a sub-query")
         if token.token_type is TokenType.OVER:
             raise self._refused(token, "a query cannot have a window function: it sees one change at a time")
-        if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+        if _is_quoted(token):
             return
         called = bool(following) and following[0].token_type is TokenType.L_PAREN
         if called or token.text.lower() in NO_PARENTHESES:
@@ -222,12 +221,9 @@ class _Parser:
     def _columns(self, tree: exp.Expr, start: int) -> Iterator[Reference]:
         for node in tree.walk():
             if isinstance(node, exp.AggFunc):
-                raise refusal(
-                    self._text,
-                    start + node.meta.get("start", 0),
-                    f"a query cannot call {node.sql_name().lower()}: it takes many rows, and a query sees one change at"
-                    " a time",
-                )
+                name = node.sql_name().lower()
+                reason = "it takes many rows, and a query sees one change at a time"
+                raise refusal(self._text, start, f"a query cannot call {name}: {reason}")
             if isinstance(node, exp.Placeholder | exp.Parameter):
                 raise refusal(self._text, start, "a query has no parameters; write the value")
             if isinstance(node, exp.Dot) and _is_previous_in_parentheses(node):
@@ -237,10 +233,9 @@ class _Parser:
 
     def _in_parentheses(self, node: exp.Dot, start: int) -> Reference:
         """Return the reference that `(cdc_prev).column` is."""
-        row, column = node.this.unnest().this, node.expression
         levels = len(list(node.this.find_all(exp.Paren)))
-        place = next(n for n, token in enumerate(self._tokens) if token.start == start + row.meta["start"])
-        reference = _reference("previous column", [row, column], start)
+        reference = self._reference("previous column", [node.this.unnest().this, node.expression], start)
+        place = next(place for place, token in enumerate(self._tokens) if token.start == reference.start)
         return replace(reference, start=self._tokens[place - levels].start)
 
     def _column(self, node: exp.Column, start: int) -> Reference:
@@ -250,15 +245,32 @@ class _Parser:
         first = parts[0].name.lower()
         if first in PREVIOUS and not parts[0].args.get("quoted"):
             if len(parts) > 2:
-                raise refusal(self._text, start + parts[0].meta["start"], f"write {first}.column")
-            return _reference("previous row" if len(parts) == 1 else "previous column", parts, start)
-        return _reference("column", parts, start)
+                raise refusal(self._text, start, f"write {first}.column")
+            return self._reference("previous row" if len(parts) == 1 else "previous column", parts, start)
+        return self._reference("column", parts, start)
+
+    def _reference(
+        self,
+        kind: Literal["column", "previous column", "previous row"],
+        parts: Sequence[exp.Identifier],
+        start: int,
+    ) -> Reference:
+        words = [part.name if part.args.get("quoted") else part.name.lower() for part in parts]
+        places = [place_of(self._text, start, part) for part in parts]
+        return Reference(
+            kind=kind,
+            name=parts[-1].name,
+            start=places[0][0],
+            end=places[-1][1],
+            quoted=bool(parts[-1].args.get("quoted")),
+            qualifier=tuple(words[:-1]),
+        )
 
     def _event_functions(self, tokens: Sequence[Token]) -> Iterator[Reference]:
         for index, token in enumerate(tokens):
             name = token.text.lower()
             following = tokens[index + 1 : index + 3]
-            if name not in EVENT_FUNCTIONS or token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+            if name not in EVENT_FUNCTIONS or _is_quoted(token):
                 continue
             if not following or following[0].token_type is not TokenType.L_PAREN:
                 continue
@@ -294,9 +306,12 @@ def _depths(text: str, tokens: Sequence[Token]) -> Iterator[int]:
         raise refusal(text, opened[-1].start, f"'{opened[-1].text}' is not closed")
 
 
+def _is_quoted(token: Token) -> bool:
+    return token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
+
+
 def _is_clause(token: Token) -> bool:
-    in_quotes = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
-    return not in_quotes and token.text.upper().partition(" ")[0] in _REFUSED_WORDS
+    return not _is_quoted(token) and token.text.upper().partition(" ")[0] in _REFUSED_WORDS
 
 
 def _is_name(token: Token) -> bool:
@@ -326,17 +341,3 @@ def _is_previous_in_parentheses(node: exp.Expr | None) -> bool:
         return False
     inner = node.this.unnest() if isinstance(node.this, exp.Paren) else None
     return isinstance(inner, exp.Column) and inner.name.lower() in PREVIOUS and len(inner.parts) == 1
-
-
-def _reference(
-    kind: Literal["column", "previous column", "previous row"], parts: Sequence[exp.Identifier], start: int
-) -> Reference:
-    words = [part.name if part.args.get("quoted") else part.name.lower() for part in parts]
-    return Reference(
-        kind=kind,
-        name=words[-1] if parts[-1].args.get("quoted") else parts[-1].name,
-        start=start + parts[0].meta["start"],
-        end=start + parts[-1].meta["end"] + 1,
-        quoted=bool(parts[-1].args.get("quoted")),
-        qualifier=tuple(words[:-1]),
-    )

@@ -20,6 +20,7 @@ from cdc_core.queries.statement import parse_query
         ("SELECT concat(a, (b)), coalesce(a, b) IS NULL AS n FROM t", "t", ["concat", "n"]),
         ("SELECT (cdc_prev).a, cdc_prev.b AS c FROM t", "t", ["a", "c"]),
         ("SELECT a -- , b\n, c FROM t /* WHERE */", "t", ["a", "c"]),
+        ('SELECT comment, update, "all", "limit" FROM t', "t", ["comment", "update", "all", "limit"]),
         ("SELECT extract(year FROM a) AS y FROM t WHERE a IS DISTINCT FROM b", "t", ["y"]),
         ("SELECT transform(a, x -> x + b) AS s FROM t", "t", ["s"]),
         ("SELECT 'FROM u' AS s, \"order\" FROM t WHERE b = 'GROUP BY'", "t", ["s", "order"]),
@@ -41,7 +42,10 @@ REFUSED = {
     "SELECT a,, b FROM t": (10, "an expression is missing"),
     "SELECT a, FROM t": (11, "an expression is missing"),
     "SELECT FROM t": (8, "an expression is missing"),
-    "SELECT AS x FROM t": (11, "this is not an expression"),
+    "SELECT AS x FROM t": (8, "an expression is missing"),
+    "SELECT a, b, DISTINCT c FROM t": (14, "this is not an expression"),
+    "SELECT (cdc_prev).* FROM t": (8, "name the columns of cdc_prev"),
+    "SELECT t.null FROM t": (8, 'put the name "null" in quotation marks'),
     "SELECT a b c FROM t": (12, "this is not an expression"),
     "SELECT (a FROM t": (8, "'(' is not closed"),
     "SELECT a) FROM t": (9, "')' closes nothing"),
@@ -93,6 +97,11 @@ def test_the_caret_is_below_the_line_that_it_is_about() -> None:
         parse_query("SELECT a\nFROM t\nWHERE now() > b\n")
     assert str(refused.value).splitlines()[0].startswith("query, line 3, column 7: ")
     assert str(refused.value).splitlines()[1:] == ["  WHERE now() > b", "        ^"]
+
+
+def test_an_expression_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(OptionError, match="this expression is nested too deeply"):
+        parse_query(f"SELECT {'(' * 3000}a{')' * 3000} AS x FROM t")
 
 
 def test_a_very_long_line_is_cut_around_the_place() -> None:
