@@ -249,7 +249,8 @@ def test_replica_identity_nothing(database: str, sql: Sql) -> None:
 def test_diff_needs_replica_identity_full(database: str, sql: Sql) -> None:
     text = refusal(database, "t", diff=True)
     assert text == (
-        'table public.t does not log old rows, which option \'diff\' needs. Run ALTER TABLE "public"."t" REPLICA '
+        "table public.t does not log old rows, which option 'diff' and cdc_prev in a query need. Run ALTER TABLE "
+        '"public"."t" REPLICA '
         "IDENTITY FULL;"
     )
     sql.execute(text.partition(". Run ")[2])
@@ -290,7 +291,7 @@ def test_a_publication_that_would_make_updates_fail_is_refused(database: str, sq
         "server would refuse all its updates and deletes once it is published. Run ALTER TABLE "
         '"public"."g" REPLICA IDENTITY DEFAULT;'
     )
-    assert refusal(database, "g", diff=True) == f"{text} and remove option 'diff'"
+    assert refusal(database, "g", diff=True) == f"{text} and remove option 'diff', or cdc_prev from the query"
     sql.execute("INSERT INTO g (id) VALUES (1)")
     sql.execute("CREATE PUBLICATION like_ours FOR TABLE g WITH (publish_via_partition_root = true)")
     with pytest.raises(psycopg.errors.InvalidColumnReference, match="cannot update table"):
@@ -315,7 +316,8 @@ def test_partitions_are_checked_too(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
     sql.execute("ALTER TABLE p REPLICA IDENTITY FULL")
     assert refusal(database, "p", diff=True) == (
-        "table public.p1, a partition of public.p, does not log old rows, which option 'diff' needs. Run ALTER TABLE "
+        "table public.p1, a partition of public.p, does not log old rows, which option 'diff' and cdc_prev in a query"
+        " need. Run ALTER TABLE "
         '"public"."p1" REPLICA IDENTITY FULL;'
     )
     sql.execute("CREATE UNLOGGED TABLE p2 (id int PRIMARY KEY)")

@@ -86,8 +86,8 @@ def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, di
     has_old = (kinds != _INSERT) & ((markers == _OLD) | (markers == _KEY))
     if diff and ((kinds != _INSERT) & (markers != _OLD)).any():
         raise TerminalRangefeedError(
-            f"table {version.schema.name}: the log does not have the old rows, which option 'diff' needs. Run"
-            f" ALTER TABLE {version.schema.name} REPLICA IDENTITY FULL. {START_OVER}"
+            f"table {version.schema.name}: the log does not have the old rows, which option 'diff' and cdc_prev in a"
+            f" query need. Run ALTER TABLE {version.schema.name} REPLICA IDENTITY FULL. {START_OVER}"
         )
     readers, count = column_readers(version), len(version.columns)
     positions = starts + _TUPLE_AT

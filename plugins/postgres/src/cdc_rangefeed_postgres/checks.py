@@ -173,8 +173,8 @@ def _check_identity(table: Table, leaf: Leaf, *, diff: bool) -> None:
     where = f"table {leaf.qualified}" + ("" if leaf.oid == table.oid else f", a partition of {table.name},")
     if diff and leaf.identity != "f":
         raise ConfigError(
-            f"{where} does not log old rows, which option 'diff' needs. Run ALTER TABLE {leaf.sql} REPLICA IDENTITY "
-            "FULL;"
+            f"{where} does not log old rows, which option 'diff' and cdc_prev in a query need. Run ALTER TABLE"
+            f" {leaf.sql} REPLICA IDENTITY FULL;"
         )
     if leaf.identity == "n":
         raise ConfigError(
@@ -200,7 +200,7 @@ def _check_generated(connection: Connection, table: Table, *, diff: bool) -> Non
     generated = [column.name for column in table.all_columns if column.name not in published]
     full = [leaf.sql for leaf in table.leaves if leaf.identity == "f"]
     if connection.info.server_version >= _FULL_WITHOUT_GENERATED and generated and full:
-        remove = " and remove option 'diff'" if diff else ""
+        remove = " and remove option 'diff', or cdc_prev from the query" if diff else ""
         raise ConfigError(
             f"table {table.name} has REPLICA IDENTITY FULL and the generated column {generated[0]}, which is not "
             "published, so the server would refuse all its updates and deletes once it is published. Run ALTER TABLE "
