@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
@@ -172,6 +172,10 @@ class TableSchema:
     def key_type(self) -> pa.StructType:
         """Arrow type of the column `key` of a `RowBatch`: the key columns, in key order."""
         return pa.struct([pa.field(column.name, column.type.arrow) for column in self.key_columns])
+
+    def has_shape_of(self, other: TableSchema) -> bool:
+        """Return whether only the versions differ."""
+        return replace(self, version=other.version) == other
 
     def column(self, name: str) -> Column:
         """Return the column called *name*. Raises: KeyError."""

@@ -56,7 +56,7 @@ class PlannedQueries:
         if self._query is None:
             return ()
         for schema in (*self._met, *schemas):
-            if all(plan.query.schema != schema for plan in self._plans):
+            if not any(plan.query.schema.has_shape_of(schema) for plan in self._plans):
                 with _of_changefeed(self._feed):
                     query = bind(self._query, schema, number=len(self._plans))
                     self._plans.append(self._host.plan(query))

@@ -155,7 +155,7 @@ class _Binder:
         if item.fragment is None:
             self._require_table(item.qualifier, item.start)
             yield from (Output(name=name, column=name, at=item.start) for name in self._names)
-        elif item.column is not None and item.column.name.lower() != MVCC_COLUMN:
+        elif item.column is not None and item.column.name != MVCC_COLUMN:
             yield Output(name=item.name, column=self._column(item.column), at=item.start)
         else:
             yield self._computed(item.fragment, item.name)
@@ -165,13 +165,15 @@ class _Binder:
         return Output(name=name, sql=sql, text=" ".join(fragment.text.split()), at=fragment.start)
 
     def _replacement(self, reference: Reference) -> str:
+        if reference.kind == "comment":
+            return " "
         if reference.kind == "text":
             return _literal(reference.name)
         if reference.kind == "function":
             return EVENT_FUNCTIONS[reference.name]
         if reference.kind == "previous row":
             return self._previous_row()
-        if reference.kind == "column" and not reference.quoted and reference.name.lower() == MVCC_COLUMN:
+        if reference.kind == "column" and not reference.quoted and reference.name == MVCC_COLUMN:
             return _MVCC
         name = self._column(reference)
         if reference.kind == "previous column":
@@ -196,9 +198,7 @@ class _Binder:
         if name in self._names:
             return name
         if not reference.quoted:
-            if name.lower() in self._names:
-                return name.lower()
-            same = [known for known in self._names if known.lower() == name.lower()]
+            same = [known for known in self._names if known.lower() == name]
             if len(same) == 1:
                 return same[0]
         raise refusal(

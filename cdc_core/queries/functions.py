@@ -20,7 +20,9 @@ EVENT_FUNCTIONS: Mapping[str, str] = {
     "transaction_timestamp": _COMMIT_TIME,
 }
 """Functions without arguments that say something about the change, and the SQL over the columns layout for each."""
-NO_PARENTHESES = frozenset({"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp"})
+NO_PARENTHESES = frozenset(
+    {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user"}
+)
 """Functions that SQL lets one write without parentheses."""
 
 _CLOCK = "reads the clock; the time of the commit is statement_timestamp()"
@@ -29,13 +31,15 @@ _SESSION = "depends on the session, and every change must give the same row whoe
 _PLACE = "depends on where a row is read, and every change must give the same row wherever that is"
 _UNKNOWN_TIME = "is not known here; the time of the commit is statement_timestamp()"
 _REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("now", "curdate", *sorted(NO_PARENTHESES - {"current_user"})), _CLOCK),
+    **dict.fromkeys(("now", "curdate", *sorted(NO_PARENTHESES - {"current_user", "session_user"})), _CLOCK),
     **dict.fromkeys(("clock_timestamp", "localtime"), _CLOCK),
     **dict.fromkeys(("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid", "gen_random_uuid"), _RANDOM),
     **dict.fromkeys(("current_catalog", "current_database", "current_schema", "current_timezone"), _SESSION),
     **dict.fromkeys(("current_user", "session_user", "user", "version"), _SESSION),
     **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _PLACE),
     **dict.fromkeys(("input_file_block_length", "input_file_block_start"), _PLACE),
+    **dict.fromkeys(("session_window", "window", "window_time"), "puts rows together, and a query sees one at a time"),
+    "identifier": "names something by a value; write the name",
     **dict.fromkeys(("java_method", "reflect", "try_reflect"), "calls code that nobody has declared deterministic"),
     **dict.fromkeys(("changefeed_creation_timestamp", "event_schema_timestamp"), _UNKNOWN_TIME),
 }

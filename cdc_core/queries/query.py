@@ -13,13 +13,14 @@ __all__ = ["Fragment", "Item", "Query", "Reference"]
 class Reference:
     """A place in a fragment that stands for something of the change: a column, a row, or the value of a function.
 
-    Likewise a text in quotation marks, whose `name` is what it means: Spark writes quotation marks in it otherwise.
+    Likewise a text in quotation marks, whose `name` is what it means: Spark writes quotation marks in it otherwise. And
+    a comment.
 
     `start` and `end` are offsets in the query. `name` is that of the column or function, `quoted` says whether it was
     in quotes, and `qualifier` has the words before it, as `public.orders` in `public.orders.id`.
     """
 
-    kind: Literal["column", "previous column", "previous row", "function", "text"]
+    kind: Literal["column", "previous column", "previous row", "function", "text", "comment"]
     name: str
     start: int
     end: int
@@ -69,7 +70,6 @@ class Query:
 
     text: str
     table: str
-    table_start: int
     names: tuple[tuple[str, ...], ...]
     """What a column may be qualified with."""
     items: tuple[Item, ...]

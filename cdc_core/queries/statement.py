@@ -8,9 +8,11 @@ text, in which only references are replaced later: what they mean is for Spark t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 from sqlglot import exp
@@ -24,6 +26,10 @@ from cdc_core.queries.refusals import refusal
 __all__ = ["parse_query"]
 
 _SHAPE = "write SELECT … FROM table WHERE condition"
+_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
+_QUOTE = '"'
+_CLOCK_WORDS = ("now", "today", "tomorrow", "yesterday")
+"""What Spark takes for a time when it casts a text."""
 _MORE = "there is more after the end of the query; write one SELECT"
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
@@ -73,6 +79,7 @@ class _Parser:
         items = tuple(self._item(first, last) for first, last in self._between_commas(1, from_))
         table, place = self._name(from_ + 1)
         names = [table[index:] for index in range(len(table))]
+        listed = ".".join(part if _PLAIN.fullmatch(part) else f'"{part.replace(_QUOTE, 2 * _QUOTE)}"' for part in table)
         if place < len(tokens) and tokens[place].token_type is TokenType.ALIAS:
             place += 1
             if place == len(tokens) or not _is_name(tokens[place]):
@@ -80,6 +87,9 @@ class _Parser:
         if place < len(tokens) and _is_name(tokens[place]) and not _is_clause(tokens[place]):
             names = [(_folded(tokens[place]),)]
             place += 1
+        if names[0][-1] in PREVIOUS:
+            reason = f"{names[0][-1]} is the row before the change; give the table another alias"
+            raise self._refused(tokens[place - 1], reason)
         condition = None
         if place < len(tokens):
             if tokens[place].token_type is not TokenType.WHERE:
@@ -90,8 +100,7 @@ class _Parser:
             condition = self._fragment(place + 1, len(tokens))
         return Query(
             text=text,
-            table=".".join(table),
-            table_start=tokens[from_ + 1].start,
+            table=listed,
             names=tuple(names),
             items=items,
             condition=condition,
@@ -200,7 +209,8 @@ class _Parser:
         for index, token in enumerate(tokens):
             self._refuse_function(token, tokens[index + 1 : index + 3])
         tree = parsed(self._text, start, end)
-        references = [*self._columns(tree, start), *self._event_functions(tokens), *_texts(tokens)]
+        references = [*self._columns(tree, start), *self._event_functions(tokens)]
+        references += [*_texts(tokens), *self._comments(tokens)]
         references.sort(key=lambda reference: reference.start)
         return Fragment(query=self._text, start=start, end=end, references=tuple(references))
 
@@ -209,9 +219,9 @@ class _Parser:
             raise self._refused(token, "a query cannot have a sub-query")
         if token.token_type is TokenType.OVER:
             raise self._refused(token, "a query cannot have a window function: it sees one change at a time")
-        if _is_quoted(token):
-            return
         called = bool(following) and following[0].token_type is TokenType.L_PAREN
+        if _is_quoted(token) and not called:
+            return
         if called or token.text.lower() in NO_PARENTHESES:
             arguments = called and len(following) > 1 and following[1].token_type is not TokenType.R_PAREN
             reason = refused_function(token.text, arguments=arguments)
@@ -224,12 +234,25 @@ class _Parser:
                 name = node.sql_name().lower()
                 reason = "it takes many rows, and a query sees one change at a time"
                 raise refusal(self._text, start, f"a query cannot call {name}: {reason}")
-            if isinstance(node, exp.Placeholder | exp.Parameter):
-                raise refusal(self._text, start, "a query has no parameters; write the value")
+            self._refuse_node(node, start)
             if isinstance(node, exp.Dot) and _is_previous_in_parentheses(node):
                 yield self._in_parentheses(node, start)
             elif isinstance(node, exp.Column) and not _is_previous_in_parentheses(_beyond_parentheses(node)):
                 yield self._column(node, start)
+
+    def _refuse_node(self, node: exp.Expr, start: int) -> None:
+        if isinstance(node, exp.Placeholder | exp.Parameter):
+            raise refusal(self._text, start, "a query has no parameters; write the value")
+        if isinstance(node, exp.Query | exp.Values | exp.Table):
+            raise refusal(self._text, start, "a query cannot have a sub-query")
+        if isinstance(node, exp.Star):
+            raise refusal(self._text, start, "* stands for all columns, and cannot be part of an expression")
+        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+            word = str(node.this.this).strip().lower()
+            if node.this.is_string and word.startswith(_CLOCK_WORDS):
+                raise refusal(
+                    self._text, start, f"'{word}' reads the clock; the time of the commit is statement_timestamp()"
+                )
 
     def _in_parentheses(self, node: exp.Dot, start: int) -> Reference:
         """Return the reference that `(cdc_prev).column` is."""
@@ -241,7 +264,7 @@ class _Parser:
     def _column(self, node: exp.Column, start: int) -> Reference:
         parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
         if len(parts) != len(node.parts):
-            raise refusal(self._text, start, "* stands for all columns, and cannot be part of an expression")
+            self._refuse_node(exp.Star(), start)
         first = parts[0].name.lower()
         if first in PREVIOUS and not parts[0].args.get("quoted"):
             if len(parts) > 2:
@@ -259,7 +282,7 @@ class _Parser:
         places = [place_of(self._text, start, part) for part in parts]
         return Reference(
             kind=kind,
-            name=parts[-1].name,
+            name=words[-1],
             start=places[0][0],
             end=places[-1][1],
             quoted=bool(parts[-1].args.get("quoted")),
@@ -277,6 +300,12 @@ class _Parser:
             if len(following) < 2 or following[1].token_type is not TokenType.R_PAREN:
                 raise self._refused(token, f"{name} takes no arguments; write {name}()")
             yield Reference(kind="function", name=name, start=token.start, end=following[1].end + 1)
+
+    def _comments(self, tokens: Sequence[Token]) -> Iterator[Reference]:
+        """Yield the comments, which Spark may end elsewhere."""
+        for token, following in pairwise(tokens):
+            if self._text[token.end + 1 : following.start].strip():
+                yield Reference(kind="comment", name="", start=token.end + 1, end=following.start)
 
     def _refused(self, token: Token, reason: str) -> Exception:
         return refusal(self._text, token.start, reason)

@@ -1,7 +1,7 @@
 """The columns layout: how the changes of a table travel through Spark when a query is evaluated over them.
 
-Each row of Spark is one change, or a note as in the packed layout (`cdc_core.engine.packing`), whose columns come first
-and are null for a change. What follows belongs to changes:
+Each row of Spark is one change, or a note as in the packed layout (`cdc_core.engine.packing`), whose columns come
+first. Of a change, `version` is that of its table. What follows belongs to changes:
 
     plan                      number of the table's version among those that the attempt knows; -1 for a note
     op                        an `Op`
@@ -20,6 +20,7 @@ A deleted row has its key in `raw` and `typed`, and nulls elsewhere, as in Cockr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -94,7 +95,7 @@ def packed_columns(rows: RowBatch, *, queries: Sequence[BoundQuery], schema: pa.
 
     Raises: UnplannedSchemaError when *rows* have a version of their table that is not among *queries*.
     """
-    query = next((query for query in queries if query.schema == rows.schema), None)
+    query = next((query for query in queries if query.schema.has_shape_of(rows.schema)), None)
     if query is None:
         raise UnplannedSchemaError(
             f"table {rows.schema.name} has another version than the query is planned for; it is planned again",
@@ -135,8 +136,9 @@ def opened(
     an expression failed is yielded by itself, as a bad row.
     """
     for batch in batches:
-        numbers = batch.column("plan").to_numpy()
-        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        numbers, versions = batch.column("plan").to_numpy(), pc.fill_null(batch.column("version"), 0).to_numpy()
+        changes = np.flatnonzero((np.diff(numbers) != 0) | (np.diff(versions) != 0))
+        bounds = [0, *(changes + 1).tolist(), len(numbers)]
         for start, end in pairwise(bounds):
             if start == end:
                 continue
@@ -145,7 +147,13 @@ def opened(
                 notes = part.select([name for name, _ in _NOTE])
                 yield notes.filter(pc.not_equal(notes.column("kind"), _FILLER))
             else:
-                yield from _evaluated(part, plans[numbers[start]], deletes_as_rows=deletes_as_rows)
+                plan = _of_version(plans[numbers[start]], int(versions[start]))
+                yield from _evaluated(part, plan, deletes_as_rows=deletes_as_rows)
+
+
+def _of_version(plan: QueryPlan, version: int) -> QueryPlan:
+    """Return *plan* for rows of another version of the table that has the same columns."""
+    return plan if plan.schema.version == version else replace(plan, schema=replace(plan.schema, version=version))
 
 
 def _typed_as(type_: ColumnType) -> pa.DataType:
@@ -222,6 +230,7 @@ def _batch(rows: RowBatch, query: BoundQuery, schema: pa.Schema) -> pa.RecordBat
     mvcc = rows.column("mvcc").flatten() if has_mvcc else (pa.nulls(length, wall.type), pa.nulls(length, logical.type))
     columns: dict[str, pa.Array] = {
         "kind": pa.repeat(pa.scalar(ROWS, pa.string()), length),
+        "version": pa.repeat(pa.scalar(rows.schema.version, pa.int32()), length),
         "plan": pa.repeat(pa.scalar(query.number, pa.int32()), length),
         "op": rows.column("op").cast(pa.int8()),
         "wall": wall,

@@ -53,6 +53,7 @@ _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     "spark.sql.caseSensitive": "true",
+    "spark.sql.variable.substitute": "false",
     "spark.sql.session.timeZone": "UTC",
 }
 _MANY_ROWS = {
@@ -183,10 +184,10 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
     except (AnalysisException, ParseException) as error:
         raise refusal(query.text, output.at, f"{output.text}: {_shown(error)}") from None
     plan = selected._jdf.queryExecution().analyzed()
-    names = [plan.nodeName(), *(child.nodeName() for child in _items(plan.children()))]
-    for name in names:
-        if name in _MANY_ROWS:
-            raise refusal(query.text, output.at, f"a query cannot use {output.text}: {_MANY_ROWS[name]}")
+    under = list(_items(plan.children()))
+    if plan.nodeName() != "Project" or list(_items(under[0].children())):
+        found = next((each for each in (plan.nodeName(), under[0].nodeName()) if each in _MANY_ROWS), "Aggregate")
+        raise refusal(query.text, output.at, f"a query cannot use {output.text}: {_MANY_ROWS[found]}")
     for expression in _items(plan.expressions()):
         if not expression.deterministic():
             culprit = _nondeterministic(expression)

@@ -67,6 +67,23 @@ def test_a_text_is_written_as_spark_writes_it() -> None:
     assert query.condition.sql == r"`v0`.`typed`.`status` LIKE 'a\\%'"
 
 
+def test_of_two_columns_that_differ_in_capitals_each_is_found() -> None:
+    assert bound("SELECT ID FROM orders", "id", "ID").raw == ("id",)
+    assert bound('SELECT "ID" FROM orders', "id", "ID").raw == ("ID",)
+
+
+def test_the_commit_timestamp_is_known_in_capitals_too() -> None:
+    text = "SELECT CRDB_INTERNAL_MVCC_TIMESTAMP AS at FROM orders"
+    assert parse_query(text).refers_to("column", name="crdb_internal_mvcc_timestamp")
+    assert "mvcc_wall" in bound(text).computed[0].sql
+
+
+def test_a_comment_ends_where_its_line_ends() -> None:
+    query = bound("SELECT id FROM orders WHERE id = '1' -- one \\\n AND status = '2' /* two */ OR id = '3'")
+    assert query.condition is not None
+    assert query.condition.sql == "`v0`.`typed`.`id` = '1' AND `v0`.`typed`.`status` = '2' OR `v0`.`typed`.`id` = '3'"
+
+
 def test_a_quotation_mark_in_a_name_stays_in_it() -> None:
     assert bound('SELECT lower("a`b") AS l FROM orders').computed[0].sql == "lower(`v0`.`typed`.`a``b`)"
 

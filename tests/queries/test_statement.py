@@ -13,7 +13,9 @@ from cdc_core.queries.statement import parse_query
     [
         ("SELECT * FROM orders", "orders", [""]),
         ("select id, amount from public.orders;", "public.orders", ["id", "amount"]),
-        ('SELECT "Id" FROM "Public"."Or ders" AS o', "Public.Or ders", ["Id"]),
+        ('SELECT "Id" FROM "Public"."Or ders" AS o', '"Public"."Or ders"', ["Id"]),
+        ('SELECT id FROM "*"', '"*"', ["id"]),
+        ('SELECT id FROM "a""b"', '"a""b"', ["id"]),
         ("SELECT o.*, lower(o.name) AS l FROM Orders o WHERE o.id > 3", "orders", ["", "l"]),
         ("SELECT a::text, CAST(b AS int) FROM t", "t", ["a", "b"]),
         ("SELECT lower(a), event_op() FROM t", "t", ["lower", "event_op"]),
@@ -78,6 +80,17 @@ REFUSED = {
     "SELECT event_op(1) AS o FROM t": (8, "event_op takes no arguments"),
     "SELECT cdc_prev.* FROM t": (8, "name the columns of cdc_prev"),
     "SELECT a.b.* + 1 AS c FROM t": (8, "* stands for all columns"),
+    "SELECT struct(*) AS s FROM t": (8, "* stands for all columns"),
+    "SELECT identifier('wall') AS s FROM t": (8, "a query cannot call identifier"),
+    'SELECT "now"() AS n FROM t': (8, "a query cannot call now"),
+    "SELECT `current_user`() AS u FROM t": (8, "a query cannot call current_user"),
+    "SELECT session_user AS u FROM t": (8, "a query cannot call session_user"),
+    "SELECT TIMESTAMP 'now' AS n FROM t": (8, "'now' reads the clock"),
+    "SELECT 'Today'::date AS n FROM t": (8, "'today' reads the clock"),
+    "SELECT date_format(window(a, '1 hour').start, 'HH') AS h FROM t": (20, "a query cannot call window"),
+    "SELECT a FROM t WHERE a IN (VALUES 1)": (23, "a query cannot have a sub-query"),
+    "SELECT cdc_prev.a FROM t cdc_prev": (26, "cdc_prev is the row before the change"),
+    "SELECT a FROM cdc_prev": (15, "cdc_prev is the row before the change"),
     "SELECT ? AS a FROM t": (8, "a query has no parameters"),
 }
 

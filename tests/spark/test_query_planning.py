@@ -270,6 +270,19 @@ def test_rows_of_several_versions_are_evaluated_side_by_side(session: SparkSessi
     assert new.column("after").field("note").to_pylist() == ["b"]
 
 
+def test_rows_of_versions_with_the_same_columns_keep_their_version(session: SparkSession) -> None:
+    (known,) = plan(session, "SELECT id FROM orders")
+    old, new = answers(session, [known], rows([{}]), rows([{}, {}], schema=table(7)))
+    assert isinstance(old, RowBatch)
+    assert isinstance(new, RowBatch)
+    assert (old.schema.version, len(old), new.schema.version, len(new)) == (1, 1, 7, 2)
+
+
+def test_a_reference_of_spark_in_a_text_stays_what_it_is(session: SparkSession) -> None:
+    found = one(session, "SELECT '${env:HOME} ${spark.app.name}' AS t FROM orders", rows([{}]))
+    assert found.column("after").to_pylist() == [{"t": "${env:HOME} ${spark.app.name}"}]
+
+
 def test_large_rows_never_fill_a_batch_with_more_than_its_bytes(session: SparkSession) -> None:
     (known,) = plan(session, "SELECT doc FROM orders WHERE id >= 0")
     schema = columns_schema([known.query])
@@ -284,8 +297,14 @@ def test_large_rows_never_fill_a_batch_with_more_than_its_bytes(session: SparkSe
 def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
     (known,) = plan(session, "SELECT id FROM orders")
     with pytest.raises(UnplannedSchemaError, match=r"public\.orders") as unplanned:
-        list(packed_columns(rows([{}], schema=table(2)), queries=[known.query], schema=columns_schema([known.query])))
-    assert TableSchema.from_json(unplanned.value.schema) == table(2)
+        list(
+            packed_columns(
+                rows([{}], schema=table(2, note=COLUMNS["doc"])),
+                queries=[known.query],
+                schema=columns_schema([known.query]),
+            )
+        )
+    assert TableSchema.from_json(unplanned.value.schema) == table(2, note=COLUMNS["doc"])
 
 
 @pytest.mark.parametrize(
@@ -295,6 +314,7 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT name + day AS x FROM orders", "name + day: Cannot resolve"),
         ("SELECT explode(array(id)) AS x FROM orders", "a query cannot use explode(array(id)): it gives several rows"),
         ("SELECT mode(id) AS x FROM orders", "a query cannot call mode: it takes many rows"),
+        ("SELECT any_value(id) AS x FROM orders", "a query cannot "),
         ("SELECT null AS x FROM orders", "null is null for every row and has no type"),
         ("SELECT at - at AS x FROM orders", "at - at has the type interval day to second"),
         ("SELECT id FROM orders WHERE id + 1", "the condition has the type int, not boolean"),

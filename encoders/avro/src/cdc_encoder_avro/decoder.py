@@ -109,7 +109,7 @@ def _decoded(
 
 
 def _key_of(schema: TableSchema, image: dict[str, Any] | None) -> tuple[Any, ...] | None:
-    if image is None or not image.keys() >= set(schema.primary_key):
+    if image is None or schema.key or not image.keys() >= set(schema.primary_key):
         return None
     return tuple(image[name] for name in schema.primary_key)
 

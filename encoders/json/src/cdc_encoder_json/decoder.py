@@ -83,7 +83,7 @@ def _key(schema: TableSchema, text: str) -> tuple[Any, ...]:
     items = split_array(text)
     if len(items) != len(schema.primary_key):
         return tuple(plain(item) for item in items)
-    types = (schema.column(name).type for name in schema.primary_key)
+    types = (column.type for column in schema.key_columns)
     return tuple(read_value(item, type_) for item, type_ in zip(items, types, strict=True))
 
 
@@ -95,7 +95,7 @@ def _values(schema: TableSchema, members: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _key_of(schema: TableSchema, image: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    if image is None or not image.keys() >= set(schema.primary_key):
+    if image is None or schema.key or not image.keys() >= set(schema.primary_key):
         return None
     return tuple(image[name] for name in schema.primary_key)
 

@@ -105,7 +105,7 @@ def _choices(type_: ColumnType) -> Sequence[_Schema] | None:
 
 
 def _key(schema: TableSchema) -> _Schema:
-    items = [_column(schema.column(name).type, nullable=False) for name in schema.primary_key]
+    items = [_column(column.type, nullable=False) for column in schema.key_columns]
     bounds = {"minItems": len(items), "maxItems": len(items)}
     return {"type": "array", "items": items, "additionalItems": False, **bounds}
 

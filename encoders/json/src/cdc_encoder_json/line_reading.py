@@ -57,7 +57,7 @@ def read_lines(schema: TableSchema, envelope: Envelope, body: bytes) -> RowBatch
         return None
     types = {column.name: column.type for column in schema.columns}
     columns = {name: _column(members, spans, types[name]) for name, spans in zip(names, parts.columns, strict=True)}
-    key = [_column(members, spans, types[name]) for name, spans in zip(schema.primary_key, parts.key, strict=True)]
+    key = [_column(members, spans, each.type) for each, spans in zip(schema.key_columns, parts.key, strict=True)]
     return RowBatch.of(
         schema,
         op=pa.array(np.where(parts.deleted, np.uint8(Op.DELETE), np.uint8(Op.INSERT))),

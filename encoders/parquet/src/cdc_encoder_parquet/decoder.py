@@ -47,7 +47,7 @@ class ParquetDecoder(Decoder):
         for row, event in enumerate(events):
             unavailable = tuple(lacking[row] or ())
             image = {name: column[row] for name, column in values.items() if name not in unavailable}
-            key = tuple(image[name] for name in schema.primary_key)
+            key = None if schema.key else tuple(image[name] for name in schema.primary_key)
             rows.append(
                 DecodedRow(
                     key=key,
