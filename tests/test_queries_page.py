@@ -2,46 +2,60 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import psycopg
 import pytest
-from cdc_testing.ndjson_rows import delivered
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_encoder_json.options import JsonOptions
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.evaluating import answers, planned
+from cdc_testing.feeding import feed_of
+from cdc_testing.fixtures import fresh_database
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.pages import Page
+
+from cdc_core import EncoderContext, Envelope, RowBatch
+from cdc_core.spark.query_planning import query_session
 
 PAGE = Page("queries.md")
 CREATE, CHANGE, *QUERIES = PAGE.blocks("sql")
 MESSAGES = PAGE.blocks("json")
 
 
-@pytest.mark.slow
-def test_each_query_delivers_what_the_page_shows(database: str, tmp_path: Path) -> None:
-    assert len(QUERIES) == len(MESSAGES) >= 10
-    lines = []
-    for number, query in enumerate(QUERIES):
-        lines += [f"[changefeed.q{number}]", f"source = {json.dumps(database)}", f"query = '''\n{query}'''"]
-        lines += [f"sink = 'file://{tmp_path}/q{number}'"]
-    file = tmp_path / "feeds.toml"
-    file.write_text("\n".join(lines))
-    with psycopg.connect(database, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def batches(postgres_server: EmbeddedPostgres) -> list[RowBatch]:
+    """The rows of the table's initial scan and of the changes, as the rangefeed reads them."""
+    with (
+        fresh_database(postgres_server) as uri,
+        psycopg.connect(uri, autocommit=True) as connection,
+        feed_of(uri, "orders", diff=True) as feed,
+    ):
         connection.execute(CREATE)
-        _run(file)
+        feed.start()
+        feed.scan()
         connection.execute(CHANGE)
-        _run(file)
-    for number, (query, shown) in enumerate(zip(QUERIES, MESSAGES, strict=True)):
-        rows = delivered(tmp_path / f"q{number}", "orders")
-        for row in rows:
-            del row["__crdb__"]
-        assert rows == [json.loads(line) for line in shown.splitlines()], query
+        feed.catch_up()
+        return [batch for step in feed._attempts.steps for reading in step.readings for batch in reading.batches]
 
 
-def _run(file: Path) -> None:
-    command = [sys.executable, "-m", "cdc_core", "run", str(file), "--once"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert run.returncode == 0, run.stderr[-3000:]
+def test_there_is_an_example_for_each_use() -> None:
+    assert len(QUERIES) == len(MESSAGES) >= 10
+
+
+@pytest.mark.parametrize(("query", "shown"), list(zip(QUERIES, MESSAGES, strict=True)))
+def test_each_query_gives_what_the_page_shows(
+    batches: list[RowBatch], kept_spark: KeptSpark, query: str, shown: str
+) -> None:
+    with kept_spark.lent():
+        session = query_session(kept_spark.session())
+        found = answers(session, planned(session, query, batches[0].schema), *batches)
+    context = EncoderContext(changefeed="c", envelope=Envelope(name="bare"), options=JsonOptions())
+    encoder = JsonEncoder(context)
+    values = [value for rows in found for value in encoder.encode(rows, topic="orders").value.to_pylist()]
+    assert [value.decode() for value in values] == shown.splitlines()
 
 
 @pytest.mark.slow

@@ -8,17 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cdc_testing.evaluating import answers, planned
 from cdc_testing.kept_spark import KeptSpark
 from pyspark.sql import SparkSession
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp, unavailable_column
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.engine.packing import END, note, unpack
 from cdc_core.errors import OptionError, UnplannedSchemaError
-from cdc_core.queries.binding import QueryPlan, bind
-from cdc_core.queries.statement import parse_query
-from cdc_core.spark.columns import ROW_BYTES, columns_schema, noted, opened, packed_columns, spark_schema
-from cdc_core.spark.query_planning import evaluated, plan_query, query_session
+from cdc_core.queries.binding import QueryPlan
+from cdc_core.spark.columns import ROW_BYTES, columns_schema, packed_columns
+from cdc_core.spark.query_planning import query_session
 
 COLUMNS = {
     "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
@@ -75,23 +74,7 @@ def rows(
 
 
 def plan(session: SparkSession, text: str, *schemas: TableSchema) -> list[QueryPlan]:
-    query = parse_query(text)
-    return [plan_query(session, bind(query, each, number=n)) for n, each in enumerate(schemas or (SCHEMA,))]
-
-
-def answers(
-    session: SparkSession, plans: Sequence[QueryPlan], *batches: RowBatch, deletes_as_rows: bool = True
-) -> list[RowBatch | BadRow]:
-    """Return what a writer gets for *batches*, in order; the note that ends a slice must come last."""
-    queries = [each.query for each in plans]
-    schema = columns_schema(queries)
-    packed = [part for batch in batches for part in packed_columns(batch, queries=queries, schema=schema)]
-    packed = [noted(part, schema) for part in (*packed, note(END, {"slices": 1}))]
-    frame = session.createDataFrame(pa.Table.from_batches(packed), spark_schema(queries)).coalesce(1)
-    result = evaluated(frame, plans).toArrow().to_batches()
-    *found, last = unpack(opened(result, plans, deletes_as_rows=deletes_as_rows))
-    assert last == (END, {"slices": 1})
-    return [value for _, value in found]  # type: ignore[misc]
+    return planned(session, text, *(schemas or (SCHEMA,)))
 
 
 def one(session: SparkSession, text: str, *batches: RowBatch, deletes_as_rows: bool = True) -> RowBatch:
