@@ -59,6 +59,7 @@ from cdc_core.rangefeed import Rangefeed, RangefeedContext, ScanProgress, Token
 from cdc_core.readback.reader import ChangeReader
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.resolved_sink import Covered, ResolvedSink
+from cdc_core.restriction import Comparison, Restriction
 from cdc_core.rows import Op, RowBatch, shown_key
 from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
 from cdc_core.schema_change import SchemaChange, SchemaChangeRules, ShapeChange
@@ -94,6 +95,7 @@ __all__ = [
     "Changefeed",
     "Column",
     "ColumnType",
+    "Comparison",
     "ConfigError",
     "ContractError",
     "Covered",
@@ -132,6 +134,7 @@ __all__ = [
     "Rescan",
     "ResolvedSink",
     "RestartError",
+    "Restriction",
     "RetryableError",
     "RetryableRangefeedError",
     "RetryableSinkError",

@@ -23,6 +23,7 @@ from typing import Any
 
 from cdc_core.locality import Locality
 from cdc_core.placement import PlacementRules
+from cdc_core.restriction import Restriction, unrestricted
 from cdc_core.schema import TableSchema
 from cdc_core.schema_change import SchemaChangeRules
 from cdc_core.source_objects import SourceObjects
@@ -64,6 +65,8 @@ class RangefeedContext:
     """How many slices can be read at the same time."""
     locality: Locality = field(default_factory=Locality)
     """Where the changefeed is coordinated; without tiers where that is unknown."""
+    restriction: Callable[[TableSchema], Restriction] = unrestricted
+    """What is used of the scanned rows of a version of a table. For the reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +113,7 @@ class Rangefeed(ABC):
         """Remove all that this changefeed created: it ends, or begins anew. Repeatable; perhaps before `start`."""
 
     def created(self) -> Sequence[SourceObjects] | None:
-        """Return what every changefeed has created on the source; None, by default, when that is not known.
-
-        For `cdc drop`, of an instance that may watch no tables. Changes nothing.
-        """
+        """Return what all changefeeds have created on the source (tables may be empty); None: unknown, the default."""
         return None
 
     def close(self) -> None:  # noqa: B027 (has a default)

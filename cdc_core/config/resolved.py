@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -19,10 +20,12 @@ from cdc_core.options import place_values
 from cdc_core.placement import PlacementRules
 from cdc_core.queries.functions import MVCC_COLUMN
 from cdc_core.queries.query import Query
+from cdc_core.queries.restricting import restriction_of
 from cdc_core.queries.statement import parse_query
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.resolved_sink import ResolvedSink
+from cdc_core.restriction import unrestricted
 from cdc_core.schema import TableName
 from cdc_core.schema_change import SchemaChangeRules
 from cdc_core.shards.history import ShardedHistory
@@ -140,6 +143,7 @@ class ResolvedChangefeed:
             parallelism=self.parallelism,
             locality=self.locality,
             saved=None if self.saved is None else dict(self.saved),
+            restriction=unrestricted if query is None else partial(restriction_of, query),
         )
 
     def open_rangefeed(self, *, initial_scans: Mapping[str, bool] = MappingProxyType({})) -> Rangefeed:

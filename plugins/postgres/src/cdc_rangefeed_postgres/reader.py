@@ -61,7 +61,8 @@ class PostgresReader(SliceReader):
     def _read(self, payload: LogSlice | ScanSlice, connection: Any) -> Generator[RowBatch | SpanMark]:
         options, diff, mvcc = self.context.options, self.context.diff, self.context.mvcc
         if isinstance(payload, ScanSlice):
-            return read_scan(self._server, connection, payload, options, diff=diff, mvcc=mvcc)
+            restricted = self.context.restriction
+            return read_scan(self._server, connection, payload, options, diff=diff, mvcc=mvcc, restricted=restricted)
         # During a scan, an update can move a row from a block that is not scanned yet to one that was. Then its version
         # in the log is the first that is delivered, and no earlier one has its values.
         lookup = TableLookup(self._server, lambda: self._connect(_LOOKUP))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +11,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from cdc_core import Op, RetryableRangefeedError, RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
+from cdc_core import (
+    Op,
+    Restriction,
+    RetryableRangefeedError,
+    RowBatch,
+    Span,
+    SpanMark,
+    TableSchema,
+    TerminalRangefeedError,
+    Timestamp,
+)
 from cdc_rangefeed_postgres.blocks import Piece
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.partitions import removed_too_early
+from cdc_rangefeed_postgres.restricted_scan import conditions, read_columns, whole_rows
 from cdc_rangefeed_postgres.scan_values import select_list, to_struct
 from cdc_rangefeed_postgres.types import TableVersion
 
@@ -49,9 +60,18 @@ class ScanSlice:
 
 
 def read_scan(
-    server: Server, connection: Any, slice_: ScanSlice, options: PostgresOptions, *, diff: bool, mvcc: bool
+    server: Server,
+    connection: Any,
+    slice_: ScanSlice,
+    options: PostgresOptions,
+    *,
+    diff: bool,
+    mvcc: bool,
+    restricted: Callable[[TableSchema], Restriction],
 ) -> Generator[RowBatch | SpanMark]:
     """Yield the rows of a slice, and then a mark for each of its tables. *connection* is an ADBC connection.
+
+    *restricted* says what of the rows is used.
 
     The caller closes the connection after an error. Raises: RetryableRangefeedError when the snapshot is gone or a
     table was rewritten: the planner then begins a new round.
@@ -71,7 +91,8 @@ def read_scan(
                 raise
             cursor.execute(f"SET LOCAL lock_timeout = '{int(options.lock_timeout * 1000)}ms'")
             for piece in slice_.pieces:
-                yield from _read_piece(cursor, piece, slice_, options, diff=diff, mvcc=mvcc)
+                restriction = restricted(slice_.versions[piece.table].schema)
+                yield from _read_piece(cursor, piece, slice_, options, restriction, diff=diff, mvcc=mvcc)
             cursor.execute("ROLLBACK")
     finally:
         with suppress(*ClientError):
@@ -82,7 +103,14 @@ def read_scan(
 
 
 def _read_piece(
-    cursor: Any, piece: Piece, slice_: ScanSlice, options: PostgresOptions, *, diff: bool, mvcc: bool
+    cursor: Any,
+    piece: Piece,
+    slice_: ScanSlice,
+    options: PostgresOptions,
+    restriction: Restriction,
+    *,
+    diff: bool,
+    mvcc: bool,
 ) -> Iterator[RowBatch]:
     version = slice_.versions[piece.table]
     try:
@@ -102,11 +130,15 @@ def _read_piece(
             yield from _deletes(cursor, piece, version, blocks, slice_.at, options, diff=diff, mvcc=mvcc)
             return
         own_time = mvcc and slice_.commit_times
-        columns = select_list(version) + (", pg_xact_commit_timestamp(xmin)" if own_time else "")
-        query = f"SELECT {columns} FROM ONLY {piece.leaf} AS l WHERE {blocks}"
+        read = read_columns(version, restriction)
+        columns = select_list(version, read) + (", pg_xact_commit_timestamp(xmin)" if own_time else "")
+        where = " AND ".join([blocks, *conditions(version, restriction)])
+        query = f"SELECT {columns} FROM ONLY {piece.leaf} AS l WHERE {where}"
         for batch in stream(cursor, query, batch_bytes=options.fetch_size):
             if batch.num_rows:
-                yield _rows(batch, version, slice_.at, mvcc=mvcc, own_time=own_time)
+                after = whole_rows(to_struct(batch, version, read), version)
+                written = batch.column(len(read)) if own_time else None
+                yield _rows(after, version.schema, slice_.at, mvcc=mvcc, written=written)
     except ClientError as error:
         if piece.where is not None and (sqlstate(error) or "").startswith(_WRONG[0]):
             raise _wrong(piece, error) from None
@@ -171,24 +203,22 @@ def _deletes(
             )
 
 
-def _rows(batch: pa.RecordBatch, version: TableVersion, at: Timestamp, *, mvcc: bool, own_time: bool) -> RowBatch:
-    count = batch.num_rows
-    schema = version.schema
-    after = to_struct(batch, version)
-    names = [column.name for column in schema.columns]
-    updated = _repeated(at, count)
-    written = updated
-    if mvcc and own_time:
-        walls = batch.column(len(names)).cast(pa.timestamp("us", "UTC")).view(pa.int64())
-        known = pc.multiply(walls, 1000)
+def _rows(
+    after: pa.StructArray, schema: TableSchema, at: Timestamp, *, mvcc: bool, written: pa.Array | None
+) -> RowBatch:
+    """Return scanned rows. *written* is when each was, where the server knows it."""
+    count = len(after)
+    updated = own = _repeated(at, count)
+    if written is not None:
+        known = pc.multiply(written.cast(pa.timestamp("us", "UTC")).view(pa.int64()), 1000)
         at_most = pc.min_element_wise(pc.fill_null(known, at.wall), pa.scalar(at.wall, pa.int64()))
-        written = RowBatch.timestamps(at_most, pa.repeat(pa.scalar(0, pa.int32()), count))
+        own = RowBatch.timestamps(at_most, pa.repeat(pa.scalar(0, pa.int32()), count))
     return RowBatch.of(
         schema,
         op=pa.repeat(pa.scalar(int(Op.SCAN), pa.uint8()), count),
         updated=updated,
-        mvcc=written if mvcc else None,
-        key=RowBatch.struct(schema.key_type, [after.field(names.index(name)) for name in schema.primary_key]),
+        mvcc=own if mvcc else None,
+        key=RowBatch.struct(schema.key_type, [after.field(name) for name in schema.primary_key]),
         after=after,
     )
 

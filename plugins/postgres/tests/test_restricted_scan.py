@@ -1,0 +1,27 @@
+"""A scan for a query reads the columns and the rows that the query uses; changes are read whole."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cdc_testing.feeding import feed_of
+from cdc_testing.postgres import Sql
+
+from cdc_core.queries.restricting import restriction_of
+from cdc_core.queries.statement import parse_query
+
+
+def test_a_scan_leaves_out_what_a_query_does_not_use_and_changes_do_not(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (a text, id int PRIMARY KEY, b int, c numeric)")
+    sql.execute("INSERT INTO t SELECT 'x' || n, n, n, n FROM generate_series(1, 10) n")
+    query = parse_query("SELECT b FROM t WHERE b > 7 AND b + 0 < 10")
+    with feed_of(database, "public.t", restriction=partial(restriction_of, query)) as feed:
+        feed.start()
+        feed.catch_up()
+        scanned = [(change.key, change.after) for change in feed.changes]
+        sql.execute("UPDATE t SET a = 'y' WHERE id = 2")
+        feed.catch_up()
+    assert sorted(scanned) == [((n,), {"a": None, "id": n, "b": n, "c": None}) for n in (8, 9, 10)]
+    assert [(change.key, change.after) for change in feed.changes[3:]] == [
+        ((2,), {"a": "y", "id": 2, "b": 2, "c": "2"})
+    ]
