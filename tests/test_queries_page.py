@@ -59,21 +59,25 @@ def test_each_query_gives_what_the_page_shows(
 
 
 @pytest.mark.slow
-def test_cdc_check_shows_the_columns_of_a_query_or_its_mistake(database: str, tmp_path: Path) -> None:
+def test_check_and_explain_show_columns_mistakes_and_plans(database: str, tmp_path: Path) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(CREATE)
-    right = _check(database, tmp_path, "SELECT id, amount * 2 AS twice FROM orders")
+    right = _cdc("check", database, tmp_path, "SELECT id, amount * 2 AS twice FROM orders")
     assert right.returncode == 0, right.stdout
     assert "id integer, twice numeric(12,2)" in right.stdout
-    wrong = _check(database, tmp_path, "SELECT custumer FROM orders")
+    wrong = _cdc("check", database, tmp_path, "SELECT custumer FROM orders")
     assert wrong.returncode == 2
     (shown,) = (block for block in PAGE.text.split("```") if "custumer" in block)
     assert shown.strip() in wrong.stdout
     assert "Traceback" not in wrong.stdout + wrong.stderr
+    query = "SELECT id, upper(customer) AS who FROM orders WHERE id > 100 AND lower(status) = 'paid'"
+    explained = _cdc("explain", database, tmp_path, query)
+    (shown,) = (block for block in PAGE.text.split("```") if "plan of Spark" in block and "changefeed 'c'" in block)
+    assert explained.stdout == shown.lstrip()
 
 
-def _check(database: str, directory: Path, query: str) -> subprocess.CompletedProcess[str]:
+def _cdc(command: str, database: str, directory: Path, query: str) -> subprocess.CompletedProcess[str]:
     file = directory / "check.toml"
     file.write_text(f"[changefeed.c]\nsource = '{database}'\nquery = '''{query}'''\nsink = 'file://{directory}/out'\n")
-    command = [sys.executable, "-m", "cdc_core", "check", str(file)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    process = [sys.executable, "-m", "cdc_core", command, str(file)]
+    return subprocess.run(process, capture_output=True, text=True, check=False, timeout=300)

@@ -14,6 +14,7 @@ from cdc_core.cli.create import create
 from cdc_core.cli.docs import docs
 from cdc_core.cli.drain import drain
 from cdc_core.cli.drop import drop
+from cdc_core.cli.explain import explain
 from cdc_core.cli.jobs import jobs
 from cdc_core.cli.locality import worker_resources_command
 from cdc_core.cli.node import node
@@ -61,6 +62,7 @@ def cdc() -> None:
 for command in (
     run,
     check,
+    explain,
     node,
     show,
     resume,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.errors import ConfigError
 from cdc_core.schema import TableSchema
 
-__all__ = ["selected"]
+if TYPE_CHECKING:
+    from cdc_core.spark.host import SparkHost
+
+__all__ = ["plans_of", "selected"]
 
 _USER = "check"
 
@@ -21,6 +26,20 @@ def selected(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Sequen
 
     Raises: ConfigError when it cannot be evaluated, or Spark is not installed.
     """
+    with _spark() as host:
+        return PlannedQueries(feed, host, hold=lambda: host.hold(_USER)).delivered(schemas)
+
+
+def plans_of(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Sequence[str]:
+    """Return Catalyst's plans of the query of *feed* for tables with *schemas*. Raises: as `selected`."""
+    with _spark() as host:
+        host.hold(_USER)
+        plans = PlannedQueries(feed, host, hold=lambda: None).plans(schemas)
+        return [host.explain(plan.query) for plan in plans]
+
+
+@contextmanager
+def _spark() -> Iterator[SparkHost]:
     try:
         from cdc_core.spark.host import SparkHost
     except ImportError as error:
@@ -30,6 +49,6 @@ def selected(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Sequen
     with TemporaryDirectory(prefix="cdc-check-", ignore_cleanup_errors=True) as directory:
         host = SparkHost(_USER, {}, state_dir=Path(directory))
         try:
-            return PlannedQueries(feed, host, hold=lambda: host.hold(_USER)).delivered(schemas)
+            yield host
         finally:
             host.let_go(_USER)

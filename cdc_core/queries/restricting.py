@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -21,7 +22,7 @@ from cdc_core.queries.query import Query
 from cdc_core.restriction import Comparison, Restriction
 from cdc_core.schema import Column, Kind, TableSchema
 
-__all__ = ["restriction_of"]
+__all__ = ["parts_of_condition", "restriction_of"]
 
 _OPERATORS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -36,6 +37,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _Value = bool | int | str | date | datetime
 
 
+@lru_cache(maxsize=64)
 def restriction_of(query: Query, schema: TableSchema) -> Restriction:
     """Return what *query* uses of the scanned rows of its table in version *schema*."""
     try:
@@ -64,6 +66,14 @@ def _comparisons(query: Query, schema: TableSchema) -> tuple[tuple[Comparison, .
         if schema.column(comparison.column).type.kind is Kind.DECIMAL:
             return tuple(found), False  # it fails for NaN
     return tuple(found), True
+
+
+def parts_of_condition(query: Query) -> tuple[str, ...]:
+    """Return what AND joins in the condition of *query*, as SQL; the comparisons of `restriction_of` come first."""
+    if query.condition is None:
+        return ()
+    tree = parsed(query.text, query.condition.start, query.condition.end)
+    return tuple(part.sql(dialect="spark", comments=False) for part in _conjuncts(tree))
 
 
 def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:

@@ -18,7 +18,7 @@ from cdc_core.queries.binding import BoundQuery, QueryPlan
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
-from cdc_core.spark.query_planning import plan_query, query_session
+from cdc_core.spark.query_planning import explain_query, plan_query, query_session
 from cdc_core.spark.rehearsal import rehearse
 from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
 from cdc_core.spark.start_turns import StartTurns
@@ -114,6 +114,11 @@ class SparkHost:
     def plan(self, query: BoundQuery) -> QueryPlan:
         with _spark_errors():
             return plan_query(query_session(self._opened()), query)
+
+    def explain(self, query: BoundQuery) -> str:
+        """Return the optimized plan of a query that `plan` has accepted, as text. Runs nothing."""
+        with _spark_errors():
+            return explain_query(query_session(self._opened()), query)
 
     def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> Query:
         turn = self._turns.take(stopped=stopped)

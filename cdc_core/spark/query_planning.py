@@ -41,7 +41,7 @@ from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
 from cdc_core.spark.columns import BATCH_ROWS, output_schema, spark_schema
 
-__all__ = ["evaluated", "plan_query", "query_session"]
+__all__ = ["evaluated", "explain_query", "plan_query", "query_session"]
 
 logging.getLogger("SQLQueryContextLogger").disabled = True
 """Pyspark would print what the analyzer refuses, as JSON; the user gets a sentence."""
@@ -77,6 +77,12 @@ _SIMPLE: dict[type[DataType], ColumnType] = {
 _TEXT = ColumnType(kind=Kind.STRING, source="text")
 _JSON = ColumnType(kind=Kind.JSON, source="json")
 _PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
+_PLAN_NAMES = (
+    (re.compile(r"v\d+#\d+\.previous\b"), "cdc_prev"),
+    (re.compile(r"v\d+#\d+\.(?:typed|raw)\."), ""),
+    (re.compile(r"#\d+L?\b"), ""),
+)
+"""What of the columns layout stands in Catalyst's plans, and what queries call it."""
 
 
 def query_session(session: SparkSession) -> SparkSession:
@@ -98,6 +104,25 @@ def plan_query(session: SparkSession, query: BoundQuery) -> QueryPlan:
     if query.condition is not None:
         _check_condition(rows, query, query.condition)
     return QueryPlan(query=query, schema=output_schema(query, computed))
+
+
+def explain_query(session: SparkSession, query: BoundQuery) -> str:
+    """Return Catalyst's optimized plan of *query*, which `plan_query` accepts, in the query's names. Runs nothing."""
+    rows = session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema([query]))
+    if query.condition is not None:
+        rows = rows.where(f.expr(_on_one_line(query.condition.sql)))
+    raw = f.col(f"v{query.number}").getField("raw") if query.raw else None
+    items = [
+        (f.expr(_on_one_line(output.sql)) if raw is None or not output.column else raw.getField(output.column)).alias(
+            output.name
+        )
+        for output in query.outputs
+    ]
+    lines = rows.select(*items)._jdf.queryExecution().optimizedPlan().toString().rstrip().splitlines()
+    text = "\n".join([*lines[:-1], re.sub(r"LogicalRDD.*", f"changes of {query.schema.name}", lines[-1])])
+    for pattern, name in _PLAN_NAMES:
+        text = pattern.sub(name, text)
+    return text
 
 
 def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:

@@ -54,6 +54,11 @@ def test_a_file_or_pipeline_that_is_not_there_is_named(
     assert capsys.readouterr().err.strip() == complaint
 
 
+def test_without_a_query_there_is_nothing_to_explain(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(file)]) == 2
+    assert "has no query to explain: it delivers whole rows of public.counter" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["nonsense"], ["run"], ["run", "x", "--nope"], ["plugins", "x"]])
 def test_a_wrong_command_line_exits_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cdc_core import Column, ColumnType, Comparison, Kind, TableName, TableSchema
-from cdc_core.queries.restricting import restriction_of
+from cdc_core.queries.restricting import parts_of_condition, restriction_of
 from cdc_core.queries.statement import parse_query
 
 TYPES = {
@@ -123,3 +123,10 @@ def test_nothing_is_left_out_for_which_an_earlier_part_of_the_condition_fails(
 )
 def test_the_columns_are_those_that_the_query_uses_and_the_key(text: str, columns: set[str] | None) -> None:
     assert restriction_of(parse_query(text), SCHEMA).columns == columns
+
+
+def test_the_parts_of_a_condition_can_be_shown() -> None:
+    query = parse_query("SELECT * FROM orders WHERE (id BETWEEN 1 AND 5 AND paid /* so */) AND 100 / id > 5 OR paid")
+    assert parts_of_condition(query) == ("(id BETWEEN 1 AND 5 AND paid) AND 100 / id > 5 OR paid",)
+    query = parse_query("SELECT * FROM orders WHERE (id BETWEEN 1 AND 5 AND paid /* so */) AND upper(\"Name\") = 'A'")
+    assert parts_of_condition(query) == ("id >= 1", "id <= 5", "paid", "UPPER(`Name`) = 'A'")

@@ -25,3 +25,20 @@ def test_a_scan_leaves_out_what_a_query_does_not_use_and_changes_do_not(database
     assert [(change.key, change.after) for change in feed.changes[3:]] == [
         ((2,), {"a": "y", "id": 2, "b": 2, "c": "2"})
     ]
+
+
+def test_steps_of_a_scan_grow_with_what_a_query_leaves_out(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, b int, pad text)")
+    sql.execute("INSERT INTO t SELECT n, n, repeat('x', 500) FROM generate_series(1, 4000) n")
+    sql.execute("ANALYZE t")
+    steps = []
+    for text in ("SELECT * FROM t", "SELECT * FROM t WHERE b <= 40", "SELECT b FROM t"):
+        query = parse_query(text)
+        options = {"scan_chunk_size": 24_000}
+        with feed_of(database, "t", options=options, restriction=partial(restriction_of, query)) as feed:
+            feed.start()
+            feed.scan()
+            steps.append(feed.steps)
+            assert len(feed.changes) == (40 if "WHERE" in text else 4000)
+    assert steps[0] > 8 * steps[1], steps
+    assert steps[0] > 8 * steps[2], steps

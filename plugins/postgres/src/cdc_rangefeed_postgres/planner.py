@@ -41,6 +41,7 @@ from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.relations import find_relations
 from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
+from cdc_rangefeed_postgres.restricted_scan import Estimates
 from cdc_rangefeed_postgres.scan_plan import ScanPlan
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
@@ -71,6 +72,7 @@ class PostgresPlanner(StepPlanner):
         self._slot = Slot.of(context)
         self._connection = KeptConnection(self._server, "planner", lock_timeout_s=self._options.lock_timeout)
         self._rounds = ScanRounds(self._server, self._slot, self._options)
+        self._estimates = Estimates(context.restriction)
         self._newcomers = Newcomers(context, self._slot, Primary(self._server))
         self._pacing = Pacing(self._slot.name)
         self._catalog: Catalog | None = None
@@ -366,9 +368,9 @@ class PostgresPlanner(StepPlanner):
         assert scan.snapshot is not None
         self._rounds.use()
         slice_bytes, parallelism = self._options.scan_chunk_size, self.context.parallelism
-        densities = self._rounds.densities
-        left = take(scan, densities, rows=limit.rows, bytes_=min(limit.bytes, slice_bytes * parallelism))
         versions = Versions.of_catalog(connection, self._catalog, start.tables, self._types)
+        densities = self._estimates.delivered(connection, scan, self._rounds.densities, self._catalog, versions)
+        left = take(scan, densities, rows=limit.rows, bytes_=min(limit.bytes, slice_bytes * parallelism))
         end = replace(start, scan=left, clock=None, tables=versions.states)
         self._plan = ScanPlan(
             start=scan,

@@ -2,20 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from cdc_core import Comparison, Kind, Restriction, RowBatch
+from cdc_core import Comparison, Kind, Restriction, RowBatch, TableSchema
+from cdc_rangefeed_postgres.blocks import Density
+from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
+from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted
+from cdc_rangefeed_postgres.token import Scan
 from cdc_rangefeed_postgres.types import TableVersion
+from cdc_rangefeed_postgres.versions import Versions
 
-__all__ = ["conditions", "read_columns", "whole_rows"]
+__all__ = ["Estimates", "conditions", "read_columns", "whole_rows"]
 
 _TEXTS = {25, 1043}
 """text and varchar. Others compare in ways of their own, such as char(n), for which blanks at the end do not count."""
+
+
+_LEAST_SHARE = 1 / 16
+"""However little of a table is read, a step looks at so much more of it at most: estimates can be wrong."""
+
+
+class Estimates:
+    """How much of the tables' blocks scans deliver, as the server estimates it. For steps that are large enough."""
+
+    def __init__(self, restricted: Callable[[TableSchema], Restriction]) -> None:
+        self._restricted = restricted
+        self._round = 0
+        self._shares: dict[str, Density] = {}
+
+    def delivered(
+        self,
+        connection: Connection,
+        scan: Scan,
+        densities: Mapping[int, Density],
+        catalog: Catalog,
+        versions: Versions,
+    ) -> Mapping[int, Density]:
+        """Return *densities* by what is delivered. Asks once for each table in a round."""
+        if scan.round != self._round:
+            self._round, self._shares = scan.round, {}
+        found = dict(densities)
+        for part in scan.parts:
+            if part.table not in self._shares and versions.lists[part.table]:
+                version = versions.lists[part.table][0]
+                restriction = self._restricted(version.schema)
+                if restriction.columns is None and not restriction.comparisons:
+                    return densities  # there is no query, which has one table
+                self._shares[part.table] = _share(connection, catalog.tables[part.table], version, restriction)
+            share = self._shares.get(part.table)
+            if share is not None and part.oid in densities and part.detached is None:
+                whole = densities[part.oid]
+                found[part.oid] = Density(whole.rows * share.rows, whole.bytes * share.bytes)
+        return found
+
+
+def _share(connection: Connection, table: Table, version: TableVersion, restriction: Restriction) -> Density:
+    """Return which shares of the rows and bytes of a table are delivered."""
+    columns = ", ".join(quoted(name) for name in read_columns(version, restriction))
+    where = " AND ".join(["true", *conditions(version, restriction)])
+    try:
+        whole_rows, whole_width = _estimated(connection, f"SELECT * FROM {table.sql} AS l")
+        rows, width = _estimated(connection, f"SELECT {columns} FROM {table.sql} AS l WHERE {where}")
+    except (psycopg.ProgrammingError, psycopg.errors.LockNotAvailable):
+        return Density(1.0, 1.0)  # the table is being changed
+    rows_share = max(rows / max(whole_rows, 1), _LEAST_SHARE)
+    return Density(min(rows_share, 1.0), min(max(rows_share * width / max(whole_width, 1), _LEAST_SHARE), 1.0))
+
+
+def _estimated(connection: Connection, query: str) -> tuple[float, float]:
+    """Return how many rows *query* gives, and how many bytes each has."""
+    row = connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()).fetchone()
+    assert row is not None
+    plan = row[0][0]["Plan"]
+    return plan["Plan Rows"], plan["Plan Width"]
 
 
 def read_columns(version: TableVersion, restriction: Restriction) -> Sequence[str]:

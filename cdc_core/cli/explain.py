@@ -1,0 +1,74 @@
+"""`cdc explain`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+import click
+
+from cdc_core.cli.query_check import plans_of
+from cdc_core.cli.run import located, resolved
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import store_option
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.checks import check_source
+from cdc_core.errors import ConfigError
+from cdc_core.options import counted
+from cdc_core.queries.query import Query
+from cdc_core.queries.restricting import parts_of_condition, restriction_of
+from cdc_core.schema import Kind, TableSchema
+
+__all__ = ["explain"]
+
+
+@click.command(short_help="Show what a query reads, and how Spark evaluates it.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@store_option
+@debug_option
+@click.pass_obj
+def explain(session: CliSession, file: str, name: str | None, store: str | None) -> int:
+    """Show what the query of changefeed NAME in FILE needs of a scan, and the plan of Spark's optimizer.
+
+    Lists the columns that a scan has to read, the comparisons that the source can evaluate, and what of the condition
+    is left to Spark, with the reason. Changes nothing.
+    """
+    feed = resolved(session, located(session, file, name, store=store)[0])
+    query = feed.parsed_query()
+    if query is None:
+        raise ConfigError(
+            f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
+        )
+    schemas = check_source(feed)
+    plans = plans_of(feed, schemas)
+    click.echo(f"changefeed '{feed.name}', query of {query.table}")
+    for schema in schemas:
+        for title, lines in _needs(feed, query, schema):
+            click.echo(f"  {title}")
+            for line in lines:
+                click.echo(f"    {line}")
+    for plan in plans:
+        click.echo(f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}")
+    return 0
+
+
+def _needs(feed: ResolvedChangefeed, query: Query, schema: TableSchema) -> Iterator[tuple[str, list[str]]]:
+    restriction = restriction_of(query, schema)
+    names = [column.name for column in schema.columns]
+    used = [name for name in names if restriction.columns is None or name in restriction.columns]
+    yield f"columns that a scan reads, {len(used)} of {counted(len(names), 'column')}", [", ".join(used)]
+    parts, count = parts_of_condition(query), len(restriction.comparisons)
+    if count:
+        yield (
+            f"rows that a scan reads, if the source {feed.rangefeed.name} can compare these types",
+            list(parts[:count]),
+        )
+    if parts[count:]:
+        numeric = count and schema.column(restriction.comparisons[-1].column).type.kind is Kind.DECIMAL
+        after = (
+            "it follows a comparison that fails for NaN"
+            if numeric
+            else ("its first part is no comparison of a column with constants that sources evaluate like Spark")
+        )
+        yield f"left to Spark: {after}", list(parts[count:])
