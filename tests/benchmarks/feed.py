@@ -120,7 +120,7 @@ class Feed(ABC):
         state = directory / "state"
         values = {"updated": True, "resolved": "0s", **(options or {})}
         selected = f'tables = ["{TABLE}"]' if query is None else f'query = "{query}"'
-        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
+        lines = [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
         file.write_text(
             f'[changefeed.{NAME}]\nsource = "{uri}"\n{selected}\nsink = "{sink}"\n'
             f'format = "json"\n[changefeed.{NAME}.options]\n' + "\n".join(lines) + "\n"
