@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import Formatter
 from typing import cast
 
 import pyarrow as pa
 
 from cdc_core.schema import TableName
 
-__all__ = ["MessageBatch", "TopicNames"]
+__all__ = ["MessageBatch", "TopicNames", "topic_placeholders"]
+
+_PLACEHOLDERS = ("database", "schema", "table")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +39,49 @@ class MessageBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNames:
-    """The topics of tables: the prefix, and the table's name or full name. Sinks may escape the result."""
+    """The topics of tables: the prefix, and the table's name, its full name, or what the pattern makes of its parts.
+
+    Sinks may escape the result.
+    """
 
     full_table_name: bool = False
     prefix: str = ""
+    pattern: str | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether all tables are meant to have one topic: the pattern has no placeholder."""
+        return self.pattern is not None and not topic_placeholders(self.pattern)
+
+    @property
+    def remedy(self) -> str:
+        """What gives two tables of one name different topics, for messages."""
+        if self.pattern is None:
+            return "set the option full_table_name"
+        missing = next(
+            (name for name in ("table", "schema") if name not in topic_placeholders(self.pattern)), "database"
+        )
+        return f"write {{{missing}}} into the option topic"
 
     def of(self, name: TableName) -> str:
         """Return the topic of table *name*."""
+        if self.pattern is not None:
+            parts = {part: getattr(name, part) for part in _PLACEHOLDERS}
+            return self.prefix + self.pattern.format_map(parts)
         return self.prefix + (name.full if self.full_table_name else name.table)
+
+
+def topic_placeholders(pattern: str) -> frozenset[str]:
+    """Return the placeholders in *pattern*, without braces. Raises: ValueError, a sentence, when it cannot be used."""
+    try:
+        fields = [field for field in Formatter().parse(pattern) if field[1] is not None]
+    except ValueError:
+        raise ValueError(
+            f"option 'topic' is '{pattern}', with a brace that has no partner; write {{{{ or }}}}"
+        ) from None
+    for _, name, form, conversion in fields:
+        if name not in _PLACEHOLDERS or form or conversion:
+            written = f"{name}{'!' + conversion if conversion else ''}{':' + form if form else ''}"
+            known = "{database}, {schema} and {table}"
+            raise ValueError(f"option 'topic' has the unknown placeholder {{{written}}}; use {known}")
+    return frozenset(name for _, name, _, _ in fields if name is not None)

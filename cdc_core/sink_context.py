@@ -28,6 +28,8 @@ class SinkContext:
     """An instance of the registered options class: URI parameters and options of the changefeed together."""
     encoder: Encoder
     full_table_name: bool = False
+    topic: str | None = None
+    """Pattern of topics, see `TopicNames`; None unless the user gives one."""
     tables: tuple[TableName, ...] = ()
     """Every table of the changefeed, including those that never change."""
     feed_id: str = ""
@@ -40,4 +42,4 @@ class SinkContext:
 
     def topics(self, prefix: str = "") -> TopicNames:
         """Return how this changefeed's tables become topics, with the sink's own *prefix*."""
-        return TopicNames(full_table_name=self.full_table_name, prefix=prefix)
+        return TopicNames(full_table_name=self.full_table_name, prefix=prefix, pattern=self.topic)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
+from cdc_core.messages import topic_placeholders
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
 from cdc_core.queries.statement import parse_query
 from cdc_core.shards.shard import MOST_SHARDS
@@ -143,6 +144,11 @@ class ChangefeedOptions:
     key_in_value: bool = option(False, doc="Add the key to the message's value. Some sinks always do.")
     topic_in_value: bool = option(False, doc="Add the topic to the message's value. Some sinks always do.")
     full_table_name: bool = option(False, doc="Name topics database.schema.table instead of table.")
+    topic: str | None = option(
+        None,
+        doc="Pattern of topic names, in which {database}, {schema} and {table} stand for the parts of the table's name."
+        " Without any of them, all tables share one topic.",
+    )
     resolved: Duration | None = option(
         None,
         doc="Emit resolved timestamps: whenever progress is saved, or at most once in the given duration.",
@@ -251,6 +257,12 @@ class ChangefeedOptions:
             raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
         if self.max_row_bytes > _MOST_ROW_BYTES:
             raise ValueError(f"'max_row_bytes' must be at most {format_bytes(_MOST_ROW_BYTES)}")
+        if self.topic is not None:
+            topic_placeholders(self.topic)
+            if not self.topic:
+                raise ValueError("'topic' is empty; write a pattern such as {schema}.{table}, or remove it")
+            if self.full_table_name:
+                raise ValueError("'topic' and 'full_table_name' exclude each other; write {database}.{schema}.{table}")
         for name in ("max_step_rows", "max_step_bytes", "max_row_bytes", "dead_letter_max", "max_attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")

@@ -187,6 +187,7 @@ class ResolvedChangefeed:
             options=self.sink.parsed(),
             encoder=time_encoder(self.open_encoder()),
             full_table_name=self.options.full_table_name,
+            topic=self.options.topic,
             tables=self.table_names,
             feed_id=self.feed_id,
             format=self.encoder.name,

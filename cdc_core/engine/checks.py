@@ -11,6 +11,7 @@ from cdc_core.delivery.dead_letters import dead_letter_schema
 from cdc_core.destination import Destination
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri
+from cdc_core.messages import TopicNames
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
@@ -127,7 +128,7 @@ def check_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None
     with closing(_for_tables(feed, schemas).open_destination()) as destination:
         destination.check()
         if type(destination).topic is Destination.topic:
-            _require_own_topics(destination, schemas)
+            _require_own_topics(destination, schemas, destination.context.topics())
 
 
 def check_dead_letters(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
@@ -178,15 +179,17 @@ def _refuse_one_place(feed: ResolvedChangefeed, letters: ResolvedChangefeed, sch
             )
 
 
-def _require_own_topics(destination: Destination, schemas: Sequence[TableSchema]) -> None:
-    """Raise a ConfigError when two tables share a topic: their rows could not be told apart."""
+def _require_own_topics(destination: Destination, schemas: Sequence[TableSchema], names: TopicNames) -> None:
+    """Raise a ConfigError when two tables share a topic that *names* do not mean for all: a mistake in most cases."""
+    if names.shared:
+        return
     tables: dict[str, TableName] = {}
     for schema in schemas:
         topic = destination.topic(schema.name)
         if topic in tables:
             raise ConfigError(
-                f"tables {tables[topic]} and {schema.name} would share the topic '{topic}'; set the option"
-                " full_table_name, or put the tables into separate changefeeds"
+                f"tables {tables[topic]} and {schema.name} would share the topic '{topic}';"
+                f" {names.remedy}, or put the tables into separate changefeeds"
             )
         tables[topic] = schema.name
 

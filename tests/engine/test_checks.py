@@ -34,6 +34,24 @@ def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names(
     check_sink(resolve(apart, plugins), schemas)
 
 
+@pytest.mark.parametrize("topic", ["all", "{schema}.{table}", "{table}"])
+def test_tables_share_a_topic_where_its_pattern_has_no_placeholder(topic: str) -> None:
+    schemas = [
+        TableSchema(name=TableName("shop", schema, "orders"), version=1, columns=(), primary_key=())
+        for schema in ("public", "eu")
+    ]
+    plugins = host(rangefeed(), encoder(), sink(destination="cdc_testing.components:SilentDestination"))
+    tables = ("public.orders", "eu.orders")
+    feed = Changefeed(
+        name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room", options={"topic": topic}
+    )
+    if topic != "{table}":
+        check_sink(resolve(feed, plugins), schemas)
+        return
+    with pytest.raises(ConfigError, match=r"share the topic 'orders'; write \{schema\} into the option topic, or put"):
+        check_sink(resolve(feed, plugins), schemas)
+
+
 def test_a_changefeed_ends_after_its_start(tmp_path: Path) -> None:
     check_time_range(counter_feed(tmp_path, total=100, options={"end_time": str(Timestamp(102))}))
     told = r"^changefeed 't' would begin now, at 101\.0+, which is not earlier than its end_time, 101\.0+; set a later"

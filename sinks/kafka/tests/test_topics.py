@@ -37,9 +37,29 @@ def test_a_topic_name_is_for_all_tables() -> None:
     topics.check([table("a"), table("b")])
 
 
+def test_a_pattern_makes_topics_of_the_parts_of_a_name() -> None:
+    topics = Topics(TopicNames(pattern="{schema}.{table}"))
+    topics.check([table("orders"), table("orders", "archive")])
+    assert topics.all([table("orders"), table("orders", "archive")]) == ["archive.orders", "public.orders"]
+    together = Topics(TopicNames(pattern="changes"))
+    together.check([table("a"), table("b")])
+    assert together.all([table("a"), table("b")]) == ["changes"]
+
+
 @pytest.mark.parametrize(
     ("topics", "tables", "sentence"),
     [
+        (
+            Topics(TopicNames(pattern="cdc.{table}")),
+            [table("orders"), table("orders", "archive")],
+            "tables archive.orders and public.orders would both go to topic 'cdc.orders'; write {schema} into the"
+            " option topic, use a changefeed for each, or set topic_name to send all tables to one topic",
+        ),
+        (
+            Topics(TopicNames(pattern="{table}"), name="all"),
+            [table("orders")],
+            "sink 'kafka': options 'topic' and 'topic_name' exclude each other; remove topic_name",
+        ),
         (
             Topics(TopicNames()),
             [table("orders"), table("orders", "archive")],

@@ -133,6 +133,21 @@ def test_the_request_id_depends_on_changefeed_and_topic(
     assert len({request.id for request in found}) == len(found)
 
 
+def test_the_request_id_depends_on_the_table_where_tables_share_a_topic(encoder: Encoder, rows: Rows) -> None:
+    batch = rows([1])
+    other = RowBatch(schema=replace(batch.schema, name=replace(batch.schema.name, table="returns")), batch=batch.batch)
+    one, two = (
+        next(
+            Batcher(FlushConfig(), format=JSON, compression="none", feed="feed", limit=1 << 20).add(
+                each, encoder.encode(each, topic="changes"), first=0
+            )
+        )
+        for each in (batch, other)
+    )
+    assert one.body == two.body
+    assert one.id != two.id
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
 def test_two_halves_together_have_all_rows(new_batching: Callable[..., Encoding], rows: Rows, compression: str) -> None:
     opened: dict[str, Callable[[bytes], bytes]] = {

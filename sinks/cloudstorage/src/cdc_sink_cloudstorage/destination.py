@@ -61,9 +61,10 @@ class CloudStorageDestination(Destination):
         for table in sorted(set(self.context.tables)):
             topic = self.topic(table)
             if topic in tables:
+                remedy = self._layout.topics.remedy
                 raise ConfigError(
-                    f"tables {tables[topic]} and {table} would share the topic '{topic}'. Set the option"
-                    " full_table_name, or put the tables into separate changefeeds"
+                    f"tables {tables[topic]} and {table} would share the topic '{topic}'."
+                    f" {remedy[0].upper()}{remedy[1:]}, or put the tables into separate changefeeds"
                 )
             tables[topic] = table
             name = names.next_path(topic, _LARGE_VERSION).rpartition("/")[2]

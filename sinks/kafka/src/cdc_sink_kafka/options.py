@@ -40,6 +40,11 @@ class KafkaOptions:
         "murmur2",
         doc="How a key is mapped to a partition: `murmur2` as in Kafka's Java clients, `fnv-1a` as in CockroachDB.",
     )
+    tombstones_on_delete: bool = option(
+        False,
+        doc="Write a second message for each deleted row, with its key and without a value, directly behind the first."
+        " A compacted topic then removes the key. Without effect in an envelope whose deletes are tombstones anyway.",
+    )
     kafka_sink_config: dict[str, Any] = option(
         None, doc="Batches, acknowledgements and compression. The README of the sink lists the keys."
     )

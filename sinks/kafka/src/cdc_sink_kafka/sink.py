@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_core import (
     CdcError,
@@ -25,6 +26,7 @@ from cdc_sink_kafka.failures import Failure, refused_rows
 from cdc_sink_kafka.headers import Header, Headers, sizes_of
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.size_limits import SizeLimits
+from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
 from cdc_sink_kafka.watched_topics import WatchedTopics
 
 __all__ = ["KafkaSink"]
@@ -35,6 +37,9 @@ _CHUNK = 2_000
 
 class KafkaSink(Sink):
     """Writes each row as a message to the topic of its table, in order within each partition.
+
+    With `tombstones_on_delete` the message of a deleted row is followed by one without a value. Both are of one row:
+    when it is emitted again, both are written again, in the same order.
 
     The order holds through failures: after a failed message nothing is written to its partition. When the step is
     repeated, no version of a row appears for the first time after a newer one. This needs `RequiredAcks` ALL, the
@@ -69,6 +74,7 @@ class KafkaSink(Sink):
         payload = self._headers.payload(rows)
         batch = self.context.encoder.encode(payload, topic=self._settings.topics.of(rows.schema.name))
         headers = self._headers.of(rows, batch)
+        deleted = deleted_rows(rows, batch) if self._settings.options.tombstones_on_delete else None
         sizes = None if headers is None else sizes_of(headers)
         first, self._given = self._given, self._given + len(rows)
         measured = self._limits.measure(rows, batch, sizes, first=first)
@@ -76,9 +82,13 @@ class KafkaSink(Sink):
             self._refused += [
                 RefusedRow(index=first + place, reason=reason) for place, reason in measured.unsendable.items()
             ]
-            batch, headers = _without(batch, headers, measured.unsendable)
+            batch, headers, deleted = _without(batch, headers, deleted, measured.unsendable)
             sizes = None if headers is None else sizes_of(headers)
         self._bytes += measured.nbytes
+        if deleted is not None and deleted.true_count:
+            self._bytes += pc.sum(pc.binary_length(batch.key.filter(deleted))).as_py()
+            batch, headers = with_tombstones(batch, headers, deleted)
+            sizes = None if headers is None else sizes_of(headers)
         self._messages += len(batch)
         with self._dropped_when_refused():
             self._producer.make_room(batch.key.nbytes + (0 if sizes is None else int(sizes.sum())))
@@ -162,9 +172,12 @@ def _messages(keys: pa.Array, values: pa.Array) -> list[dict[str, Any]]:
 
 
 def _without(
-    batch: MessageBatch, headers: list[list[Header]] | None, places: Collection[int]
-) -> tuple[MessageBatch, list[list[Header]] | None]:
-    """Return *batch* and *headers* without the messages at *places*."""
+    batch: MessageBatch,
+    headers: list[list[Header]] | None,
+    deleted: pa.BooleanArray | None,
+    places: Collection[int],
+) -> tuple[MessageBatch, list[list[Header]] | None, pa.BooleanArray | None]:
+    """Return *batch*, *headers* and *deleted* without the messages at *places*."""
     left = np.setdiff1d(np.arange(len(batch)), np.fromiter(places, np.int64))
     rest = MessageBatch(
         topic=batch.topic,
@@ -172,4 +185,5 @@ def _without(
         value=batch.value.take(pa.array(left)),
         updated=batch.updated.take(pa.array(left)),
     )
-    return rest, None if headers is None else [headers[place] for place in left.tolist()]
+    kept = None if headers is None else [headers[place] for place in left.tolist()]
+    return rest, kept, None if deleted is None else deleted.take(pa.array(left))

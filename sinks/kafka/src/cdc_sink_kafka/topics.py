@@ -48,6 +48,8 @@ class Topics:
         """Return when Kafka accepts the topics of *tables*. Raises: ConfigError, also when two tables share a topic."""
         if self._name == "":
             raise ConfigError("sink 'kafka': option 'topic_name' is empty; name a topic, or remove the option")
+        if self._name is not None and self._names.pattern is not None:
+            raise ConfigError("sink 'kafka': options 'topic' and 'topic_name' exclude each other; remove topic_name")
         owners: dict[str, TableName] = {}
         for table in sorted(set(tables)):
             topic = self.of(table)
@@ -60,9 +62,9 @@ class Topics:
                     f"table {table} would go to a topic whose name has {len(topic)} characters, and Kafka allows"
                     f" {_MAX_CHARACTERS}; shorten topic_prefix, remove full_table_name, or set topic_name"
                 )
-            if topic in owners and self._name is None:
+            if topic in owners and self._name is None and not self._names.shared:
                 raise ConfigError(
-                    f"tables {owners[topic]} and {table} would both go to topic '{topic}'; set the option"
-                    " full_table_name, use a changefeed for each, or set topic_name to send all tables to one topic"
+                    f"tables {owners[topic]} and {table} would both go to topic '{topic}'; {self._names.remedy},"
+                    " use a changefeed for each, or set topic_name to send all tables to one topic"
                 )
             owners[topic] = table

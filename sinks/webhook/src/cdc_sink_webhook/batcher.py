@@ -40,6 +40,8 @@ class _OpenBatch:
     pieces: list[_Piece] = field(default_factory=list)
     rows: int = 0
     nbytes: int = 0
+    tables: set[str] = field(default_factory=set)
+    """Full names of the tables of the rows: several only where the tables of a changefeed share a topic."""
 
 
 class Batcher:
@@ -102,6 +104,7 @@ class Batcher:
                     keys=frozenset(keys[start:stop]),
                 )
             )
+            batch.tables.add(rows.schema.name.full)
             batch.rows += stop - start
             batch.nbytes += end - begin
             start = stop
@@ -159,8 +162,9 @@ class Batcher:
         one = len(pieces) == 1
         body = self._format.body([piece.data for piece in pieces], batch.rows)
         times = b"".join(piece.times for piece in pieces)
+        tables = "\0".join(sorted(batch.tables)).encode()
         return Request(
-            id=request_id(self._feed, topic.encode(), times, body, self.replay.encode()),
+            id=request_id(self._feed, topic.encode(), tables, times, body, self.replay.encode()),
             topic=topic,
             body=compressed(body, self._compression),
             row_numbers=pieces[0].row_numbers if one else np.concatenate([piece.row_numbers for piece in pieces]),

@@ -42,9 +42,9 @@ def request_id(*parts: bytes) -> str:
     Two different requests must never have the same id, or an endpoint that drops repeats would drop rows. Therefore an
     id is not made from the slice and a counter: when an attempt repeats a slice, time or the engine may cut its
     requests at other places. Nor is it made from the body alone: without `updated` in the message, two versions of a
-    row can look the same. The id is a hash of the changefeed, the topic, the commit timestamps of the rows, and the
-    body before compression. When a later attempt sends the same rows in one request, the id is the same. When the rows
-    are cut differently, the request is new, and the endpoint must recognize repeated rows by `updated`.
+    row can look the same. The id is a hash of the changefeed, the topic, the tables, the commit timestamps of the rows,
+    and the body before compression. When a later attempt sends the same rows in one request, the id is the same. When
+    the rows are cut differently, the request is new, and the endpoint must recognize repeated rows by `updated`.
     """
     digest = hashlib.sha256()
     for part in parts:

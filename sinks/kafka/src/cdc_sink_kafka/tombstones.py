@@ -1,0 +1,40 @@
+"""Tombstones behind the messages of deleted rows, for compacted topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core import MessageBatch, Op, RowBatch
+from cdc_sink_kafka.headers import Header
+
+__all__ = ["deleted_rows", "with_tombstones"]
+
+
+def deleted_rows(rows: RowBatch, batch: MessageBatch) -> pa.BooleanArray:
+    """Return which messages of *batch*, made from *rows*, are of deleted rows and no tombstones themselves."""
+    deleted = pc.equal(rows.column("op"), pa.scalar(int(Op.DELETE), pa.uint8()))
+    return pc.and_(deleted, pc.and_(batch.value.is_valid(), batch.key.is_valid()))
+
+
+def with_tombstones(
+    batch: MessageBatch, headers: Sequence[list[Header]] | None, deleted: pa.BooleanArray
+) -> tuple[MessageBatch, list[list[Header]] | None]:
+    """Return *batch* and *headers* with a message without a value directly behind each of those that are *deleted*.
+
+    It has the key and the headers of the message before it, and so its partition.
+    """
+    times = 1 + np.asarray(deleted.to_numpy(zero_copy_only=False), np.int64)
+    places = np.repeat(np.arange(len(batch)), times)
+    second = np.concatenate(([False], places[1:] == places[:-1]))
+    taken = pa.array(np.where(second, 0, places), mask=second)
+    expanded = MessageBatch(
+        topic=batch.topic,
+        key=batch.key.take(pa.array(places)),
+        value=batch.value.take(taken),
+        updated=batch.updated.take(pa.array(places)),
+    )
+    return expanded, None if headers is None else [headers[place] for place in places.tolist()]
