@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from cdc_column_texts import NoRepresentationError, json_pieces
 from cdc_column_texts import joined as json_joined
+from cdc_column_texts.binary import joined
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.names import avro_name
 from cdc_encoder_avro.options import AvroOptions
-from cdc_encoder_avro.pieces import joined
 from cdc_encoder_avro.schemas import envelope_schema, key_schema
 from cdc_encoder_avro.types import branches
 from cdc_encoder_avro.values import value_pieces

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+from cdc_column_texts.binary import offsets_of
 
 from cdc_core import ContractError, FileBody, RowBatch, TableSchema, joined_values
 from cdc_encoder_avro.codecs import compressed
-from cdc_encoder_avro.pieces import offsets_of
 from cdc_encoder_avro.varints import long_bytes
 
 __all__ = ["BLOCK_BYTES", "MAGIC", "AvroBody"]

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_column_texts import NoRepresentationError, valid_rows
+from cdc_column_texts.binary import Piece, ragged
 
-from cdc_encoder_avro.pieces import Piece, ragged
 from cdc_encoder_avro.strings import string_bytes
 from cdc_encoder_avro.varints import long_bytes
 

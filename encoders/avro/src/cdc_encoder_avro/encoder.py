@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_column_texts import Ints, NoRepresentationError, encode_error
+from cdc_column_texts.binary import Piece, joined
 from cdc_schema_registry import Registry, frame_one
 from fastavro.schema import SchemaParseException
 
@@ -32,7 +33,6 @@ from cdc_core import (
 )
 from cdc_encoder_avro.container import AvroBody
 from cdc_encoder_avro.options import AvroOptions
-from cdc_encoder_avro.pieces import Piece, joined
 from cdc_encoder_avro.schemas import (
     envelope_fields,
     envelope_schema,

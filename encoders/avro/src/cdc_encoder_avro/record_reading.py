@@ -11,9 +11,9 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+from cdc_column_texts import item_text
 
 from cdc_core import ColumnType, TableSchema, plain_value
-from cdc_encoder_avro.item_texts import item_text
 from cdc_encoder_avro.schemas import SQL_NAME
 from cdc_encoder_avro.values import SPECIAL
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_column_texts import integers
+from cdc_column_texts.binary import Piece, joined
 
-from cdc_encoder_avro.pieces import Piece, joined
 from cdc_encoder_avro.strings import string_pieces
 
 __all__ = ["timestamp_pieces"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from cdc_column_texts.binary import Piece, looked_up
 
 from cdc_core import RowBatch, unavailable_sets
 from cdc_encoder_avro.names import avro_name
-from cdc_encoder_avro.pieces import Piece, looked_up
 from cdc_encoder_avro.varints import long_bytes
 
 __all__ = ["UNAVAILABLE_TYPE", "by_row", "unavailable_pieces"]

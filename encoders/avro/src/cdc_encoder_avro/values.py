@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_column_texts import Ints, NoRepresentationError, integers, valid_rows
+from cdc_column_texts.binary import Piece, binary, looked_up, ragged
 
 from cdc_core import ColumnType, Kind
 from cdc_encoder_avro.arrays import array_pieces
 from cdc_encoder_avro.decimals import decimal_pieces
 from cdc_encoder_avro.options import AvroOptions
-from cdc_encoder_avro.pieces import Piece, binary, looked_up, ragged
 from cdc_encoder_avro.strings import string_bytes, string_pieces
 from cdc_encoder_avro.types import decimal_digits, is_enum, is_typed_array
 from cdc_encoder_avro.varints import longs

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
-from cdc_column_texts import NULL, Ints, NoRepresentationError, Piece, encode_error, joined, json_pieces, quoted
+from cdc_column_texts import (
+    NULL,
+    Ints,
+    NoRepresentationError,
+    Piece,
+    columns_with_keys,
+    encode_error,
+    joined,
+    json_pieces,
+    quoted,
+)
 
 from cdc_core import METADATA_MEMBER, Column, RowBatch, TableName, TableSchema
 
@@ -80,14 +89,7 @@ class RowTexts:
 
         *metadata* is the value of the member for metadata, if the objects have it.
         """
-        after = rows.column("after")
-        if after.null_count and not rows.schema.key:
-            key = rows.column("key")
-            arrays = after.flatten()
-            for place, name in enumerate(rows.schema.primary_key):
-                index = rows.schema.after_type.get_field_index(name)
-                arrays[index] = pc.coalesce(arrays[index], key.field(place))
-            after = RowBatch.struct(rows.schema.after_type, arrays)
+        after = RowBatch.struct(rows.schema.after_type, columns_with_keys(rows))
         return self._members(rows, after, None, metadata)
 
     def _members(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from cdc_column_texts import NoRepresentationError, encode_error, hlc_texts
+from cdc_column_texts import NoRepresentationError, columns_with_keys, encode_error, hlc_texts
 
 from cdc_core import Envelope, Op, RowBatch, TableSchema
 from cdc_encoder_parquet.options import ParquetOptions
@@ -59,7 +58,7 @@ def file_metadata(schema: TableSchema) -> dict[bytes, bytes]:
 
 def file_columns(rows: RowBatch, schema: pa.Schema, envelope: Envelope, options: ParquetOptions) -> pa.RecordBatch:
     """Return *rows* in the columns of *schema*, their `file_schema`. Raises: EncodeError."""
-    arrays = _images(rows, _with_keys(rows), options)
+    arrays = _images(rows, columns_with_keys(rows), options)
     arrays.append(_EVENTS_BY_NUMBER.take(rows.column("op")))
     if UPDATED in schema.names:
         arrays.append(hlc_texts(envelope.column(rows, "updated")))
@@ -69,17 +68,6 @@ def file_columns(rows: RowBatch, schema: pa.Schema, envelope: Envelope, options:
         arrays.append(_before(rows, envelope, schema.field(BEFORE).type, options))
     arrays.append(rows.column("unavailable").cast(_NAMES) if rows.has_unavailable else pa.nulls(len(rows), _NAMES))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _with_keys(rows: RowBatch) -> list[pa.Array]:
-    """Return the columns of the rows after the change. A deleted row has its key, and nulls elsewhere."""
-    after = rows.column("after")
-    arrays: list[pa.Array] = after.flatten()
-    if after.null_count and not rows.schema.key:
-        for number, key in enumerate(rows.schema.primary_key):
-            index = rows.schema.after_type.get_field_index(key)
-            arrays[index] = pc.coalesce(arrays[index], rows.column("key").field(number))
-    return arrays
 
 
 def _images(rows: RowBatch, arrays: list[pa.Array], options: ParquetOptions) -> list[pa.Array]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts import JSON_KINDS, NoRepresentationError, items_of, list_bounds, plain_texts
+from cdc_column_texts import NoRepresentationError, list_bounds, plain_texts, written_items
 
 from cdc_core import ColumnType, Kind
 from cdc_encoder_parquet.options import ParquetOptions
@@ -26,7 +25,6 @@ _SPECIAL: dict[Kind, dict[int, str]] = {
 _SPECIAL_DECIMALS = pa.array(["NaN", "Infinity", "-Infinity"])
 _WRAPPING = 39
 """Arrow may read a text of this length or more modulo 2**128."""
-_NESTED = r"^\s*\[\s*\["
 
 
 def column_values(array: pa.Array, type_: ColumnType, options: ParquetOptions) -> pa.Array:
@@ -87,17 +85,9 @@ def _not_a(type_: pa.Decimal128Type, text: str) -> str | None:
 
 
 def _lists(array: pa.Array, element: ColumnType, type_: pa.ListType, options: ParquetOptions) -> pa.Array:
-    if element.kind not in JSON_KINDS:
-        nested = pc.index(pc.match_substring_regex(array, _NESTED), value=True).as_py()
-        if nested >= 0:
-            raise NoRepresentationError(
-                nested, "the array has several dimensions; set parquet_arrays = 'json' to write arrays as JSON text"
-            )
-    items, counts = items_of(array, element)
+    values, counts = written_items(
+        array, element, lambda items, of: column_values(items, of, options), option="parquet_arrays"
+    )
     bounds = list_bounds(counts)
-    try:
-        values = column_values(items, element, options)
-    except NoRepresentationError as error:
-        raise NoRepresentationError(int(np.searchsorted(bounds, error.row, side="right")) - 1, str(error)) from error
     mask = array.is_null() if array.null_count else None
     return pa.ListArray.from_arrays(pa.array(bounds), values, type=type_, mask=mask)

@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_column_texts.errors import NoRepresentationError
 from cdc_column_texts.json_splitting import split_arrays
 from cdc_column_texts.numpy_columns import Ints, integers, valid_rows
 from cdc_column_texts.text_reading import column_of_texts
 from cdc_core import ColumnType, Kind
 
-__all__ = ["JSON_KINDS", "items_of"]
+__all__ = ["JSON_KINDS", "items_of", "written_items"]
+
+T = TypeVar("T")
+
 
 JSON_KINDS = frozenset({Kind.JSON, Kind.COMPOSITE})
 """Items of these kinds are JSON texts, and may be arrays."""
 _STRINGS = frozenset({Kind.STRING, Kind.ENUM, Kind.UUID, Kind.TIMETZ, Kind.INTERVAL, Kind.BYTES})
+_NESTED = r"^\s*\[\s*\["
+
+
+def written_items(
+    array: pa.Array, element: ColumnType, write: Callable[[pa.Array, ColumnType], T], *, option: str
+) -> tuple[T, Ints]:
+    """Return what *write* returns for the items of all rows of *array*, and the number of items of each row.
+
+    *option* is the option of the encoder that says how arrays are written. Raises: NoRepresentationError for an array
+    of several dimensions, and for items that *write* refuses.
+    """
+    if element.kind not in JSON_KINDS:
+        nested = pc.index(pc.match_substring_regex(array, _NESTED), value=True).as_py()
+        if nested >= 0:
+            raise NoRepresentationError(
+                nested, f"the array has several dimensions; set {option} = 'json' to write arrays as JSON text"
+            )
+    items, counts = items_of(array, element)
+    try:
+        return write(items, element), counts
+    except NoRepresentationError as error:
+        row = int(np.searchsorted(np.cumsum(counts), error.row, side="right"))
+        raise NoRepresentationError(row, str(error)) from error
 
 
 def items_of(array: pa.Array, element: ColumnType) -> tuple[pa.Array, Ints]:

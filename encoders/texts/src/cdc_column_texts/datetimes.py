@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cdc_column_texts.binary.sizes import distinct
 from cdc_column_texts.numpy_columns import Bools, Ints, integers, valid_rows
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
 
@@ -81,22 +82,13 @@ def _days(days: Ints, special: Ints | None, *, quote: str, close: str) -> Piece:
         first, last = int(known.min()), int(known.max())
         if first == last and special is None:
             return _day_texts(known[:1], quote, close)[0]
-        dates, rows = _distinct(known, first, last)
+        dates, rows = distinct(known)
     table = _day_texts(dates, quote, close)
     if special is not None:
         places = len(table) - 1 + special
         places[special == 0] = rows
         table, rows = [*table, NULL, f"{quote}infinity{quote}", f"{quote}-infinity{quote}"], places
     return _lookup(pl.Series(table, dtype=pl.String), rows)
-
-
-def _distinct(days: Ints, first: int, last: int) -> tuple[Ints, Ints]:
-    """Return the distinct days in ascending order, and the index of each of *days* among them."""
-    if last - first > 16 * len(days):
-        return np.unique(days, return_inverse=True)
-    seen = np.zeros(last - first + 1, np.bool_)
-    seen[days - first] = True
-    return np.flatnonzero(seen) + first, (np.cumsum(seen) - 1)[days - first]
 
 
 def _day_texts(days: Ints, quote: str, close: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""Avro binary of whole columns, joined from pieces.
+"""The bytes of whole columns, joined from pieces.
 
 A piece is either bytes that all rows share, or a large_binary array with the bytes of each row, where null means empty.
-The Avro binary of a row is the concatenation of its pieces: Avro has no separators between the fields of a record.
-Pieces are only joined at the end, so each byte of a message is copied once.
+The bytes of a row are the concatenation of its pieces. Pieces are only joined at the end, so each byte of a message is
+copied once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts import Bools, Ints
+
+from cdc_column_texts.numpy_columns import Bools, Ints
 
 __all__ = ["Piece", "binary", "joined", "looked_up", "offsets_of", "ragged"]
 

@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from cdc_column_texts import JSON_KINDS
 
+from cdc_column_texts.array_items import JSON_KINDS
 from cdc_core import ColumnType, Kind
 
 __all__ = ["item_text"]
@@ -21,7 +21,7 @@ _LEAST_PLAIN, _LEAST_SCIENTIFIC = -6, 21
 
 
 def item_text(item: Any, type_: ColumnType) -> str:
-    """Return the JSON text of *item*, a decoded item of an Avro array."""
+    """Return the JSON text of *item*, an item of an array: a number for a date or time, or its text."""
     kind = type_.kind
     if item is None:
         return "null"
