@@ -47,6 +47,7 @@ __all__ = [
     "option_names",
     "parse_options",
     "place_values",
+    "read_duration",
     "secret_values",
 ]
 
@@ -240,7 +241,7 @@ def _parse(hint: Any, value: Any, *, flag: bool = False) -> Any:
     if _is_table(hint):
         return _parse_table(value)
     if hint is Duration:
-        return _parse_duration(value)
+        return read_duration(value)
     if hint is ByteSize:
         return _parse_bytes(value)
     if hint is Moment or hint is Position:
@@ -334,7 +335,8 @@ def _parse_bool(value: Any) -> bool:
     raise ValueError("must be true or false")
 
 
-def _parse_duration(value: Any) -> Duration:
+def read_duration(value: Any) -> Duration:
+    """Return the duration that a person wrote. Raises: ValueError."""
     if isinstance(value, bool):
         raise ValueError("must be a duration such as 500ms, 10s or 1h30m")
     text = str(value).strip()

@@ -15,8 +15,9 @@ from cdc_core.cli.job_commands import (
     wait_option,
 )
 from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.store.job_values import JobRecord
 
-__all__ = ["cancel"]
+__all__ = ["cancel", "cancel_text"]
 
 
 @click.command(short_help="End a job for good.")
@@ -42,11 +43,14 @@ def cancel(
         job = opened.cancel_job(name, reason or by_user())
         if wait:
             job = await_job(opened, name, lambda job: job.state == "canceled", instead="it was not canceled")
-        if job.state == "canceled":
-            text = f"job '{name}' is canceled"
-        elif job.node is not None:
-            text = f"job '{name}': node {job.node} will cancel it"
-        else:
-            text = f"job '{name}' will be canceled by the next node that adopts it"
-        echo_job(session, opened, job, text, as_json=as_json)
+        echo_job(session, opened, job, cancel_text(job), as_json=as_json)
     return 0
+
+
+def cancel_text(job: JobRecord) -> str:
+    """Return what becomes of *job*, which is to be canceled."""
+    if job.state == "canceled":
+        return f"job '{job.name}' is canceled"
+    if job.node is not None:
+        return f"job '{job.name}': node {job.node} will cancel it"
+    return f"job '{job.name}' will be canceled by the next node that adopts it"

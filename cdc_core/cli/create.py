@@ -24,11 +24,11 @@ from cdc_core.engine.checks import check_dead_letters, check_delivery, check_sin
 from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.store.job_values import FINISHED
+from cdc_core.store.job_values import FINISHED, JobRecord
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["check_job", "create", "locality_of"]
+__all__ = ["check_job", "check_new_job", "create", "create_job", "locality_of"]
 
 
 @click.command(short_help="Create a job: a changefeed that nodes run.")
@@ -61,14 +61,28 @@ def create(
         require_references(feed.stored, feed.name)
     with job_store(session, store, create=True) as opened:
         for feed in feeds:
-            _require_free(opened, feed.name)
-            if not no_check:
-                _check(feed, opened)
+            check_new_job(opened, feed, connect=not no_check)
         for feed in feeds:
-            job = opened.create_job(feed.name, feed.definition(), owner=owner, locality=locality_of(feed))
-            text = f"job '{job.name}' is created, its owner is {owner}; {adoption_text(opened, job)}"
+            job, text = create_job(opened, feed, owner=owner)
             echo_job(session, opened, job, text, as_json=as_json)
     return 0
+
+
+def check_new_job(store: ProgressStore, feed: ResolvedChangefeed, *, connect: bool = True) -> None:
+    """Return when the changefeed can become a job; its source and sink are not asked unless *connect*.
+
+    Raises: ConfigError. Creates nothing.
+    """
+    require_references(feed.stored, feed.name)
+    _require_free(store, feed.name)
+    if connect:
+        _check(feed, store)
+
+
+def create_job(store: ProgressStore, feed: ResolvedChangefeed, *, owner: str) -> tuple[JobRecord, str]:
+    """Make the changefeed a job; return it, and what was done as text. Raises: ConfigError, as the store does."""
+    job = store.create_job(feed.name, feed.definition(), owner=owner, locality=locality_of(feed))
+    return job, f"job '{job.name}' is created, its owner is {owner}; {adoption_text(store, job)}"
 
 
 def locality_of(feed: ResolvedChangefeed) -> Locality:

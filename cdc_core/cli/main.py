@@ -31,6 +31,7 @@ from cdc_core.cli.run import check, run
 from cdc_core.cli.schedule import schedule
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.show import show
+from cdc_core.cli.sql import sql
 from cdc_core.errors import CdcError
 
 __all__ = ["main"]
@@ -79,7 +80,7 @@ for command in (
     demo,
 ):
     cdc.add_command(command)
-for command in (create, jobs, pause, cancel, nodes, drain, owner):
+for command in (create, jobs, pause, cancel, nodes, drain, owner, sql):
     cdc.add_command(command)
 
 

@@ -14,8 +14,9 @@ from cdc_core.cli.job_commands import (
     wait_option,
 )
 from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.store.job_values import JobRecord
 
-__all__ = ["pause"]
+__all__ = ["pause", "pause_text"]
 
 
 @click.command(short_help="Pause a job.")
@@ -35,6 +36,12 @@ def pause(session: CliSession, name: str, reason: str | None, wait: bool, store:
         job = opened.pause_job(name, reason or by_user())
         if wait and job.state != "paused":
             job = await_job(opened, name, lambda job: job.state == "paused", instead="it was not paused")
-        text = f"job '{name}' is paused" if job.state == "paused" else f"job '{name}': node {job.node} will pause it"
-        echo_job(session, opened, job, text, as_json=as_json)
+        echo_job(session, opened, job, pause_text(job), as_json=as_json)
     return 0
+
+
+def pause_text(job: JobRecord) -> str:
+    """Return what becomes of *job*, which is to be paused."""
+    return (
+        f"job '{job.name}' is paused" if job.state == "paused" else f"job '{job.name}': node {job.node} will pause it"
+    )

@@ -14,10 +14,11 @@ from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import report
 
-__all__ = ["resume"]
+__all__ = ["resume", "resume_text"]
 
 
 @click.command(short_help="Resume a paused changefeed or job.")
@@ -82,5 +83,10 @@ def _resume_job(session: CliSession, store: ProgressStore, name: str, *, wait: b
     job = store.resume_job(name)
     if wait:
         job = await_job(store, name, lambda job: job.node is not None, instead="no node runs it")
-    echo_job(session, store, job, f"job '{name}' is resumed; {adoption_text(store, job)}", as_json=as_json)
+    echo_job(session, store, job, resume_text(store, job), as_json=as_json)
     return 0
+
+
+def resume_text(store: ProgressStore, job: JobRecord) -> str:
+    """Return what becomes of *job*, which was resumed."""
+    return f"job '{job.name}' is resumed; {adoption_text(store, job)}"

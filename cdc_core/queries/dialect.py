@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from sqlglot import exp, parse_one
 from sqlglot.dialects.spark import Spark
@@ -23,10 +24,13 @@ class _Dialect(Spark):
         QUOTES = ["'"]  # noqa: RUF012
         IDENTIFIERS = ["`", '"']  # noqa: RUF012
         STRING_ESCAPES = ["'"]  # noqa: RUF012
+        COMMANDS: ClassVar = set()  # what follows SHOW would be one text otherwise
 
 
-def tokens_of(text: str) -> Sequence[Token]:
+def tokens_of(text: str, *, what: str = "query") -> Sequence[Token]:
     """Return the tokens of *text*; `start` and `end` of each are offsets of its first and last character.
+
+    *what* the text is, for the error.
 
     Raises: OptionError.
     """
@@ -34,7 +38,7 @@ def tokens_of(text: str) -> Sequence[Token]:
         tokens: Sequence[Token] = _Dialect().tokenize(text)
     except TokenError:
         at = max(text.rfind("'"), text.rfind('"'), text.rfind("`"), 0)
-        raise refusal(text, at, "a quotation mark is not closed") from None
+        raise refusal(text, at, "a quotation mark is not closed", what=what) from None
     return tokens
 
 

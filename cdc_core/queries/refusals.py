@@ -1,4 +1,4 @@
-"""Refusals of a query: a sentence, and a caret under the place in the query that it is about."""
+"""Refusals of a query or a statement: a sentence, and a caret under the place in the text that it is about."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _MOST_BEFORE, _MOST_AFTER = 60, 60
 """Characters of a long line that are shown before and after the place."""
 
 
-def refusal(text: str, at: int, reason: str) -> OptionError:
-    """Return the error that refuses the query *text* for what it has at offset *at*. *reason* is a sentence."""
+def refusal(text: str, at: int, reason: str, *, what: str = "query") -> OptionError:
+    """Return the error that refuses *text*, a query, for what it has at offset *at*. *reason* is a sentence."""
     at = min(at, len(text.rstrip()))
     line_number = text.count("\n", 0, at) + 1
     start = text.rfind("\n", 0, at) + 1
@@ -21,5 +21,5 @@ def refusal(text: str, at: int, reason: str) -> OptionError:
     cut = max(0, column - _MOST_BEFORE)
     shown = line[cut : column + _MOST_AFTER].replace("\t", " ")
     return OptionError(
-        f"query, line {line_number}, column {column + 1}: {reason}\n  {shown}\n  {' ' * (column - cut)}^"
+        f"{what}, line {line_number}, column {column + 1}: {reason}\n  {shown}\n  {' ' * (column - cut)}^"
     )

@@ -8,7 +8,6 @@ text, in which only references are replaced later: what they mean is for Spark t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -20,14 +19,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.queries.dialect import parsed, place_of, tokens_of
 from cdc_core.queries.functions import EVENT_FUNCTIONS, NO_PARENTHESES, PREVIOUS, refused_function
+from cdc_core.queries.names import folded, listed
 from cdc_core.queries.query import Fragment, Item, Query, Reference
 from cdc_core.queries.refusals import refusal
 
 __all__ = ["parse_query"]
 
 _SHAPE = "write SELECT … FROM table WHERE condition"
-_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
-_QUOTE = '"'
 _CLOCK_WORDS = ("now", "today", "tomorrow", "yesterday")
 """What Spark takes for a time when it casts a text."""
 _MORE = "there is more after the end of the query; write one SELECT"
@@ -79,13 +77,12 @@ class _Parser:
         items = tuple(self._item(first, last) for first, last in self._between_commas(1, from_))
         table, place = self._name(from_ + 1)
         names = [table[index:] for index in range(len(table))]
-        listed = ".".join(part if _PLAIN.fullmatch(part) else f'"{part.replace(_QUOTE, 2 * _QUOTE)}"' for part in table)
         if place < len(tokens) and tokens[place].token_type is TokenType.ALIAS:
             place += 1
             if place == len(tokens) or not _is_name(tokens[place]):
                 raise refusal(text, self._offset(place), "the table's alias is missing here")
         if place < len(tokens) and _is_name(tokens[place]) and not _is_clause(tokens[place]):
-            names = [(_folded(tokens[place]),)]
+            names = [(folded(tokens[place]),)]
             place += 1
         if names[0][-1] in PREVIOUS:
             reason = f"{names[0][-1]} is the row before the change; give the table another alias"
@@ -100,7 +97,7 @@ class _Parser:
             condition = self._fragment(place + 1, len(tokens))
         return Query(
             text=text,
-            table=listed,
+            table=listed(table),
             names=tuple(names),
             items=items,
             condition=condition,
@@ -148,7 +145,7 @@ class _Parser:
         while True:
             if place >= len(self._tokens) or not _is_name(self._tokens[place]):
                 raise refusal(self._text, self._offset(place), "the name of the table is missing here")
-            parts.append(_folded(self._tokens[place]))
+            parts.append(folded(self._tokens[place]))
             place += 1
             if place >= len(self._tokens) or self._tokens[place].token_type is not TokenType.DOT:
                 return tuple(parts), place
@@ -171,7 +168,7 @@ class _Parser:
             if previous is not None:
                 raise self._refused(tokens[0], f"name the columns of {previous}, as in {previous}.id AS old_id")
             if all(map(_is_name, tokens[:-1:2])):
-                return Item(start=tokens[0].start, qualifier=tuple(map(_folded, tokens[:-1:2])))
+                return Item(start=tokens[0].start, qualifier=tuple(map(folded, tokens[:-1:2])))
         if tokens[0].token_type is TokenType.ALIAS:
             raise self._refused(tokens[0], "an expression is missing here")
         tree = parsed(self._text, tokens[0].start, tokens[-1].end + 1)
@@ -179,7 +176,7 @@ class _Parser:
             raise self._refused(tokens[0], "an expression has one name; write AS name")
         name = ""
         if isinstance(tree, exp.Alias):
-            name = _folded(tokens[-1])
+            name = folded(tokens[-1])
             last -= 1 + (tokens[-2].token_type is TokenType.ALIAS)
         fragment = self._fragment(first, last)
         whole = fragment.references[0] if len(fragment.references) == 1 else None
@@ -351,11 +348,6 @@ def _is_name(token: Token) -> bool:
     keywords = (TokenType.WHERE, TokenType.FROM, TokenType.SELECT, TokenType.ALIAS, TokenType.STRING)
     join = word.upper() in ("JOIN", "CROSS", "INNER", "LEFT", "RIGHT", "FULL", "NATURAL", "TABLESAMPLE", "LATERAL")
     return token.token_type not in keywords and not join and (word[:1].isalpha() or word[:1] == "_")
-
-
-def _folded(token: Token) -> str:
-    """Return the name that *token* is, in lower case unless it is in quotes, as in PostgreSQL."""
-    return token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
 
 
 def _beyond_parentheses(node: exp.Expr) -> exp.Expr | None:

@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("telemetry", "plugins", "shards"),
     ("config",),
     ("store",),
+    ("statements",),
     ("delivery", "readback"),
     ("engine",),
     ("spark",),

@@ -1,0 +1,91 @@
+"""`cdc sql`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cdc_core.cli.job_commands import job_store_option
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.sql_execution import SqlTarget, execute
+from cdc_core.cli.sql_results import Format, shown
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.statements.parsing import Parsed, parse
+
+__all__ = ["sql"]
+
+
+@click.command(short_help="Create, change and list jobs by CockroachDB's statements.")
+@click.argument("statements", metavar="STATEMENTS", required=False)
+@click.option("-f", "--file", metavar="FILE", help="Read the statements from this file.")
+@click.option(
+    "--source",
+    "sources",
+    metavar="URI",
+    multiple=True,
+    help="The database that CREATE watches. May be repeated, for databases that have the same tables.",
+)
+@click.option("--owner", metavar="USER", help="Whose the created jobs are. Default: the user of this process.")
+@click.option(
+    "--format",
+    "how",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print rows; json is one object a line.",
+)
+@job_store_option
+@debug_option
+@click.pass_obj
+def sql(
+    session: CliSession,
+    statements: str | None,
+    file: str | None,
+    sources: tuple[str, ...],
+    owner: str | None,
+    how: Format,
+    store: str | None,
+) -> int:
+    """Execute STATEMENTS, in the syntax of CockroachDB's changefeeds. Several end with a semicolon each.
+
+    \b
+      CREATE CHANGEFEED FOR TABLE orders INTO 'kafka://host:9092' WITH updated, resolved = '10s'
+      PAUSE JOB 'orders'
+      SHOW CHANGEFEED JOBS
+
+    All are read before the first one is executed. When one fails, those after it are not executed.
+    """
+    if (statements is None) == (file is None):
+        raise ConfigError("give statements, or --file with a file of statements")
+    text = statements if file is None else _read(Path(file))
+    directory = Path() if file is None else Path(file).parent
+    target = SqlTarget(sources=sources, store=store, owner=owner, directory=directory.absolute())
+    parsed = parse(str(text))
+    if not parsed:
+        raise ConfigError("there is no statement in the text; see `cdc docs sql`")
+    for each in parsed:
+        _run(session, target, each, how, alone=len(parsed) == 1)
+    return 0
+
+
+def _run(session: CliSession, target: SqlTarget, each: Parsed, how: Format, *, alone: bool) -> None:
+    try:
+        result = execute(session, target, each.statement)
+    except CdcError:
+        if not alone:
+            click.echo(f"the statement of line {each.line} failed, and those after it were not executed", err=True)
+        raise
+    for notice in result.notices:
+        click.echo(session.masked(f"NOTICE: {notice}"), err=True)
+    for line in shown(result, how):
+        click.echo(session.masked(line))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text") from error

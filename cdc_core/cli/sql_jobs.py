@@ -1,0 +1,117 @@
+"""The rows of `SHOW JOBS` and `SHOW CHANGEFEED JOBS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from cdc_core.cli.sql_results import Result
+from cdc_core.errors import ConfigError
+from cdc_core.messages import TopicNames
+from cdc_core.options import did_you_mean
+from cdc_core.schema import TableName
+from cdc_core.statements.rendering import statement_text
+from cdc_core.statements.values import ShowJobs
+from cdc_core.store.job_reports import JobReport, job_reports
+from cdc_core.store.job_values import moment
+from cdc_core.store.progress import ProgressStore
+from cdc_core.uris import split_parameters
+
+__all__ = ["show_jobs"]
+
+_RECENT = timedelta(hours=12)
+_COMMON = ("status", "running_status", "created", "started", "finished", "modified")
+_JOBS = ("job_id", "job_type", "description", "user_name", *_COMMON, "error", "coordinator_id")
+_CHANGEFEEDS = (
+    "job_id",
+    "description",
+    "user_name",
+    *_COMMON,
+    "high_water_timestamp",
+    "readable_high_water_timestamptz",
+    "error",
+    "sink_uri",
+    "full_table_names",
+    "topics",
+    "format",
+)
+
+
+def show_jobs(store: ProgressStore, statement: ShowJobs) -> Result:
+    """Return the jobs that *statement* is about: all but those that finished more than 12 hours ago, or one.
+
+    Raises: ConfigError when the one is unknown.
+    """
+    found = job_reports(store)
+    if statement.job is None:
+        found = [each for each in found if not _is_old(each)]
+    else:
+        known = [each.job.name for each in found]
+        found = [each for each in found if each.job.name == statement.job]
+        if not found:
+            raise ConfigError(f"there is no job '{statement.job}'{did_you_mean(statement.job, known)}")
+    columns = _CHANGEFEEDS if statement.changefeeds else _JOBS
+    rows = [_values(store, each) for each in found]
+    return Result(columns=columns, rows=[[row[column] for column in columns] for row in rows])
+
+
+def _is_old(report: JobReport) -> bool:
+    finished = moment(report.job.finished)
+    return finished is not None and report.now - finished > _RECENT
+
+
+def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
+    job, definition, mark = report.job, report.known.definition, report.known.high_water
+    events = store.job_events(job.name)
+    return {
+        "job_id": job.name,
+        "job_type": "CHANGEFEED",
+        "description": statement_text(definition),
+        "user_name": job.owner,
+        "status": job.state,
+        "running_status": report.running_status or None,
+        "created": _time(job.created),
+        "started": _time(job.started),
+        "finished": _time(job.finished),
+        "modified": _time(events[-1].at if events else job.created),
+        "high_water_timestamp": str(mark) if mark else None,
+        "readable_high_water_timestamptz": mark.to_datetime().isoformat(timespec="microseconds") if mark else None,
+        "error": job.reason,
+        "coordinator_id": job.node,
+        "sink_uri": definition["sink"],
+        "full_table_names": ", ".join(definition["tables"]),
+        "topics": _topics(definition),
+        "format": definition["format"],
+    }
+
+
+def _topics(definition: Mapping[str, Any]) -> str | None:
+    """Return the topics by the options about them; None where patterns decide which tables there are."""
+    written, tables = definition.get("written", definition), definition["tables"]
+    if any("*" in table or "?" in table or table.startswith("!") for table in tables):
+        return None
+    parameters = split_parameters(written["sink"], owner="the sink")[1]
+    options = {name.lower(): value for name, value in {**written.get("options", {}), **parameters}.items()}
+    if "topic_name" in options:
+        return str(options["topic_name"])
+    topics = TopicNames(
+        full_table_name=str(options.get("full_table_name", False)).lower() == "true",
+        prefix=str(options.get("topic_prefix", "")),
+        pattern=options.get("topic"),
+    )
+    source = definition["source"]
+    database = unquote(urlsplit(source if isinstance(source, str) else source[0]).path.strip("/"))
+    names = [_name(database, table) for table in tables]
+    return ", ".join(dict.fromkeys(map(topics.of, names)))
+
+
+def _name(database: str, table: str) -> TableName:
+    *_, schema, name = ["public", *(part.strip('"') for part in table.split("."))]
+    return TableName(database=database, schema=schema, table=name)
+
+
+def _time(seconds: float | None) -> str | None:
+    at = moment(seconds)
+    return None if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"

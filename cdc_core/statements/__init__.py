@@ -1,0 +1,1 @@
+"""CockroachDB's statements for changefeeds: their text, and the definitions that they mean."""

@@ -1,0 +1,60 @@
+"""From `CREATE CHANGEFEED` to the definition that a file would give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.definition import changefeed_of
+from cdc_core.config.interpolation import escaped, with_absolute_files
+from cdc_core.errors import ConfigError
+from cdc_core.statements.values import CreateChangefeed
+
+__all__ = ["changefeed_of_statement", "derived_name"]
+
+_LONGEST = 36
+"""Of a derived name, which leaves space for a number."""
+_WORD = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def changefeed_of_statement(
+    statement: CreateChangefeed, name: str, *, sources: Sequence[str], directory: Path, environ: Mapping[str, str]
+) -> Changefeed:
+    """Return the changefeed *name* of the databases *sources* that *statement* describes, with references kept.
+
+    Relative paths in references are in *directory*. Raises: ConfigError.
+    """
+    if not sources:
+        raise ConfigError("CREATE CHANGEFEED needs a database to watch; name it with --source URI")
+    if statement.sink is None:
+        raise ConfigError("CREATE CHANGEFEED without a sink shows rows to nobody here; add INTO 'uri'")
+    options = {option: value for option, value in statement.options.items() if not _is_spark(option)}
+    written: dict[str, Any] = {
+        "source": sources[0] if len(sources) == 1 else list(sources),
+        **({"tables": escaped(statement.tables)} if statement.query is None else {"query": statement.query}),
+        "sink": statement.sink,
+        **({"format": options.pop("format")} if "format" in options else {}),
+        "options": options,
+        "spark": {option: str(value) for option, value in statement.options.items() if _is_spark(option)},
+    }
+    return changefeed_of(name, with_absolute_files(written, directory), origin="CREATE CHANGEFEED", environ=environ)
+
+
+def derived_name(tables: Sequence[str], taken: Collection[str], *, longest: int = _LONGEST) -> str:
+    """Return a name for a changefeed of *tables* that is not *taken*: `orders`, then `orders_2`, and so on."""
+    words = [(_WORD.findall(table) or ["changefeed"])[-1] for table in tables]
+    base = "_".join(words)
+    if len(base) > longest:
+        base = words[0][:longest]
+    number, name = 1, base
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    return name
+
+
+def _is_spark(option: str) -> bool:
+    return option == "master" or option.startswith("spark.")

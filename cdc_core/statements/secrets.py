@@ -1,0 +1,29 @@
+"""What of a statement may be shown in an error: a statement may hold secrets, and nobody knows yet which."""
+
+from __future__ import annotations
+
+import re
+
+from cdc_core.masking import is_secret_name
+
+__all__ = ["without_secrets"]
+
+_URI = re.compile(r"(?<=://)[^\s'\"`]+")
+_VALUE = re.compile(r"""(?P<name>[\w.]+)(?P<mark>"?\s*=\s*')(?P<value>(?:[^']|'')*)""")
+
+
+def without_secrets(text: str) -> str:
+    """Return *text* with asterisks in place of what follows `://` and of the values of secret-looking options.
+
+    It is as long as *text*, and its quotation marks are where they were.
+    """
+    text = _URI.sub(lambda found: _stars(found[0]), text)
+    return _VALUE.sub(lambda found: found["name"] + found["mark"] + _value(found["name"], found["value"]), text)
+
+
+def _value(name: str, value: str) -> str:
+    return _stars(value) if is_secret_name(name) else value
+
+
+def _stars(text: str) -> str:
+    return re.sub(r"[^\s'\"`]", "*", text)

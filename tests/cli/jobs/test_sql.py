@@ -1,0 +1,120 @@
+"""`cdc sql`: statements do what the commands for jobs do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from cdc_testing.job_commands import created, done, ended, refused, save
+from cdc_testing.stored import node
+
+from cdc_core.cli.main import main
+from cdc_core.store.progress import ProgressStore
+
+Capture = pytest.CaptureFixture[str]
+
+
+def sql(capsys: Capture, *arguments: str, source: str = "paper://user:${PAPER_PASSWORD}@desk/db") -> str:
+    return done(capsys, "sql", "--source", source, *arguments)
+
+
+@pytest.fixture
+def create(file: Path) -> str:
+    return f"CREATE CHANGEFEED FOR TABLE public.counter INTO 'shelf://room' WITH control = '{file.parent}'"
+
+
+def test_a_changefeed_becomes_a_job_named_after_its_tables(store: ProgressStore, create: str, capsys: Capture) -> None:
+    assert sql(capsys, create) == "job_id\n-------\ncounter\n(1 row)\n"
+    assert sql(capsys, "--format", "csv", "--owner", "bob", f"{create}, updated") == "job_id\ncounter_2\n"
+    assert json.loads(sql(capsys, "--format", "json", f"{create}, name = 'mine'")) == {"job_id": "mine"}
+    assert {job.name: job.owner for job in store.jobs()} == {"counter": "ann", "counter_2": "bob", "mine": "ann"}
+    known = store.find("counter_2")
+    assert known is not None
+    assert known.definition["written"]["source"] == "paper://user:${PAPER_PASSWORD}@desk/db"
+    assert known.definition["written"]["options"]["updated"] is True
+
+
+def test_what_cannot_be_a_job_is_refused_as_cdc_create_does(
+    store: ProgressStore, create: str, file: Path, capsys: Capture
+) -> None:
+    assert "name it with --source URI" in refused(capsys, "sql", create)
+    source = ("sql", "--source", "paper://user:hunter3@desk/db")
+    assert "'source' has a secret in plain text" in refused(capsys, *source, create)
+    assert "does not know option 'updatd'; did you mean 'updated'?" in refused(capsys, *source, f"{create}, updatd")
+    assert "add INTO 'uri'" in refused(capsys, *source, "CREATE CHANGEFEED FOR t")
+    sql(capsys, f"{create}, name = 'mine'")
+    again = ("sql", "--source", "paper://desk/db", f"{create}, name = 'mine'")
+    assert "changefeed 'mine' is a job already (running)" in refused(capsys, *again)
+    (file.parent / "check").write_text("ConfigError table public.counter does not exist")
+    assert refused(capsys, "sql", "--source", "paper://desk/db", create) == "table public.counter does not exist"
+    assert [job.name for job in store.jobs()] == ["mine"]
+
+
+def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, capsys: Capture) -> None:
+    created(store)
+    created(store, "users")
+    assert main(["sql", "PAUSE JOB 'orders' WITH REASON = 'maintenance'"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[2] == "orders | pause-requested"
+    assert printed.err == "NOTICE: job 'orders': node one will pause it\n"
+    ended(store, "stopped")
+    assert [event.reason for event in store.job_events("orders")][-1] == "maintenance"
+    assert "orders | running" in done(capsys, "sql", "RESUME JOB orders")
+    assert "orders | running" in done(capsys, "sql", "ALTER JOB orders OWNER TO bob")
+    assert done(capsys, "sql", "--format", "csv", "PAUSE ALL CHANGEFEED JOBS; CANCEL JOBS orders, users") == (
+        "job_id,status\norders,paused\nusers,pause-requested\n"
+        "job_id,status\norders,cancel-requested\nusers,cancel-requested\n"
+    )
+    assert refused(capsys, "sql", "RESUME JOB orders") == (
+        "job 'orders' is cancel-requested; only a paused job can be resumed"
+    )
+
+
+def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, create: str, capsys: Capture) -> None:
+    sql(capsys, f"{create}, resolved = '10s', topic = 'a_{{table}}', name = orders")
+    one = store.join(node("one"), lease_s=600)
+    assert store.adopt("orders", one) is not None
+    save(store, "orders")
+    [shown] = map(json.loads, sql(capsys, "--format", "json", "SHOW CHANGEFEED JOBS").splitlines())
+    assert list(shown) == [
+        *("job_id", "description", "user_name", "status", "running_status", "created", "started", "finished"),
+        *("modified", "high_water_timestamp", "readable_high_water_timestamptz", "error", "sink_uri"),
+        *("full_table_names", "topics", "format"),
+    ]
+    assert shown["description"].startswith("CREATE CHANGEFEED FOR TABLE public.counter INTO 'shelf://room' WITH ")
+    assert shown["description"].endswith("resolved = '10s', topic = 'a_{table}'")
+    assert shown["running_status"] == f"running: resolved={shown['high_water_timestamp']}"
+    assert shown["readable_high_water_timestamptz"] == "1970-01-01T00:00:00.000000+00:00"
+    assert (shown["topics"], shown["finished"], shown["error"]) == ("a_counter", None, None)
+    [job] = csv.DictReader(io.StringIO(done(capsys, "sql", "--format", "csv", "SHOW JOB 'orders'")))
+    assert (job["job_type"], job["coordinator_id"], job["user_name"]) == ("CHANGEFEED", "one", "ann")
+    assert "there is no job 'order'; did you mean 'orders'?" in refused(capsys, "sql", "SHOW CHANGEFEED JOB 'order'")
+
+
+def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
+    store: ProgressStore, create: str, tmp_path: Path, capsys: Capture
+) -> None:
+    script = tmp_path / "jobs.sql"
+    script.write_text(f"{create};\nPAUSE JBO counter;\n")
+    assert main(["sql", "-f", str(script), "--source", "paper://desk/db"]) == 2
+    assert "statement, line 2, column 7: JOB is missing" in capsys.readouterr().err
+    assert main(["sql", "SHOW JOBS"]) == 2
+    assert "there is no progress store" in capsys.readouterr().err
+    script.write_text(f"-- a job\n{create};\nRESUME JOB counter;\nPAUSE JOB counter;")
+    assert main(["sql", "-f", str(script), "--source", "paper://desk/db"]) == 2
+    told = capsys.readouterr().err
+    assert "the statement of line 3 failed, and those after it were not executed" in told
+    assert "job 'counter' is running; only a paused job can be resumed" in told
+    [job] = store.jobs()
+    assert job.state == "running"
+
+
+def test_wrong_usage_is_refused(store: ProgressStore, tmp_path: Path, capsys: Capture) -> None:
+    assert "give statements, or --file" in refused(capsys, "sql", "SHOW JOBS", "-f", "x.sql")
+    assert "cannot be read" in refused(capsys, "sql", "-f", str(tmp_path / "x.sql"))
+    assert "there is no statement in the text" in refused(capsys, "sql", " -- nothing")
+    (tmp_path / "x.sql").write_bytes(b"\xff")
+    assert "is not UTF-8 text" in refused(capsys, "sql", "-f", str(tmp_path / "x.sql"))

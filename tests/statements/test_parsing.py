@@ -1,0 +1,138 @@
+"""What a statement may be, and what is refused: by its text alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_core.errors import OptionError
+from cdc_core.statements.parsing import parse
+from cdc_core.statements.values import ControlJobs, CreateChangefeed, OwnJob, ShowJobs, Statement
+
+SINK = "kafka://host:9092?topic_prefix=a_"
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        (
+            f"CREATE CHANGEFEED FOR TABLE orders, public.users INTO '{SINK}' WITH updated, resolved = '10s'",
+            CreateChangefeed(
+                tables=("orders", "public.users"), sink=SINK, options={"updated": True, "resolved": "10s"}
+            ),
+        ),
+        (
+            'create changefeed for Orders, "Odd One"."T.x", shop.* into \'file:///o\' with (format = csv, "name"=a);',
+            CreateChangefeed(
+                tables=("orders", '"Odd One"."T.x"', "shop.*"), sink="file:///o", options={"format": "csv"}, name="a"
+            ),
+        ),
+        (
+            "CREATE CHANGEFEED INTO 'file:///o' WITH OPTIONS (diff) AS SELECT id, ';' AS s FROM public.t WHERE id > 1;",
+            CreateChangefeed(
+                tables=("public.t",),
+                sink="file:///o",
+                options={"diff": True},
+                query="SELECT id, ';' AS s FROM public.t WHERE id > 1",
+            ),
+        ),
+        (
+            "CREATE CHANGEFEED FOR t INTO 'file:///o' WITH max_step_rows = 5, a.b = -1, dead_letter = 'it''s \\'",
+            CreateChangefeed(
+                tables=("t",),
+                sink="file:///o",
+                options={"max_step_rows": "5", "a.b": "-1", "dead_letter": "it's \\"},
+            ),
+        ),
+        ("CREATE CHANGEFEED FOR t", CreateChangefeed(tables=("t",))),
+        ("EXPERIMENTAL CHANGEFEED FOR t", CreateChangefeed(tables=("t",))),
+        ("PAUSE JOB 'a-b' WITH REASON = 'maintenance'", ControlJobs(verb="PAUSE", jobs=("a-b",), reason="maintenance")),
+        ("RESUME JOB a", ControlJobs(verb="RESUME", jobs=("a",))),
+        ("cancel jobs (a, 'b', 3)", ControlJobs(verb="CANCEL", jobs=("a", "b", "3"))),
+        ("PAUSE JOBS a, b", ControlJobs(verb="PAUSE", jobs=("a", "b"))),
+        ("PAUSE ALL CHANGEFEED JOBS", ControlJobs(verb="PAUSE", jobs=None)),
+        ("ALTER JOB a OWNER TO bob", OwnJob(job="a", owner="bob")),
+        ("SHOW JOBS", ShowJobs(changefeeds=False)),
+        ("SHOW JOB a", ShowJobs(changefeeds=False, job="a")),
+        ("SHOW CHANGEFEED JOBS WITH WATCHED_TABLES", ShowJobs(changefeeds=True)),
+        ("SHOW CHANGEFEED JOB 'a-b'", ShowJobs(changefeeds=True, job="a-b")),
+    ],
+)
+def test_a_statement_means_this(text: str, statement: Statement) -> None:
+    assert [each.statement for each in parse(text)] == [statement]
+
+
+def test_several_statements_end_with_semicolons_and_have_comments_between_them() -> None:
+    text = "-- first\nSHOW JOBS;\n\n/* second;\n */ PAUSE JOB a; ;\nRESUME JOB a -- last"
+    assert [(each.line, type(each.statement)) for each in parse(text)] == [
+        (2, ShowJobs),
+        (5, ControlJobs),
+        (6, ControlJobs),
+    ]
+    assert parse("-- nothing\n;") == []
+
+
+REFUSED = {
+    "SELECT 1": (1, 1, "this is not a statement about changefeeds"),
+    "CREATE TABLE t": (1, 8, "this is not a statement about changefeeds"),
+    "CREATE CHANGEFEED INTO 'x'": (1, 27, "FOR, or AS SELECT, is missing"),
+    "CREATE CHANGEFEED FOR t INTO x": (1, 30, "the URI of the sink is missing"),
+    "CREATE CHANGEFEED FOR t,": (1, 25, "the name of a table is missing"),
+    "CREATE CHANGEFEED FOR TABLE INTO 'x'": (1, 29, "the name of a table is missing"),
+    "CREATE CHANGEFEED FOR DATABASE shop": (1, 23, "a changefeed is of tables"),
+    "CREATE CHANGEFEED FOR t FAMILY f": (1, 25, "have no column families"),
+    "CREATE CHANGEFEED FOR t AS SELECT a FROM t": (1, 25, "remove FOR"),
+    "CREATE CHANGEFEED FOR t INTO 'x' WITH": (1, 38, "the name of an option is missing"),
+    "CREATE CHANGEFEED FOR t INTO 'x' WITH (diff": (1, 44, "is not closed"),
+    "CREATE CHANGEFEED FOR t INTO 'x' WITH a =": (1, 42, "the value is missing"),
+    "CREATE CHANGEFEED FOR t INTO 'x' WITH a = $1": (1, 43, "the value is missing"),
+    "CREATE CHANGEFEED FOR t INTO 'x' WITH a = (1)": (1, 43, "this is not a value"),
+    "CREATE CHANGEFEED FOR t INTO 'x' WITH resolved = 10s": (1, 50, "put this value in single quotation marks"),
+    "CREATE CHANGEFEED FOR t INTO 'x'\n  WITH diff updated": (2, 13, "updated is not expected here"),
+    "CREATE CHANGEFEED FOR t INTO 'x": (1, 30, "a quotation mark is not closed"),
+    "PAUSE JOB": (1, 10, "the name of the job is missing"),
+    "PAUSE orders": (1, 7, "JOB is missing"),
+    "PAUSE JOB a-b": (1, 11, "must be in single quotation marks"),
+    "PAUSE JOBS (SELECT job_id FROM x)": (1, 13, "list the names of the jobs"),
+    "PAUSE JOBS FOR SCHEDULE x": (1, 12, "list the names of the jobs"),
+    "PAUSE JOBS (a": (1, 14, "is not closed"),
+    "PAUSE JOB a WITH x": (1, 18, "REASON is missing"),
+    "RESUME JOB a WITH REASON = 'x'": (1, 14, "WITH is not expected here"),
+    "SHOW CHANGEFEED": (1, 16, "JOBS is missing"),
+    "ALTER JOB a": (1, 12, "OWNER TO is missing"),
+}
+
+
+@pytest.mark.parametrize(("text", "refused"), REFUSED.items())
+def test_a_refusal_shows_the_place_and_the_remedy(text: str, refused: tuple[int, int, str]) -> None:
+    with pytest.raises(OptionError) as raised:
+        parse(text)
+    line, column, reason = refused
+    first, shown, caret = str(raised.value).splitlines()
+    assert first.startswith(f"statement, line {line}, column {column}: ")
+    assert reason in first
+    assert shown.strip() in text
+    assert caret.index("^") == column + 1
+
+
+def test_a_refused_query_shows_its_place_in_the_query() -> None:
+    with pytest.raises(OptionError, match="query, line 1, column 8: a query cannot call count"):
+        parse("CREATE CHANGEFEED INTO 'x://y' AS SELECT count(*) FROM t")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE CHANGEFEED FOR t INTO 'kafka://user:hunter2@h?sasl_password=hunter2' WIHT diff",
+        "CREATE CHANGEFEED FOR t INTO 'webhook-https://host/hooks/hunter2' WITH format",
+        "CREATE CHANGEFEED FOR t INTO 'kafka://h' WITH sasl_password = 'hunter2', format",
+        "CREATE CHANGEFEED FOR t INTO 'kafka://h' WITH \"auth_header\"='Bearer hunter2', format",
+        "CREATE CHANGEFEED FOR t INTO 'external://user:hunter2@name'",
+        "CREATE CHANGEFEED FOR t INTO 'kafka://user:hunter2@host",
+        "CREATE CHANGEFEED FOR t INTO 'kafka://h' WITH sasl_password = 'hunter2",
+    ],
+)
+def test_no_refusal_shows_a_secret(text: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        parse(text)
+    assert "hunter2" not in str(raised.value)
+    assert "FOR t INTO" in str(raised.value)

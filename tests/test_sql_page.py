@@ -1,0 +1,62 @@
+"""docs/sql.md: its table of options is the code's, and its statements run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from cdc_testing.imports import ROOT
+from sqlalchemy import make_url
+
+from cdc_core.cli.main import main
+from cdc_core.errors import OptionError
+from cdc_core.statements.parsing import parse
+from cdc_core.store.progress import ProgressStore, store_url
+
+PAGE = (ROOT / "docs" / "sql.md").read_text()
+TABLES = """
+    CREATE TABLE orders (id int PRIMARY KEY, customer text, amount numeric(10, 2));
+    CREATE TABLE customers (id int PRIMARY KEY, name text);
+"""
+
+
+def test_the_table_of_options_is_up_to_date() -> None:
+    done = subprocess.run([sys.executable, "docs/generate_sql.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stderr}run: python docs/generate_sql.py"
+
+
+def test_the_statements_of_the_page_run(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CDC_STORE", str(tmp_path / "store"))
+    password = str(make_url(database).password)
+    monkeypatch.setenv("PASSWORD", password)
+    source = database.replace(password, "${PASSWORD}")
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(TABLES)
+    create, query, control, show = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    for number, text in enumerate([create, query, show, control]):
+        script = tmp_path / f"{number}.sql"
+        script.write_text(text.replace("/data", str(tmp_path)))
+        assert main(["sql", "--source", source, "-f", str(script)]) == 0, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    assert "job_id\n----------------\norders_customers\n(1 row)" in printed
+    assert "CREATE CHANGEFEED INTO 'file://" in printed
+    store = ProgressStore(store_url(tmp_path / "store"))
+    assert {job.name: job.state for job in store.jobs()} == {
+        "orders_customers": "cancel-requested",
+        "totals": "cancel-requested",
+    }
+    store.close()
+
+
+def test_the_mistake_on_the_page_is_shown_as_the_page_says() -> None:
+    [shown] = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    statement = shown.splitlines()[1].strip().replace("*****", "/data")
+    with pytest.raises(OptionError) as raised:
+        parse(statement)
+    assert str(raised.value) == shown.rstrip("\n")
