@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from cdc_core.spark.query_planning import query_session
 
 PAGE = Page("queries.md")
 CREATE, CHANGE, *QUERIES = PAGE.blocks("sql")
+FUNCTIONS = dict(re.findall(r"function `(\w+) = \"(.*)\"`", PAGE.text))
 MESSAGES = PAGE.blocks("json")
 
 
@@ -51,7 +53,7 @@ def test_each_query_gives_what_the_page_shows(
 ) -> None:
     with kept_spark.lent():
         session = query_session(kept_spark.session())
-        found = answers(session, planned(session, query, batches[0].schema), *batches)
+        found = answers(session, planned(session, query, batches[0].schema, functions=FUNCTIONS), *batches)
     context = EncoderContext(changefeed="c", envelope=Envelope(name="bare"), options=JsonOptions())
     encoder = JsonEncoder(context)
     values = [value for rows in found for value in encoder.encode(rows, topic="orders").value.to_pylist()]

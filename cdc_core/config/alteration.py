@@ -19,6 +19,7 @@ _REMEDIES = {
     "name": "create another job",
     "tables": "use --add and --drop",
     "query": "create another job",
+    "functions": "create another job",
     "options": "name the option itself",
     "spark": "name the Spark property itself, such as spark.executor.memory",
 }

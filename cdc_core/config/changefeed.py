@@ -29,7 +29,7 @@ class Changefeed:
     """One named pipeline as its user wrote it. Picklable; `repr` shows no secret.
 
     `source` is a URI, or several of databases that have the same tables. With a `query`, `tables` is the one that it
-    names. `options` holds the options of the changefeed
+    names; it may call `functions`, texts by their names. `options` holds the options of the changefeed
     itself, the encoder, the sink and the source together; who owns which is known once the plugins are
     (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration. `written` is set when the changefeed
     was read: the same values by name, with references such as `${PASSWORD}` in place of what they refer to.
@@ -41,6 +41,7 @@ class Changefeed:
     sink: str
     format: str = "json"
     query: str | None = None
+    functions: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     written: Mapping[str, Any] | None = field(default=None, compare=False)
@@ -87,11 +88,15 @@ class Changefeed:
         """Return the tables: that of the query if there is one, as nothing else is read then."""
         tables = tuple(self.tables)
         if self.query is None:
+            if self.functions:
+                raise ConfigError(f"changefeed '{self.name}' has functions and no query that could call them; set one")
             return tables
         if not isinstance(self.query, str):
             raise ConfigError(f"changefeed '{self.name}': query must be a string")
+        if not all(isinstance(text, str) for text in self.functions.values()):
+            raise ConfigError(f"changefeed '{self.name}': functions must be strings")
         try:
-            table = parse_query(self.query).table
+            table = parse_query(self.query, tuple(self.functions.items())).table
         except ConfigError as error:
             raise type(error)(f"changefeed '{self.name}': {error}") from None
         if tables not in ((), (table,)):

@@ -11,7 +11,14 @@ from urllib.parse import unquote_plus
 
 from cdc_core.config.changefeed import Changefeed, ChangefeedOptions
 from cdc_core.config.component import Component
-from cdc_core.config.interpolation import by_reference, cut_references, escaped, fill_references, interpolate
+from cdc_core.config.interpolation import (
+    by_reference,
+    cut_references,
+    escaped,
+    fill_references,
+    has_references,
+    interpolate,
+)
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import MASK, NO_SECRETS, has_unencoded_password, is_secret_name, masked_uri, uri_secrets
@@ -42,6 +49,12 @@ def changefeed_of(name: str, written: Mapping[str, Any], *, origin: str, environ
     Raises: ConfigError, which begins with *origin*.
     """
     place = f"{origin}: changefeed '{name}'"
+    for key in ("query", "functions"):
+        if has_references(written.get(key)):
+            raise ConfigError(
+                f"{place}: {key} cannot have references such as ${{VARIABLE}}, as it is stored and shown as it is;"
+                " write the value, or '$${' for the two characters themselves"
+            )
     values = {key: interpolate(value, place=f"{place}, {key}", environ=environ) for key, value in written.items()}
     try:
         return Changefeed(name=name, **values, written=written)

@@ -31,6 +31,14 @@ def require_same_source(
             f"changefeed '{name}' was started with {_query(known)}, which cannot be changed: rows that were delivered"
             f" would have another form; restore it, or {_REMEDY}"
         )
+    functions, now_functions = known.get("functions", {}), wanted.get("functions", {})
+    for function in sorted({*functions, *now_functions}):
+        if functions.get(function) != now_functions.get(function):
+            was = "was started without" if function not in functions else "was started with another"
+            raise ConfigError(
+                f"changefeed '{name}' {was} function {function}, which cannot be changed: rows that were delivered"
+                f" would have another form; restore that, or {_REMEDY}"
+            )
     if not changes_tables and set(known["tables"]) != set(wanted["tables"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "

@@ -9,7 +9,15 @@ from typing import Any
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["by_reference", "cut_references", "escaped", "fill_references", "interpolate", "with_absolute_files"]
+__all__ = [
+    "by_reference",
+    "cut_references",
+    "escaped",
+    "fill_references",
+    "has_references",
+    "interpolate",
+    "with_absolute_files",
+]
 
 _REFERENCE = re.compile(r"\$(?P<escape>\$(?=\{))|\$\{(?P<inner>[^}]*)(?P<end>\}?)")
 
@@ -75,6 +83,13 @@ def with_absolute_files(value: Any, directory: Path) -> Any:
 def escaped(value: Any) -> Any:
     """Return *value* so that `interpolate` returns the texts in it as they are now."""
     return _mapped(value, lambda text: text.replace("${", "$${"))
+
+
+def has_references(value: Any) -> bool:
+    """Return whether a text, or one in a table, has references."""
+    if isinstance(value, Mapping):
+        return any(map(has_references, value.values()))
+    return isinstance(value, str) and bool(cut_references(value)[1])
 
 
 def cut_references(text: str) -> tuple[str, list[str]]:

@@ -107,6 +107,7 @@ def _resolved(
         sink=sink,
         options=options,
         query=changefeed.query,
+        functions=changefeed.functions,
         min_checkpoint_frequency_s=sink.registration.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,
         plain_secrets=secrets | (letters.plain_secrets if letters else frozenset()),

@@ -62,6 +62,8 @@ class ResolvedChangefeed:
     sink: Component[SinkRegistration]
     options: ChangefeedOptions
     query: str | None = None
+    functions: Mapping[str, str] = field(default_factory=dict)
+    """Those that the query may call, as texts by their names."""
     min_checkpoint_frequency_s: float = 0.0
     """Least time between two steps: the user's, otherwise the sink's."""
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +120,7 @@ class ResolvedChangefeed:
 
     def parsed_query(self) -> Query | None:
         """Return what is selected of each change; None where whole rows are delivered."""
-        return None if self.query is None else parse_query(self.query)
+        return None if self.query is None else parse_query(self.query, tuple(self.functions.items()))
 
     def rangefeed_context(self) -> RangefeedContext:
         """Return what every part of the rangefeed is built from."""
@@ -237,6 +239,7 @@ class ResolvedChangefeed:
             "source": [masked_uri(uri) for uri in self.sources] if self.is_sharded else masked_uri(self.sources[0]),
             "tables": list(self.tables),
             **({} if self.query is None else {"query": self.query}),
+            **({"functions": dict(self.functions)} if self.functions else {}),
             "sink": self.shown_destination,
             "format": self.encoder.name,
             "place": self.sink_place(),
@@ -258,6 +261,7 @@ class ResolvedChangefeed:
             "tables": list(self.tables),
             "options": dataclasses.asdict(self.options),
             "query": self.query,
+            "functions": dict(self.functions),
             "min_checkpoint_frequency_s": self.min_checkpoint_frequency_s,
             "spark": dict(self.spark),
             "plain_secrets": sorted(self.plain_secrets),

@@ -18,8 +18,9 @@ from cdc_core.options import did_you_mean
 
 __all__ = ["changefeed_names", "find_name", "read_changefeed"]
 
-_KEYS = ("source", "tables", "query", "sink", "format", "options", "spark")
+_KEYS = ("source", "tables", "query", "functions", "sink", "format", "options", "spark")
 _REQUIRED = ("source", "sink")
+_TYPES = {"query": str, "functions": dict, "sink": str, "format": str, "options": dict, "spark": dict}
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
@@ -97,7 +98,7 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
         isinstance(sources, list) and sources and all(isinstance(uri, str) for uri in sources)
     ):
         raise ConfigError(f"{place}: 'source' must be a string, or a list of strings")
-    for key, kind in (("query", str), ("sink", str), ("format", str), ("options", dict), ("spark", dict)):
+    for key, kind in _TYPES.items():
         if not isinstance(table.get(key, kind()), kind):
             raise ConfigError(f"{place}: '{key}' must be {'a string' if kind is str else 'a table'}")
     tables = table.get("tables", [])

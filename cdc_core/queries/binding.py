@@ -7,7 +7,7 @@ and `previous`, rows of the columns in Spark's types, with decimals as their tex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -29,6 +29,8 @@ _MVCC = (
 _MOST_DIGITS = 38
 _ANY_DECIMAL = "DECIMAL(38, 18)"
 """What numbers of a column without a declared precision are in an expression."""
+_MOST_SQL = 200_000
+"""Characters of an expression: functions that call functions could make it arbitrarily long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +175,40 @@ class _Binder:
             return EVENT_FUNCTIONS[reference.name]
         if reference.kind == "previous row":
             return self._previous_row()
+        if reference.kind == "variable":
+            return self._query.text[reference.start : reference.end]
+        if reference.kind == "call":
+            return self._expanded(reference, self._replacement, at=reference.start)
         if reference.kind == "column" and not reference.quoted and reference.name == MVCC_COLUMN:
             return _MVCC
         name = self._column(reference)
         if reference.kind == "previous column":
             return self._value("previous", self._previous, name)
         return self._value("typed", self._typed, name)
+
+    def _expanded(self, call: Reference, replacement: Callable[[Reference], str], *, at: int) -> str:
+        """Return the body of the function that is called, with the arguments, made by *replacement*, in it.
+
+        *at* is the place in the query.
+        """
+        function = self._query.function(call.name)
+        arguments = [f"({argument.rendered(replacement)})" for argument in call.arguments]
+        values = dict(zip(function.parameters, arguments, strict=True))
+
+        def in_body(reference: Reference) -> str:
+            if reference.kind == "parameter":
+                return values[reference.name]
+            if reference.kind == "variable":  # an argument may have a variable of the same name
+                return f"in_{len(function.name)}_{function.name}_{reference.name}"
+            if reference.kind == "call":
+                return self._expanded(reference, in_body, at=at)
+            return self._replacement(reference)
+
+        sql = f"({function.body.rendered(in_body)})"
+        if len(sql) > _MOST_SQL:
+            reason = f"{call.name} is longer than {_MOST_SQL:,} characters when it is expanded; simplify the functions"
+            raise refusal(self._query.text, at, reason)
+        return sql
 
     def _value(self, image: str, used: dict[str, None], name: str) -> str:
         used[name] = None

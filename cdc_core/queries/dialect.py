@@ -8,11 +8,11 @@ from typing import ClassVar
 from sqlglot import exp, parse_one
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.queries.refusals import refusal
 
-__all__ = ["parsed", "place_of", "tokens_of"]
+__all__ = ["is_word_of_sql", "knows_function", "parsed", "place_of", "tokens_of"]
 
 
 _BEFORE = "SELECT "
@@ -42,7 +42,18 @@ def tokens_of(text: str, *, what: str = "query") -> Sequence[Token]:
     return tokens
 
 
-def parsed(query: str, start: int, end: int) -> exp.Expr:
+def knows_function(name: str) -> bool:
+    """Return whether the parser gives a call of *name* a meaning of its own."""
+    parser = _Dialect.Parser
+    known = (parser.FUNCTIONS, parser.FUNCTION_PARSERS, parser.NO_PAREN_FUNCTION_PARSERS)
+    return any(name.upper() in names for names in known)
+
+
+def is_word_of_sql(name: str) -> bool:
+    return [token.token_type for token in _Dialect().tokenize(name)] != [TokenType.VAR]
+
+
+def parsed(query: str, start: int, end: int, *, what: str = "query") -> exp.Expr:
     """Return the tree of the expression that is `query[start:end]`, with an alias if there is one.
 
     `place_of` says where its parts are. Raises: OptionError.
@@ -51,23 +62,24 @@ def parsed(query: str, start: int, end: int) -> exp.Expr:
     try:
         tree = parse_one(f"{_BEFORE}{text}", dialect=_Dialect)  # by itself, it could be taken for a command
     except (ParseError, TokenError) as error:
-        raise refusal(query, start + _place(text, error), _NO_EXPRESSION) from None
+        raise refusal(query, start + _place(text, error), _NO_EXPRESSION, what=what) from None
     except RecursionError:
-        raise refusal(query, start, "this expression is nested too deeply") from None
+        raise refusal(query, start, "this expression is nested too deeply", what=what) from None
     only = tree.expressions if isinstance(tree, exp.Select) else []
     if len(only) != 1 or any(value for name, value in tree.args.items() if name != "expressions"):
-        raise refusal(query, start, _NO_EXPRESSION)
+        raise refusal(query, start, _NO_EXPRESSION, what=what)
     expression: exp.Expr = only[0]
     return expression
 
 
-def place_of(query: str, start: int, name: exp.Identifier) -> tuple[int, int]:
+def place_of(query: str, start: int, name: exp.Identifier, *, what: str = "query") -> tuple[int, int]:
     """Return where *name*, of the tree of an expression at *start*, begins and ends in the query.
 
     Raises: OptionError for a word of SQL that is used as a name.
     """
     if "end" not in name.meta:
-        raise refusal(query, start, f'put the name "{name.name}" in quotation marks: it is a word of SQL')
+        reason = f'put the name "{name.name}" in quotation marks: it is a word of SQL'
+        raise refusal(query, start, reason, what=what)
     return start + name.meta["start"] - len(_BEFORE), start + name.meta["end"] + 1 - len(_BEFORE)
 
 

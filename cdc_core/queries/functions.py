@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
+from cdc_core.queries.dialect import is_word_of_sql, knows_function
 from cdc_core.rows import Op
 
-__all__ = ["EVENT_FUNCTIONS", "MVCC_COLUMN", "NO_PARENTHESES", "PREVIOUS", "refused_function"]
+__all__ = ["EVENT_FUNCTIONS", "MVCC_COLUMN", "NO_PARENTHESES", "PREVIOUS", "refused_function", "refused_name"]
 
 PREVIOUS = frozenset({"cdc_prev", "crdb_internal_cdc_prev"})
 """Names of the row before the change."""
@@ -25,6 +28,8 @@ NO_PARENTHESES = frozenset(
 )
 """Functions that SQL lets one write without parentheses."""
 
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
+
 _CLOCK = "reads the clock; the time of the commit is statement_timestamp()"
 _RANDOM = "gives another value each time it is called, and a change may be delivered more than once"
 _SESSION = "depends on the session, and every change must give the same row whoever runs the changefeed"
@@ -34,8 +39,8 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("now", "curdate", *sorted(NO_PARENTHESES - {"current_user", "session_user"})), _CLOCK),
     **dict.fromkeys(("clock_timestamp", "localtime"), _CLOCK),
     **dict.fromkeys(("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid", "gen_random_uuid"), _RANDOM),
-    **dict.fromkeys(("current_catalog", "current_database", "current_schema", "current_timezone"), _SESSION),
-    **dict.fromkeys(("current_user", "session_user", "user", "version"), _SESSION),
+    **dict.fromkeys(("current_catalog", "current_database", "current_path", "current_schema"), _SESSION),
+    **dict.fromkeys(("current_timezone", "current_user", "session_user", "user", "version"), _SESSION),
     **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _PLACE),
     **dict.fromkeys(("input_file_block_length", "input_file_block_start"), _PLACE),
     **dict.fromkeys(("session_window", "window", "window_time"), "puts rows together, and a query sees one at a time"),
@@ -50,3 +55,14 @@ def refused_function(name: str, *, arguments: bool) -> str | None:
     if name.lower() == "unix_timestamp" and not arguments:
         return _CLOCK
     return _REFUSED.get(name.lower())
+
+
+def refused_name(name: str) -> str | None:
+    """Return why no function of ours can have this name; None when it can. Words of SQL keep their meaning."""
+    if not _NAME.fullmatch(name):
+        return "use lower-case letters, digits and _"
+    if name in BUILTIN_FUNCTIONS or name in EVENT_FUNCTIONS or name in _REFUSED or knows_function(name):
+        return "SQL has a function of this name; choose another"
+    if name in PREVIOUS or is_word_of_sql(name):
+        return "this is a word of SQL; choose another"
+    return None

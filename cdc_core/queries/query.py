@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Fragment", "Item", "Query", "Reference"]
+__all__ = ["Fragment", "Item", "Query", "Reference", "SqlFunction"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,23 +14,27 @@ class Reference:
     """A place in a fragment that stands for something of the change: a column, a row, or the value of a function.
 
     Likewise a text in quotation marks, whose `name` is what it means: Spark writes quotation marks in it otherwise. And
-    a comment.
+    a comment; the variable of a lambda; and the call of a function of the changefeed, with its `arguments`, whose own
+    references are not among those of the fragment. In the body of a function there are parameters and no columns.
 
     `start` and `end` are offsets in the query. `name` is that of the column or function, `quoted` says whether it was
     in quotes, and `qualifier` has the words before it, as `public.orders` in `public.orders.id`.
     """
 
-    kind: Literal["column", "previous column", "previous row", "function", "text", "comment"]
+    kind: Literal[
+        "column", "previous column", "previous row", "function", "text", "comment", "variable", "call", "parameter"
+    ]
     name: str
     start: int
     end: int
     quoted: bool = False
     qualifier: tuple[str, ...] = ()
+    arguments: tuple[Fragment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """An expression of a query: `query[start:end]`, and what it refers to, in order."""
+    """An expression of a query or of a function: `query[start:end]`, and what it refers to, in order."""
 
     query: str
     start: int
@@ -41,6 +45,14 @@ class Fragment:
     def text(self) -> str:
         return self.query[self.start : self.end]
 
+    @property
+    def all_references(self) -> Iterator[Reference]:
+        """The references, and those in arguments of calls."""
+        for reference in self.references:
+            yield reference
+            for argument in reference.arguments:
+                yield from argument.all_references
+
     def rendered(self, replacement: Callable[[Reference], str]) -> str:
         """Return the text with each reference replaced."""
         parts, place = [], self.start
@@ -48,6 +60,15 @@ class Fragment:
             parts += [self.query[place : reference.start], replacement(reference)]
             place = reference.end
         return "".join([*parts, self.query[place : self.end]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFunction:
+    """A function that the changefeed defines: a call is its `body`, with the arguments in place of `parameters`."""
+
+    name: str
+    parameters: tuple[str, ...]
+    body: Fragment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +95,10 @@ class Query:
     """What a column may be qualified with."""
     items: tuple[Item, ...]
     condition: Fragment | None
+    functions: tuple[SqlFunction, ...] = ()
+
+    def function(self, name: str) -> SqlFunction:
+        return next(function for function in self.functions if function.name == name)
 
     @property
     def fragments(self) -> Iterator[Fragment]:
@@ -86,5 +111,5 @@ class Query:
         return any(
             reference.kind in kinds and name in (None, reference.name)
             for fragment in self.fragments
-            for reference in fragment.references
+            for reference in fragment.all_references
         )

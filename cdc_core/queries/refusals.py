@@ -1,4 +1,4 @@
-"""Refusals of a query or a statement: a sentence, and a caret under the place in the text that it is about."""
+"""Refusals of a query, a function or a statement: a sentence, and a caret under the place that it is about."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ from cdc_core.spark.columns import BATCH_ROWS, output_schema, spark_schema
 
 __all__ = ["evaluated", "explain_query", "plan_query", "query_session"]
 
-logging.getLogger("SQLQueryContextLogger").disabled = True
+for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    logging.getLogger(_name).disabled = True
 """Pyspark would print what the analyzer refuses, as JSON; the user gets a sentence."""
 
 _SETTINGS = {
@@ -76,6 +77,8 @@ _SIMPLE: dict[type[DataType], ColumnType] = {
 }
 _TEXT = ColumnType(kind=Kind.STRING, source="text")
 _JSON = ColumnType(kind=Kind.JSON, source="json")
+_TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
+_CLOCK_WORD = re.compile(r"(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
 _PLAN_NAMES = (
     (re.compile(r"v\d+#\d+\.previous\b"), "cdc_prev"),
@@ -213,6 +216,12 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
     if plan.nodeName() != "Project" or list(_items(under[0].children())):
         found = next((each for each in (plan.nodeName(), under[0].nodeName()) if each in _MANY_ROWS), "Aggregate")
         raise refusal(query.text, output.at, f"a query cannot use {output.text}: {_MANY_ROWS[found]}")
+    jvm: Any = rows.sparkSession._jvm
+    written_out = jvm.org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)  # to_date has a cast in it
+    word = next(filter(None, map(_clock_word, _items(written_out.expressions()))), "")
+    if word:
+        reason = f"{output.text}: '{word}' reads the clock; the time of the commit is statement_timestamp()"
+        raise refusal(query.text, output.at, reason)
     for expression in _items(plan.expressions()):
         if not expression.deterministic():
             culprit = _nondeterministic(expression)
@@ -223,6 +232,21 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
                 " delivered more than once",
             )
     return selected
+
+
+def _clock_word(expression: JavaObject) -> str:
+    """Return the text, such as 'today', for which Spark would write the time of planning: a constant made a time.
+
+    Spark does so wherever it needs a time, as in day < 'today', and for what it can compute beforehand.
+    """
+    if expression.nodeName() == "Cast" and expression.dataType().typeName() in _TIME_TYPES:
+        text = expression.child()
+        if text.foldable() and text.dataType().typeName() == "string":
+            value = text.eval(None)
+            found = None if value is None else _CLOCK_WORD.match(value.toString().strip())
+            if found:
+                return found[0].lower()
+    return next(filter(None, map(_clock_word, _items(expression.children()))), "")
 
 
 def _nondeterministic(expression: JavaObject) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,9 +18,11 @@ from cdc_core.spark.query_planning import evaluated, plan_query
 __all__ = ["answers", "planned"]
 
 
-def planned(session: SparkSession, text: str, *schemas: TableSchema) -> list[QueryPlan]:
+def planned(
+    session: SparkSession, text: str, *schemas: TableSchema, functions: Mapping[str, str] | None = None
+) -> list[QueryPlan]:
     """Return the query planned for versions of its table by *session*, a `query_session`. Raises: OptionError."""
-    query = parse_query(text)
+    query = parse_query(text, tuple((functions or {}).items()))
     return [plan_query(session, bind(query, schema, number=number)) for number, schema in enumerate(schemas)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,8 @@ from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSch
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import OptionError, UnplannedSchemaError
 from cdc_core.queries.binding import QueryPlan
+from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
+from cdc_core.queries.functions import refused_name
 from cdc_core.spark.columns import ROW_BYTES, columns_schema, packed_columns
 from cdc_core.spark.query_planning import query_session
 
@@ -303,6 +306,14 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT id FROM orders WHERE id + 1", "the condition has the type int, not boolean"),
         ("SELECT id FROM orders WHERE 1 = 2", "the condition does not match any rows"),
         ("SELECT id FROM orders WHERE id = 1 AND false", "the condition does not match any rows"),
+        ("SELECT day < 'today' AS x FROM orders", "day < 'today': 'today' reads the clock"),
+        ("SELECT id FROM orders WHERE at > ' Now UTC'", "at > ' Now UTC': 'now' reads the clock"),
+        ("SELECT to_date('yesterday') AS x FROM orders", "to_date('yesterday'): 'yesterday' reads the clock"),
+        (
+            "SELECT day IN (concat('to', 'morrow')) AS x FROM orders",
+            "day IN (concat('to', 'morrow')): 'tomorrow'",
+        ),
+        ("SELECT day BETWEEN 'epoch' AND 'today' AS x FROM orders", "day BETWEEN 'epoch' AND 'today': 'today' reads"),
         ("SELECT id FROM orders WHERE NULL", "the condition does not match any rows"),
     ],
 )
@@ -317,6 +328,41 @@ def test_what_spark_refuses_is_said_in_a_sentence_with_its_place(
     assert shown.strip() == text
     assert "typed" not in first
     assert capfd.readouterr().err == ""
+
+
+def test_a_text_that_says_today_is_a_text_where_none_makes_a_time_of_it(session: SparkSession) -> None:
+    found = one(session, "SELECT name = 'today' AS x, 'Now' || name AS y FROM orders", rows([{"Name": "today"}]))
+    assert found.column("after").to_pylist() == [{"x": True, "y": "Nowtoday"}]
+
+
+def test_every_function_of_spark_keeps_its_name(session: SparkSession) -> None:
+    known = {row[0] for row in session.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    assert {name for name in known if re.fullmatch(r"\w+", name)} == BUILTIN_FUNCTIONS
+    assert all(refused_name(name) for name in BUILTIN_FUNCTIONS)
+
+
+def test_a_function_is_expanded_and_its_variables_do_not_meet_those_of_an_argument(session: SparkSession) -> None:
+    functions = {
+        "sums": "(list, more) -> transform(list, x -> x + more)",
+        "half": "(n) -> n / 2 /* of\nit */",
+        "halves": "(a, b) -> half(a) + half(b)",
+    }
+    text = "SELECT transform(array(1, 2), x -> sums(array(10, 20), x)) AS s, halves(price, 3.0) AS h FROM orders"
+    plans = planned(session, text, SCHEMA, functions=functions)
+    (found,) = answers(session, plans, rows([{"price": "5.00"}]))
+    assert isinstance(found, RowBatch)
+    (row,) = found.column("after").to_pylist()
+    assert (row["s"], Decimal(row["h"])) == ("[[11,21],[12,22]]", Decimal(4))
+
+
+def test_an_expression_of_a_function_that_fails_is_named_by_its_call(session: SparkSession) -> None:
+    functions = {"whole": "(text) -> text::int"}
+    plans = planned(session, "SELECT whole(name) AS n FROM orders", SCHEMA, functions=functions)
+    (bad,) = answers(session, plans, rows([{"Name": "x"}]))
+    assert isinstance(bad, BadRow)
+    assert bad.reason.startswith("the query cannot compute whole(name): ")
+    with pytest.raises(OptionError, match=r"whole\(array\(day\)\): Cannot resolve"):
+        planned(session, "SELECT whole(array(day)) AS n FROM orders", SCHEMA, functions=functions)
 
 
 def test_a_plan_crosses_a_process_border(session: SparkSession) -> None:
