@@ -8,6 +8,7 @@ from cdc_core.config.changefeed import Changefeed
 from cdc_core.decoder import DecodedRow, Decoder, plain_value
 from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder, EncoderContext
+from cdc_core.enriched import SOURCE_MEMBERS, SourceFacts, op_of, op_texts
 from cdc_core.envelope import METADATA_MEMBER, DeleteForm, Envelope, RowPlace
 from cdc_core.errors import (
     START_OVER,
@@ -86,6 +87,7 @@ from cdc_core.unavailable import (
 __all__ = [
     "MB",
     "METADATA_MEMBER",
+    "SOURCE_MEMBERS",
     "START_OVER",
     "UNAVAILABLE_MEMBER",
     "BadRowError",
@@ -152,6 +154,7 @@ __all__ = [
     "Slice",
     "SliceInfo",
     "SliceReader",
+    "SourceFacts",
     "SourceHistory",
     "SourceObjects",
     "SourceTransaction",
@@ -183,6 +186,8 @@ __all__ = [
     "joined_values",
     "mask",
     "masked_uri",
+    "op_of",
+    "op_texts",
     "option",
     "parse_options",
     "plain_value",

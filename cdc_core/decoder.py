@@ -25,7 +25,7 @@ class DecodedRow:
     (infinite dates, 24:00:00, years outside of its range), see `plain_value`. `key` has the values of the primary key
     in key order, from any part of the message. `key_in_value` and `topic_in_value` are what these options add to the
     value. `after` is None for a delete. In envelope `bare`, it may be the key and nulls. It lacks the columns that
-    `unavailable` names: the source did not know their values.
+    `unavailable` names: the source did not know their values. `op` is never SCAN.
     """
 
     key: tuple[Any, ...] | None
@@ -36,6 +36,7 @@ class DecodedRow:
     key_in_value: tuple[Any, ...] | None = None
     topic_in_value: str | None = None
     unavailable: tuple[str, ...] = ()
+    op: Op | None = None
 
 
 class Decoder(ABC):
@@ -57,11 +58,10 @@ class Decoder(ABC):
         """Return the rows of a file's body, in order."""
 
     def rows(self, schema: TableSchema, body: bytes) -> RowBatch:
-        """Return the rows of a file's body as a batch: the rows of `file`, for fast readers.
+        """Return the rows of `file` as a batch, for fast readers. The default converts one row at a time.
 
         The file must have been written with exactly *schema*, with `updated` and the key. `op` is DELETE for a row that
-        the format shows as deleted. For other rows, it is what the format contains, otherwise INSERT. The default calls
-        `file` and converts one row at a time; override it to read by column.
+        the format shows as deleted. For other rows, it is what the format contains, otherwise INSERT.
         """
         return rows_of(schema, self.file(schema, body))
 
@@ -98,7 +98,7 @@ def rows_of(schema: TableSchema, decoded: Sequence[DecodedRow]) -> RowBatch:
     incomplete = any(row.unavailable for row in decoded)
     return RowBatch.of(
         schema,
-        op=pa.array([Op.DELETE if row.after is None else Op.INSERT for row in decoded], pa.uint8()),
+        op=pa.array([Op.DELETE if row.after is None else row.op or Op.INSERT for row in decoded], pa.uint8()),
         updated=pa.array(updated, TIMESTAMP_TYPE),
         key=_structs(schema.key_type, keys),
         after=_structs(schema.after_type, [_filled(row) for row in decoded]),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from cdc_core.enriched import SourceFacts
 from cdc_core.envelope import Envelope
 from cdc_core.file_body import FileBody, NewlineBody
 from cdc_core.messages import MessageBatch
@@ -29,6 +31,10 @@ class EncoderContext:
     """What the sink needs, "messages" or "files"."""
     compression: str = "none"
     """How to compress files, for an encoder whose registration says `compresses`; "none" for all others."""
+    source: SourceFacts = field(default_factory=SourceFacts)
+    """Where the rows come from, for the member `source` of envelope `enriched`."""
+    clock: Callable[[], int] = time.time_ns
+    """Returns nanoseconds since 1970 for the member `ts_ns` of envelope `enriched`. No other use is allowed."""
 
 
 class Encoder(ABC):
@@ -66,7 +72,10 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
-        """Return one message for each row, in order. Task. Deterministic: the same rows give the same bytes."""
+        """Return one message for each row, in order. Task.
+
+        Deterministic: the same rows give the same bytes, apart from what `clock` says.
+        """
 
     @abstractmethod
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:

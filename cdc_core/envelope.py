@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from enum import Enum
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from cdc_core.errors import ContractError, OptionError
-from cdc_core.rows import Op, RowBatch
+from cdc_core.enriched import times_of
+from cdc_core.envelope_shapes import (
+    ENVELOPE_OPTIONS,
+    ENVELOPES,
+    METADATA_MEMBER,
+    SHAPES,
+    SOURCE_TIMES,
+    DeleteForm,
+    RowPlace,
+    check_options,
+    given_options,
+    metadata_members,
+)
+from cdc_core.row_members import shown_column
+from cdc_core.rows import RowBatch
 
 __all__ = ["ENVELOPES", "ENVELOPE_OPTIONS", "METADATA_MEMBER", "DeleteForm", "Envelope", "RowPlace"]
 
 V = TypeVar("V")
-RowPlace = Enum("RowPlace", ["MEMBER", "MESSAGE", "NOWHERE"])
-"""Where the row after the change is: in the member `after`, the message itself, or nowhere."""
-DeleteForm = Enum("DeleteForm", ["NULL_ROW", "KEY_AND_NULLS", "TOMBSTONE"])
-"""What the message of a deleted row has: null in place of the row, the key and nulls, or no value at all."""
-METADATA_MEMBER = "__crdb__"
-"""The member that holds all metadata where the message is the row itself."""
-_MEMBERS = {"key_in_value": "key", "mvcc_timestamp": "mvcc_timestamp", "topic_in_value": "topic", "updated": "updated"}
-ENVELOPE_OPTIONS = ("diff", *_MEMBERS)
-"""The options that add something to a message, in alphabetical order."""
 _IMAGES = ("after", "before")
-_WITHOUT_BEFORE = pa.array([Op.INSERT, Op.SCAN], pa.uint8())
-
-_ROWS = {"wrapped": RowPlace.MEMBER, "bare": RowPlace.MESSAGE, "row": RowPlace.MESSAGE, "key_only": RowPlace.NOWHERE}
-_DELETES = {"wrapped": DeleteForm.NULL_ROW, "bare": DeleteForm.KEY_AND_NULLS}
-_PLACES = {"wrapped": ENVELOPE_OPTIONS, "bare": tuple(_MEMBERS), "row": (), "key_only": ()}
-ENVELOPES = tuple(_ROWS)
-"""Every envelope that a changefeed may ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +40,27 @@ class Envelope:
     mvcc_timestamp: bool = False
     key_in_value: bool = False
     topic_in_value: bool = False
+    enriched_properties: tuple[str, ...] = ()
+
+    @property
+    def enriched(self) -> bool:
+        """Whether messages say what happened (`op`) and when they were made (`ts_ns`), and keys are objects."""
+        return self.name == "enriched"
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether keys and values are objects of two members: `payload`, and `schema` that describes it."""
+        return "schema" in self.enriched_properties
 
     @property
     def row(self) -> RowPlace:
         """Where the row after the change is."""
-        return _ROWS[self.name]
+        return SHAPES[self.name].row
 
     @property
     def delete(self) -> DeleteForm:
         """What the message of a deleted row has."""
-        return _DELETES.get(self.name, DeleteForm.TOMBSTONE)
+        return SHAPES[self.name].delete
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -64,14 +70,16 @@ class Envelope:
     @property
     def metadata(self) -> tuple[str, ...]:
         """The members that hold metadata, in order. They follow the images, or are inside `METADATA_MEMBER`."""
-        return tuple(member for option, member in _MEMBERS.items() if getattr(self, option))
+        return metadata_members(self.name, given_options(self), self.enriched_properties)
+
+    @property
+    def source_times(self) -> tuple[str, ...]:
+        """The timestamps in the member `source`, in order."""
+        return tuple(member for option, members in SOURCE_TIMES.items() if getattr(self, option) for member in members)
 
     def check(self, owner: str) -> None:
         """Raise an OptionError for an option without a place in this envelope. *owner* begins it: "encoder 'json'"."""
-        for option in ENVELOPE_OPTIONS:
-            if getattr(self, option) and option not in _PLACES[self.name]:
-                fit = " or ".join(f"'{name}'" for name, options in _PLACES.items() if option in options)
-                raise OptionError(f"{owner}: envelope '{self.name}' has no place for '{option}'; use {fit}")
+        check_options(owner, self.name, given_options(self), self.enriched_properties)
 
     def column(self, rows: RowBatch, member: str) -> pa.StructArray | None:
         """Return what *member* shows of each row, except `topic`; None for `before` when no row has one.
@@ -79,15 +87,7 @@ class Envelope:
         A row without a commit time of its own has that of `updated`. Raises: ContractError when the source left out the
         row before an update or delete.
         """
-        names, updated = rows.batch.schema.names, rows.column("updated")
-        if member == "mvcc_timestamp":
-            mvcc = rows.column("mvcc") if "mvcc" in names else updated
-            return mvcc if mvcc.null_count == 0 else pc.if_else(mvcc.is_valid(), mvcc, updated)
-        if member in names:
-            return rows.column(member)
-        if not pc.all(pc.is_in(rows.column("op"), _WITHOUT_BEFORE), min_count=0).as_py():
-            raise ContractError(f"table {rows.schema.name}: the source left out column 'before', which 'diff' requires")
-        return None
+        return shown_column(rows, member)
 
     def placed(self, metadata: Mapping[str, V], nest: Callable[[Mapping[str, V]], V]) -> dict[str, V]:
         """Return the members of a message that hold *metadata*; *nest* makes one value of several members."""
@@ -100,7 +100,9 @@ class Envelope:
 
         A resolved mark has `resolved` as its only metadata, and nothing else.
         """
-        rest = dict(message)
+        rest = dict(open_(message["payload"]) or {}) if self.has_schema and "payload" in message else dict(message)
+        if "source" in self.metadata and "source" in rest:
+            rest |= times_of(open_(rest["source"]) or {})
         if self.row is RowPlace.MEMBER:
             after, before = (open_(rest.pop(name)) if name in rest else None for name in _IMAGES)
             return after, before, rest
@@ -109,10 +111,9 @@ class Envelope:
 
     def to_json(self) -> dict[str, Any]:
         """Return the envelope as JSON values, for `from_json`."""
-        value = asdict(self)
-        return {"envelope": value.pop("name"), **value}
+        return {"envelope": self.name, **{k: v for k, v in asdict(self).items() if k != "name" and v != ()}}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        options = dict(value)
+        options = {**value, "enriched_properties": tuple(value.get("enriched_properties", ()))}
         return cls(name=options.pop("envelope"), **options)

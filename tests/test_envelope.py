@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ def members(value: typing.Any) -> Json | None:
         ("bare", RowPlace.MESSAGE, DeleteForm.KEY_AND_NULLS),
         ("row", RowPlace.MESSAGE, DeleteForm.TOMBSTONE),
         ("key_only", RowPlace.NOWHERE, DeleteForm.TOMBSTONE),
+        ("enriched", RowPlace.MEMBER, DeleteForm.NULL_ROW),
     ],
 )
 def test_an_envelope_has_a_place_for_rows_and_a_form_of_deletes(name: str, row: RowPlace, delete: DeleteForm) -> None:
@@ -56,9 +58,9 @@ def test_members_are_images_and_then_metadata_in_alphabetical_order() -> None:
     ("name", "options", "fit"),
     [
         ("wrapped", [], ""),
-        ("bare", ["diff"], "'wrapped'"),
-        ("row", ENVELOPE_OPTIONS, "'wrapped' or 'bare'"),
-        ("key_only", ENVELOPE_OPTIONS, "'wrapped' or 'bare'"),
+        ("bare", ["diff"], "'wrapped' or 'enriched'"),
+        ("row", ENVELOPE_OPTIONS, "'wrapped' or 'bare' or 'enriched'"),
+        ("key_only", ENVELOPE_OPTIONS, "'wrapped' or 'bare' or 'enriched'"),
     ],
 )
 def test_an_option_without_a_place_is_refused_with_the_envelopes_that_fit(
@@ -72,7 +74,7 @@ def test_an_option_without_a_place_is_refused_with_the_envelopes_that_fit(
             continue
         with pytest.raises(OptionError) as refused:
             envelope.check("encoder 'x'")
-        fitting = "'wrapped'" if option == "diff" else fit
+        fitting = "'wrapped' or 'enriched'" if option == "diff" else fit
         assert str(refused.value) == f"encoder 'x': envelope '{name}' has no place for '{option}'; use {fitting}"
 
 
@@ -132,6 +134,33 @@ def test_an_envelope_is_json_and_back() -> None:
     envelope = Envelope(name="bare", updated=True)
     assert envelope.to_json()["envelope"] == "bare"
     assert Envelope.from_json(envelope.to_json()) == envelope
+    enriched = Envelope(name="enriched", enriched_properties=("schema", "source"))
+    assert Envelope.from_json(json.loads(json.dumps(enriched.to_json()))) == enriched
+    assert "enriched_properties" not in envelope.to_json()
+
+
+def test_an_enriched_message_has_its_timestamps_in_the_source() -> None:
+    envelope = Envelope(name="enriched", enriched_properties=("source",), **EVERYTHING)
+    envelope.check("encoder 'x'")
+    assert envelope.images == ("after", "before")
+    assert envelope.metadata == ("key", "op", "source", "topic", "ts_ns")
+    assert envelope.source_times == ("mvcc_timestamp", "ts_hlc", "ts_ns")
+    source: Json = {"ts_hlc": "5.0000000000", "mvcc_timestamp": "4.0000000000", "ts_ns": 5}
+    metadata = envelope.split({"after": None, "before": None, "op": "d", "source": source}, members)[2]
+    assert (metadata["updated"], metadata["mvcc_timestamp"]) == ("5.0000000000", "4.0000000000")
+    assert Envelope(name="enriched").metadata == ("op", "ts_ns")
+
+
+@pytest.mark.parametrize("option", ["updated", "mvcc_timestamp"])
+def test_a_timestamp_of_an_enriched_message_requires_the_source(option: str) -> None:
+    given: Json = {option: True}
+    with pytest.raises(OptionError, match=f"has '{option}' in its source; set enriched_properties = 'source'$"):
+        Envelope(name="enriched", **given).check("encoder 'x'")
+
+
+def test_enriched_properties_require_the_envelope() -> None:
+    with pytest.raises(OptionError, match=r"'enriched_properties' requires envelope 'enriched'; remove it$"):
+        Envelope(enriched_properties=("source",)).check("encoder 'x'")
 
 
 def modules() -> Iterator[Path]:

@@ -38,7 +38,7 @@ def test_values_and_arrays_of_every_type_match_the_schema(database: str, envelop
             )
             probe.execute(f"INSERT INTO t{number} (id) VALUES (0)")
             rows = probe.scanned(f"t{number}")
-            keys = Draft7Validator(json.loads(key_schema(rows.schema)))
+            keys = Draft7Validator(json.loads(key_schema(rows.schema, options)))
             values = Draft7Validator(json.loads(value_schema(rows.schema, options) or ""))
             batch = encoder.encode(rows, topic="t")
             for key, value in zip(batch.key.to_pylist(), batch.value.to_pylist(), strict=True):

@@ -138,8 +138,13 @@ class Changefeed:
 class ChangefeedOptions:
     """The options that every changefeed has, whatever its plugins."""
 
-    envelope: Literal["wrapped", "bare", "key_only", "row"] = option(
+    envelope: Literal["wrapped", "bare", "key_only", "row", "enriched"] = option(
         "wrapped", doc="Shape of the messages. An encoder may support only some of them."
+    )
+    enriched_properties: tuple[Literal["source", "schema"], ...] = option(
+        (),
+        doc="What to add to messages in envelope `enriched`: `source`, where the row comes from; `schema`, a Kafka"
+        " Connect schema of each key and value.",
     )
     updated: bool = option(False, doc="Add to each row the timestamp of the commit that wrote it.")
     diff: bool = option(False, doc="Add the row as it was before the change.")

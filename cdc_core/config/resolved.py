@@ -13,6 +13,7 @@ from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder, EncoderContext
+from cdc_core.enriched import SourceFacts
 from cdc_core.envelope import ENVELOPE_OPTIONS, Envelope
 from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
@@ -116,7 +117,8 @@ class ResolvedChangefeed:
         # A format of scans has columns and nothing else.
         forced = frozenset() if self.encoder.registration.scans_only else self.sink.registration.forced
         wanted = {name: name in forced or getattr(self.options, name) for name in ENVELOPE_OPTIONS}
-        return Envelope(name=self.options.envelope, **wanted)
+        properties = tuple(sorted(set(self.options.enriched_properties)))
+        return Envelope(name=self.options.envelope, enriched_properties=properties, **wanted)
 
     def parsed_query(self) -> Query | None:
         """Return what is selected of each change; None where whole rows are delivered."""
@@ -178,6 +180,12 @@ class ResolvedChangefeed:
             options=self.encoder.parsed(),
             output=self.output,
             compression=self._compression() if self.encoder.registration.compresses else "none",
+            source=SourceFacts(
+                changefeed_sink=self.sink.name,
+                job_id=self.name,
+                origin=self.rangefeed.registration.schemes[0],
+                source_node_locality=str(self.locality),
+            ),
         )
 
     def sink_context(self) -> SinkContext:
@@ -278,7 +286,8 @@ class ResolvedChangefeed:
         for name in ("rangefeed", "encoder", "sink"):
             fields[name] = Component.from_json(fields[name])
         fields["plain_secrets"] = frozenset(fields["plain_secrets"])
-        fields["options"] = ChangefeedOptions(**fields["options"])
+        properties = tuple(fields["options"].get("enriched_properties", ()))
+        fields["options"] = ChangefeedOptions(**{**fields["options"], "enriched_properties": properties})
         fields["sources"] = tuple(fields["sources"])
         fields["tables"] = tuple(fields["tables"])
         fields["locality"] = Locality.parse(fields["locality"])

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "messages", "schema_change", "placement"),
-    ("options", "envelope", "source_objects", "unavailable", "restriction"),
-    ("file_body", "registrations", "rangefeed", "source_writer", "queries"),
+    ("options", "envelope_shapes", "enriched", "row_members", "source_objects", "unavailable", "restriction"),
+    ("envelope", "file_body", "registrations", "rangefeed", "source_writer", "queries"),
     ("step_planner", "source_history", "encoder", "hookspecs"),
     ("slice_reader", "sink_context", "decoder", "stored_history"),
     ("sink", "destination", "resolved_sink", "sink_reader"),

@@ -130,7 +130,7 @@ def test_options_without_a_place_in_the_envelope_are_refused(
 
 def test_files_refuse_tombstones_and_schema_ids(refused: Refused, feed_of: FeedOf, tmp_path: Path) -> None:
     for options, complaint in (
-        ({"envelope": "row"}, "sink 'cloudstorage' does not accept envelope 'row'; it accepts bare, wrapped"),
+        ({"envelope": "row"}, "sink 'cloudstorage' does not accept envelope 'row'; it accepts bare, enriched, wrapped"),
         ({"confluent_schema_registry": "http://127.0.0.1:1"}, "'confluent_schema_registry' applies to messages only"),
     ):
         feed = feed_of("json", options, sink=f"file://{tmp_path / 'files'}")

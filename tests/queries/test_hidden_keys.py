@@ -52,7 +52,7 @@ def test_json_has_the_key_of_the_table(rows: RowBatch) -> None:
 
 
 def test_the_json_schema_of_the_key_is_that_of_the_table(rows: RowBatch) -> None:
-    assert '"integer"' in json.dumps(json.loads(key_schema(rows.schema))["items"])
+    assert '"integer"' in json.dumps(json.loads(key_schema(rows.schema, Envelope()))["items"])
 
 
 def test_a_schema_keeps_its_key_as_json(rows: RowBatch) -> None:

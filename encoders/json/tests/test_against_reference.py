@@ -247,7 +247,7 @@ def test_random_messages_match_their_json_schemas(case: Case, make_rows: Any, ro
     rows = batch_of(case, make_rows, row)
     encoder = JsonEncoder(EncoderContext(changefeed="feed", envelope=case.envelope, options=JsonOptions()))
     batch = encoder.encode(rows, topic="topic")
-    keys = Draft7Validator(json.loads(key_schema(rows.schema)))
+    keys = Draft7Validator(json.loads(key_schema(rows.schema, case.envelope)))
     Draft7Validator.check_schema(keys.schema)
     for key in batch.key.to_pylist():
         keys.validate(json.loads(key))

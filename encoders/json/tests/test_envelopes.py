@@ -99,9 +99,10 @@ def test_a_key_only_value_is_empty_and_a_deleted_one_a_tombstone(history: RowBat
 
 
 @pytest.mark.parametrize("envelope", ENVELOPES)
-def test_the_message_key_is_the_same_in_all_envelopes(history: RowBatch, envelope: str) -> None:
+def test_the_message_key_is_the_array_of_the_key_or_an_object(history: RowBatch, envelope: str) -> None:
     encoder = encoder_with(envelope)
-    assert encoder.encode(history, topic="foo").key.to_pylist() == [b"[1]"] * 4
+    wanted = b'{"a": 1}' if encoder.context.envelope.enriched else b"[1]"
+    assert encoder.encode(history, topic="foo").key.to_pylist() == [wanted] * 4
     empty = encoder.encode(history.slice(0, 0), topic="foo")
     assert (len(empty.key), len(empty.value)) == (0, 0)
 

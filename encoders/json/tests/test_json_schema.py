@@ -73,7 +73,7 @@ def test_unusual_values_that_the_encoder_writes_are_valid(type_: ColumnType, rig
 
 def test_a_key_is_an_array_of_its_columns_without_nulls() -> None:
     schema = dataclasses.replace(table(id=INT, name=of(Kind.STRING)), primary_key=("name", "id"))
-    validator = Draft7Validator(json.loads(key_schema(schema)))
+    validator = Draft7Validator(json.loads(key_schema(schema, Envelope())))
     assert validator.is_valid(["a", 1])
     for wrong in ([], ["a"], [1, "a"], ["a", None], ["a", 1, 2], {"name": "a", "id": 1}):
         assert not validator.is_valid(wrong)
@@ -118,7 +118,7 @@ def test_the_text_does_not_depend_on_the_order_of_columns_or_the_version() -> No
     one, two = table(id=INT, b=INT, a=INT), dataclasses.replace(table(a=INT, id=INT, b=INT), version=9)
     for options in (Envelope(), Envelope(name="bare", updated=True)):
         assert value_schema(one, options) == value_schema(two, options)
-    assert key_schema(one) == key_schema(two)
+    assert key_schema(one, Envelope()) == key_schema(two, Envelope())
 
 
 def test_descriptions_are_the_types_of_the_source() -> None:

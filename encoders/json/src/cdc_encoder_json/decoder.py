@@ -7,7 +7,18 @@ from typing import Any
 
 from cdc_column_texts import NULL
 
-from cdc_core import UNAVAILABLE_MEMBER, DecodedRow, Decoder, EncoderContext, RowBatch, TableSchema, Timestamp
+from cdc_core import (
+    UNAVAILABLE_MEMBER,
+    Column,
+    DecodedRow,
+    Decoder,
+    EncoderContext,
+    RowBatch,
+    TableSchema,
+    Timestamp,
+    op_of,
+)
+from cdc_encoder_json.connect_schema import written_type
 from cdc_encoder_json.line_reading import read_lines
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.scanning import plain, split_array, split_object, string
@@ -26,9 +37,10 @@ class JsonDecoder(Decoder):
         super().__init__(context)
         options: JsonOptions = context.options
         self._framed = options.confluent_schema_registry is not None
+        self._described = context.envelope.has_schema
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
-        read_key = None if key is None else _key(schema, self._text(key))
+        read_key = None if key is None else self._key(schema, self._text(key), with_schema=self._described)
         if not value:
             return DecodedRow(key=read_key, after=None)
         return self._row(schema, read_key, self._text(value))
@@ -61,8 +73,8 @@ class JsonDecoder(Decoder):
 
     def _row(self, schema: TableSchema, key: tuple[Any, ...] | None, text: str) -> DecodedRow:
         *images, metadata = self.context.envelope.split(split_object(text), _members)
-        after, before = (None if image is None else _values(schema, image) for image in images)
-        key_in_value = _key(schema, metadata["key"]) if "key" in metadata else None
+        after, before = (None if image is None else self._values(schema, image) for image in images)
+        key_in_value = self._key(schema, metadata["key"]) if "key" in metadata else None
         return DecodedRow(
             key=key or key_in_value or _key_of(schema, after or before),
             after=after,
@@ -72,26 +84,31 @@ class JsonDecoder(Decoder):
             key_in_value=key_in_value,
             topic_in_value=string(metadata["topic"]) if "topic" in metadata else None,
             unavailable=tuple(string(name) for name in split_array(metadata.get(UNAVAILABLE_MEMBER, "[]"))),
+            op=op_of(string(metadata["op"])) if "op" in metadata else None,
         )
+
+    def _key(self, schema: TableSchema, text: str, *, with_schema: bool = False) -> tuple[Any, ...]:
+        if self.context.envelope.enriched:
+            members = split_object(split_object(text)["payload"] if with_schema else text)
+            items = [members[name] for name in schema.primary_key if name in members]
+        else:
+            items = split_array(text)
+        if len(items) != len(schema.primary_key):
+            return tuple(plain(item) for item in items)
+        return tuple(self._value(item, column) for item, column in zip(items, schema.key_columns, strict=True))
+
+    def _values(self, schema: TableSchema, members: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of *members*. The columns of *schema* come first, in table order."""
+        columns = [column for column in schema.columns if column.name in members]
+        values = {column.name: self._value(members[column.name], column) for column in columns}
+        return values | {name: plain(text) for name, text in members.items() if name not in values}
+
+    def _value(self, text: str, column: Column) -> Any:
+        return read_value(text, written_type(column.type) if self._described else column.type)
 
 
 def _members(text: str) -> dict[str, str] | None:
     return None if text == NULL else split_object(text)
-
-
-def _key(schema: TableSchema, text: str) -> tuple[Any, ...]:
-    items = split_array(text)
-    if len(items) != len(schema.primary_key):
-        return tuple(plain(item) for item in items)
-    types = (column.type for column in schema.key_columns)
-    return tuple(read_value(item, type_) for item, type_ in zip(items, types, strict=True))
-
-
-def _values(schema: TableSchema, members: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of *members*. The columns of *schema* come first, in table order."""
-    columns = [column for column in schema.columns if column.name in members]
-    values = {column.name: read_value(members[column.name], column.type) for column in columns}
-    return values | {name: plain(text) for name, text in members.items() if name not in values}
 
 
 def _key_of(schema: TableSchema, image: Mapping[str, Any] | None) -> tuple[Any, ...] | None:

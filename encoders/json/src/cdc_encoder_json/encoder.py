@@ -36,7 +36,7 @@ _OWNER = "encoder 'json'"
 
 
 class JsonEncoder(Encoder):
-    """JSON messages in any envelope. The key of a message is the array of the primary key's values.
+    """JSON messages in any envelope. A key is the array of the primary key's values, in `enriched` an object.
 
     The members of an object are in alphabetical order, separated by `": "` and `", "`. A message contains no line end.
     With a schema registry, messages have its wire format.
@@ -48,9 +48,14 @@ class JsonEncoder(Encoder):
         super().__init__(context)
         options: JsonOptions = context.options
         context.envelope.check(_OWNER)
-        self._texts = ValueTexts(context.envelope, null_as_object=options.encode_json_value_null_as_object)
+        self._texts = ValueTexts(context, null_as_object=options.encode_json_value_null_as_object)
         self._schemas = None
         if options.confluent_schema_registry is not None:
+            if context.envelope.has_schema:
+                raise OptionError(
+                    f"{_OWNER}: enriched_properties = 'schema' puts the schema in each message, and option"
+                    " 'confluent_schema_registry' in a registry; remove one of them"
+                )
             self._schemas = _schemas_in(options.confluent_schema_registry, context)
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
@@ -68,7 +73,7 @@ class JsonEncoder(Encoder):
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = joined(self._texts.key(rows), len(rows))
         value = joined_bytes(self._texts.value(rows, topic, [keys]), len(rows))
-        key = joined_bytes([keys], len(rows))
+        key = joined_bytes(self._texts.message_key(rows.schema, [keys]), len(rows))
         if self._schemas is not None:
             key, value = self._schemas.framed(rows.schema, topic, key=key, value=value)
         return MessageBatch(topic=topic, key=key, value=value, updated=rows.column("updated"))

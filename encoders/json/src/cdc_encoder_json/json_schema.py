@@ -11,13 +11,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cdc_core import UNAVAILABLE_MEMBER, ColumnType, Envelope, Kind, RowPlace, TableSchema
+from cdc_core import SOURCE_MEMBERS, UNAVAILABLE_MEMBER, ColumnType, Envelope, Kind, RowPlace, TableSchema
 
 __all__ = ["allows_resolved", "key_schema", "resolved_schema", "value_schema"]
 
 _Schema = dict[str, Any]
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 _TEXT: _Schema = {"type": "string"}
+_TEXTS: _Schema = {"type": "array", "items": _TEXT}
+_INTEGER: _Schema = {"type": "integer"}
 _DATE = "-?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _TIMESTAMP: _Schema = {"type": "string", "pattern": r"^[0-9]+\.[0-9]{10}$"}
@@ -49,9 +51,9 @@ Enums are texts too: a label can be added at any time without a new version of t
 """
 
 
-def key_schema(schema: TableSchema) -> str:
+def key_schema(schema: TableSchema, envelope: Envelope) -> str:
     """Return the schema of the keys of *schema*'s rows."""
-    return _text(f"{schema.name.table}_key", _key(schema))
+    return _text(f"{schema.name.table}_key", _key(schema, envelope))
 
 
 def value_schema(schema: TableSchema, envelope: Envelope) -> str | None:
@@ -60,7 +62,14 @@ def value_schema(schema: TableSchema, envelope: Envelope) -> str | None:
         return None
     table = schema.name.table
     columns = {column.name: _column(column.type, nullable=True) for column in sorted(schema.columns, key=_name)}
-    special = {"key": _key(schema), "topic": _TEXT, UNAVAILABLE_MEMBER: {"type": "array", "items": _TEXT}}
+    special: dict[str, _Schema] = {
+        "key": _key(schema, envelope),
+        "op": {"type": "string", "enum": ["c", "u", "d"]},
+        "source": _source(envelope),
+        "topic": _TEXT,
+        "ts_ns": _INTEGER,
+        UNAVAILABLE_MEMBER: _TEXTS,
+    }
     always = ("resolved", UNAVAILABLE_MEMBER)
     metadata = {name: special.get(name, _TIMESTAMP) for name in sorted((*envelope.metadata, *always))}
     members = envelope.placed(metadata, _object)
@@ -104,7 +113,14 @@ def _choices(type_: ColumnType) -> Sequence[_Schema] | None:
     return ({"type": "array", "items": _one_of(_NULL, *element, {"type": "array"})},)
 
 
-def _key(schema: TableSchema) -> _Schema:
+def _source(envelope: Envelope) -> _Schema:
+    members = dict.fromkeys(SOURCE_MEMBERS, _TEXT) | dict.fromkeys(envelope.source_times, _TIMESTAMP)
+    return _object({**members, "primary_keys": _TEXTS, **({"ts_ns": _INTEGER} if "ts_ns" in members else {})})
+
+
+def _key(schema: TableSchema, envelope: Envelope) -> _Schema:
+    if envelope.enriched:
+        return _object({column.name: _column(column.type, nullable=False) for column in schema.key_columns})
     items = [_column(column.type, nullable=False) for column in schema.key_columns]
     bounds = {"minItems": len(items), "maxItems": len(items)}
     return {"type": "array", "items": items, "additionalItems": False, **bounds}

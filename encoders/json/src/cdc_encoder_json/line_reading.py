@@ -46,7 +46,7 @@ def read_lines(schema: TableSchema, envelope: Envelope, body: bytes) -> RowBatch
 
     Raises: ValueError for a value that is not of its column's type.
     """
-    if not (envelope.key_in_value and envelope.updated):
+    if envelope.enriched or not (envelope.key_in_value and envelope.updated):
         return None
     pa.array([body], pa.binary()).cast(pa.string())  # raises when the body is not UTF-8
     members = Members(body)

@@ -12,7 +12,7 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         encoder="cdc_encoder_json.encoder:JsonEncoder",
         options="cdc_encoder_json.options:JsonOptions",
         summary="JSON messages, or files of newline-delimited JSON",
-        envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),
+        envelopes=frozenset({"wrapped", "bare", "row", "key_only", "enriched"}),
         outputs=frozenset({"messages", "files"}),
         decoder="cdc_encoder_json.decoder:JsonDecoder",
     )

@@ -34,7 +34,7 @@ class RegisteredSchemas:
         subjects: dict[str, dict[str, TableName]] = defaultdict(dict)
         for schema, topic in tables:
             value = value_schema(schema, self._envelope) or resolved_schema(self._envelope)
-            for subject, text in ((f"{topic}-key", key_schema(schema)), (f"{topic}-value", value)):
+            for subject, text in ((f"{topic}-key", key_schema(schema, self._envelope)), (f"{topic}-value", value)):
                 self._registry.check(subject, text, "JSON")
                 subjects[subject].setdefault(text, schema.name)
         for subject, schemas in subjects.items():
@@ -75,6 +75,6 @@ class RegisteredSchemas:
         value = value_schema(schema, self._envelope)
         return (
             schema,
-            self._registry.register(f"{topic}-key", key_schema(schema), "JSON"),
+            self._registry.register(f"{topic}-key", key_schema(schema, self._envelope), "JSON"),
             None if value is None else self._registry.register(f"{topic}-value", value, "JSON"),
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from cdc_column_texts import (
     NULL,
     Ints,
@@ -20,7 +21,8 @@ from cdc_column_texts import (
     quoted,
 )
 
-from cdc_core import METADATA_MEMBER, Column, RowBatch, TableName, TableSchema
+from cdc_core import METADATA_MEMBER, Column, Envelope, Kind, RowBatch, RowPlace, TableName, TableSchema
+from cdc_encoder_json.connect_schema import written_type
 
 __all__ = ["RowTexts"]
 
@@ -45,23 +47,33 @@ class _Layout:
 
 
 class RowTexts:
-    """Writes keys and rows. With *metadata*, each object has a member for metadata among its columns.
+    """Writes keys and rows. Where a row is the whole message, metadata is a member among its columns.
 
     Raises: EncodeError when a value has no JSON text.
     """
 
-    def __init__(self, *, null_as_object: bool, metadata: bool) -> None:
+    def __init__(self, envelope: Envelope, *, null_as_object: bool) -> None:
         self._null_as_object = null_as_object
-        self._metadata = metadata
+        self._envelope = envelope
+        self._metadata = envelope.row is RowPlace.MESSAGE and bool(envelope.metadata)
         self._layouts: dict[tuple[TableName, bool, tuple[str, ...]], _Layout] = {}
 
     def key(self, rows: RowBatch) -> list[Piece]:
-        """Return the JSON arrays of the primary keys' values."""
+        """Return the JSON arrays of the primary keys' values, or in `enriched` objects with their names."""
         key = rows.column("key")
+        if self._envelope.enriched:
+            return self._key_objects(rows, key)
         pieces: list[Piece] = ["["]
         for index, column in enumerate(rows.schema.key_columns):
             pieces += [", " if index else "", *self._column(rows, column, key.field(index), None)]
         return [*pieces, "]"]
+
+    def _key_objects(self, rows: RowBatch, key: pa.StructArray) -> list[Piece]:
+        pieces: list[Piece] = []
+        for column, index in sorted((column.name, index) for index, column in enumerate(rows.schema.key_columns)):
+            start = f"{', ' if pieces else '{'}{quoted(column)}: "
+            pieces += [start, *self._column(rows, rows.schema.key_columns[index], key.field(index), None)]
+        return [*pieces, "}"]
 
     def objects(self, rows: RowBatch, structs: pa.StructArray, *, absent: str | None = NULL) -> list[Piece]:
         """Return the JSON objects of *structs*, a column `after` or `before` of *rows*; *absent* where it is null."""
@@ -113,8 +125,11 @@ class RowTexts:
 
     def _column(self, rows: RowBatch, column: Column, array: pa.Array, places: Ints | None) -> list[Piece]:
         """Return the JSON texts of one column. *places* are the rows that *array* has, None for all."""
+        type_ = written_type(column.type) if self._envelope.has_schema else column.type
         try:
-            return json_pieces(array, column.type, null_as_object=self._null_as_object)
+            if self._envelope.has_schema and type_.kind is Kind.ARRAY:
+                _refuse_dimensions(array)
+            return json_pieces(array, type_, null_as_object=self._null_as_object)
         except NoRepresentationError as error:
             raise encode_error(error, rows, column, format_="JSON", places=places) from error
 
@@ -124,3 +139,10 @@ class RowTexts:
         if layout is None or (layout.schema is not schema and layout.schema != schema):
             layout = self._layouts[place] = _Layout.of(schema, metadata=metadata, without=without)
         return layout
+
+
+def _refuse_dimensions(array: pa.Array) -> None:
+    """Raise a NoRepresentationError for an array of arrays: Connect would read its items as zeros and nulls."""
+    row = pc.index(pc.starts_with(array, "[["), value=True).as_py()
+    if row >= 0:
+        raise NoRepresentationError(row, "an array of arrays has no Kafka Connect schema; remove 'schema'")

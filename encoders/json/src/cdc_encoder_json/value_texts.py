@@ -3,45 +3,58 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from cdc_column_texts import NULL, Piece, hlc_pieces, joined, quoted
+from cdc_column_texts import NULL, Piece, hlc_pieces, joined, quoted, series
 
 from cdc_core import (
     UNAVAILABLE_MEMBER,
     DeleteForm,
     EncodeError,
-    Envelope,
+    EncoderContext,
     RowBatch,
     RowPlace,
+    TableName,
+    TableSchema,
     Timestamp,
+    op_texts,
     unavailable_sets,
 )
+from cdc_encoder_json.connect_schema import key_schema, value_schema
 from cdc_encoder_json.row_texts import RowTexts
 
 __all__ = ["ValueTexts"]
 
 
 class ValueTexts:
-    """Writes the values of messages as *envelope* says. The members of each object are in alphabetical order.
+    """Writes the values of messages as the envelope says. The members of each object are in alphabetical order.
 
     Raises: EncodeError when a value has no JSON text.
     """
 
-    def __init__(self, envelope: Envelope, *, null_as_object: bool) -> None:
-        self._envelope = envelope
-        metadata_in_row = envelope.row is RowPlace.MESSAGE and bool(envelope.metadata)
-        self._texts = RowTexts(null_as_object=null_as_object, metadata=metadata_in_row)
+    def __init__(self, context: EncoderContext, *, null_as_object: bool) -> None:
+        self._context = context
+        self._envelope = context.envelope
+        self._texts = RowTexts(context.envelope, null_as_object=null_as_object)
+        self._ts_ns = ""
+        self._schemas: dict[tuple[TableName, str], tuple[TableSchema, str]] = {}
 
     def key(self, rows: RowBatch) -> list[Piece]:
-        """Return the pieces of the keys."""
+        """Return the pieces of the keys, as values contain them."""
         return self._texts.key(rows)
+
+    def message_key(self, schema: TableSchema, key: list[Piece]) -> list[Piece]:
+        """Return the pieces of the keys of messages. *key* holds those of `key`."""
+        if not self._envelope.has_schema:
+            return key
+        return _with_schema(key, self._schema(schema, "key", lambda: key_schema(schema)))
 
     def value(self, rows: RowBatch, topic: str, key: list[Piece]) -> list[Piece]:
         """Return the pieces of the values; a null is a tombstone. *key* holds the pieces of the keys."""
+        self._ts_ns = str(self._context.clock()) if self._envelope.enriched else ""
         if rows.has_unavailable and self._envelope.row is not RowPlace.NOWHERE:
             return [self._by_sets(rows, topic)]
         return self._complete(rows, topic, key)
@@ -72,13 +85,14 @@ class ValueTexts:
             (name, self._texts.incomplete(rows, without) if name == "after" else self._image(rows, name))
             for name in envelope.images
         ]
-        return _object([*images, *members])
+        return self._described(rows.schema, _object([*images, *members]), unavailable=True)
 
     def _complete(self, rows: RowBatch, topic: str, key: list[Piece]) -> list[Piece]:
         envelope = self._envelope
         metadata = ((name, self._metadata(rows, name, topic, key)) for name in envelope.metadata)
         if envelope.row is RowPlace.MEMBER:
-            return _object([*((name, self._image(rows, name)) for name in envelope.images), *metadata])
+            images = ((name, self._image(rows, name)) for name in envelope.images)
+            return self._described(rows.schema, _object([*images, *metadata]), unavailable=False)
         if envelope.row is RowPlace.NOWHERE:
             return _empty(rows.column("after"))
         if envelope.delete is DeleteForm.TOMBSTONE:
@@ -89,6 +103,22 @@ class ValueTexts:
         """Return the value of the resolved mark of *timestamp*."""
         return json.dumps(self._envelope.placed({"resolved": str(timestamp)}, dict), separators=(",", ":"))
 
+    def _described(self, schema: TableSchema, value: list[Piece], *, unavailable: bool) -> list[Piece]:
+        """Return *value*, beside its schema if the envelope has one."""
+        if not self._envelope.has_schema:
+            return value
+        part = "incomplete value" if unavailable else "value"
+        text = self._schema(schema, part, lambda: value_schema(schema, self._envelope, unavailable=unavailable))
+        return _with_schema(value, text)
+
+    def _schema(self, schema: TableSchema, part: str, make: Callable[[], str]) -> str:
+        """Return the text of the schema of *part*, which is made once for each version of a table."""
+        place = (schema.name, part)
+        known = self._schemas.get(place)
+        if known is None or (known[0] is not schema and known[0] != schema):
+            known = self._schemas[place] = (schema, make())
+        return known[1]
+
     def _image(self, rows: RowBatch, name: str) -> list[Piece]:
         images = self._envelope.column(rows, name)
         return [NULL] if images is None else self._texts.objects(rows, images)
@@ -98,7 +128,29 @@ class ValueTexts:
             return key
         if name == "topic":
             return [quoted(topic)]
+        if name == "ts_ns":
+            return [self._ts_ns]
+        if name == "op":
+            return ['"', series(op_texts(rows)), '"']
+        if name == "source":
+            return self._source(rows)
         return ['"', *hlc_pieces(self._envelope.column(rows, name)), '"']
+
+    def _source(self, rows: RowBatch) -> list[Piece]:
+        """Return the objects that say where rows come from."""
+        facts = self._context.source.members(rows.schema).items()
+        members: dict[str, list[Piece]] = {name: [json.dumps(fact, ensure_ascii=False)] for name, fact in facts}
+        for name in self._envelope.source_times:
+            if name == "ts_ns":
+                members[name] = [series(rows.column("updated").field("wall")).cast(pl.String)]
+            else:
+                column = self._envelope.column(rows, "updated" if name == "ts_hlc" else name)
+                members[name] = ['"', *hlc_pieces(column), '"']
+        return _object(sorted(members.items(), key=lambda member: member[0]))
+
+
+def _with_schema(payload: list[Piece], schema: str) -> list[Piece]:
+    return ['{"payload": ', *payload, f', "schema": {schema}}}']
 
 
 def _object(members: Iterable[tuple[str, list[Piece]]]) -> list[Piece]:

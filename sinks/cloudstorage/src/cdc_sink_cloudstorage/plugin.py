@@ -19,7 +19,7 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         records=True,
         min_checkpoint_frequency_s=10.0,
         forced=frozenset({"key_in_value"}),
-        envelopes=frozenset({"wrapped", "bare"}),
+        envelopes=frozenset({"wrapped", "bare", "enriched"}),
         compression_option="compression",
         summary="Files in a directory or bucket, whose names sort in the order of the changefeed",
         reader="cdc_sink_cloudstorage.reader:CloudStorageReader",

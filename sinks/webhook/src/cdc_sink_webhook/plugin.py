@@ -17,6 +17,6 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         output="messages",
         summary="An HTTPS endpoint: parallel requests that keep the order of each row's changes",
         forced=frozenset({"key_in_value", "topic_in_value"}),
-        envelopes=frozenset({"wrapped", "bare"}),
+        envelopes=frozenset({"wrapped", "bare", "enriched"}),
         secret_path=True,
     )

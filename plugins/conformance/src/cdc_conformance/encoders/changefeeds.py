@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from cdc_core import (
     Changefeed,
+    Encoder,
+    EncoderContext,
     EncoderRegistration,
     Envelope,
     RangefeedRegistration,
@@ -21,7 +23,7 @@ from cdc_core.envelope import ENVELOPE_OPTIONS
 from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["NoOptions", "plugin_host", "resolved_changefeed"]
+__all__ = ["NoOptions", "encoder_context", "open_encoder", "plugin_host", "resolved_changefeed"]
 
 _NOTHING, _OPTIONS, _SUMMARY = f"{__name__}:Nothing", f"{__name__}:NoOptions", "Never opened"
 
@@ -49,9 +51,23 @@ def resolved_changefeed(
         tables=("public.orders",),
         sink=f"{output}://nowhere",
         format=registration.name,
-        options={"envelope": envelope.name, **flags, **options},
+        options={"envelope": envelope.name, "enriched_properties": envelope.enriched_properties, **flags, **options},
     )
     return resolve(changefeed, host)
+
+
+def encoder_context(feed: ResolvedChangefeed) -> EncoderContext:
+    """Return what the encoder of *feed* is created from, with a clock that stands still: `ts_ns` is always the same."""
+    return replace(feed.encoder_context(), clock=_noon)
+
+
+def open_encoder(feed: ResolvedChangefeed) -> Encoder:
+    """Return the encoder of *feed*, with the clock of `encoder_context`."""
+    return cast(Encoder, feed.encoder.load("encoder", Encoder)(encoder_context(feed)))
+
+
+def _noon() -> int:
+    return 1_700_000_000_123_456_789
 
 
 def plugin_host(encoder: EncoderRegistration, *, file_envelopes: frozenset[str]) -> PluginHost:

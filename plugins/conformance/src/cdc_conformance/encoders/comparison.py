@@ -10,7 +10,7 @@ from typing import Any
 
 from cdc_conformance.encoders.form import Form
 from cdc_conformance.encoders.scanned_rows import scanned
-from cdc_core import ColumnType, DecodedRow, DeleteForm, Kind, RowBatch, TableSchema, Timestamp, plain_value
+from cdc_core import ColumnType, DecodedRow, DeleteForm, Kind, Op, RowBatch, TableSchema, Timestamp, plain_value
 
 __all__ = ["differences", "expected_rows", "key_difference", "same"]
 
@@ -58,6 +58,7 @@ def expected_rows(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
                 key_in_value=key if flags.key_in_value else None,
                 topic_in_value=topic if flags.topic_in_value else None,
                 unavailable=lacking if form.has_row else (),
+                op=_operation(Op(row["op"])) if flags.enriched else None,
             )
         )
     return found
@@ -97,9 +98,9 @@ def _difference(schema: TableSchema, form: Form, wanted: DecodedRow, found: Deco
         return f"the key in the value is {found.key_in_value!r}, not {wanted.key_in_value!r}"
     if sorted(wanted.unavailable) != sorted(found.unavailable):
         return f"the unavailable columns are {sorted(found.unavailable)}, not {sorted(wanted.unavailable)}"
-    for name in ("updated", "mvcc", "topic_in_value"):
+    for name in ("updated", "mvcc", "topic_in_value", "op"):
         one, other = getattr(wanted, name), getattr(found, name)
-        if one != other:
+        if one != other and not (name == "op" and one is None):  # a format may say more than the envelope
             return f"{name} is {str(other)!r}, not {str(one)!r}"
     return ""
 
@@ -128,6 +129,11 @@ def _tokens(text: str) -> Any:
 
 def _members(pairs: list[tuple[str, Any]]) -> Any:
     return {"object": sorted(pairs, key=lambda pair: pair[0])}
+
+
+def _operation(op: Op) -> Op:
+    """Return what a decoder knows of *op*: it reads a scanned row as an inserted one."""
+    return Op.INSERT if op is Op.SCAN else op
 
 
 def _timestamp(value: Mapping[str, int]) -> Timestamp:

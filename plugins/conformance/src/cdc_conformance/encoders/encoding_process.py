@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, BinaryIO
 
+from cdc_conformance.encoders.changefeeds import open_encoder
 from cdc_conformance.processes import command, environment
 from cdc_core import RowBatch
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -62,7 +63,7 @@ def _answer(requests: BinaryIO) -> tuple[Any, str] | None:
         return None
     try:
         feed, rows, topic = pickle.loads(request)  # Imports the plugin's classes.
-        batch = feed.open_encoder().encode(RowBatch.from_ipc(rows), topic=topic)
+        batch = open_encoder(feed).encode(RowBatch.from_ipc(rows), topic=topic)
         return list(zip(batch.key.to_pylist(), batch.value.to_pylist(), strict=True)), ""
     except Exception:  # A plugin may raise anything.
         return None, traceback.format_exc()

@@ -32,4 +32,5 @@ class Form:
         return self.envelope.row is not RowPlace.NOWHERE
 
     def __str__(self) -> str:
-        return f"envelope '{self.name}'{' with ' if self.flags else ''}{', '.join(self.flags)}, as {self.output}"
+        added = (*self.envelope.enriched_properties, *self.flags)
+        return f"envelope '{self.name}'{' with ' if added else ''}{', '.join(added)}, as {self.output}"

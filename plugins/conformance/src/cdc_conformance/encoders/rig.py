@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from cdc_conformance.encoders.changefeeds import plugin_host, resolved_changefeed
+from cdc_conformance.encoders.changefeeds import encoder_context, open_encoder, plugin_host, resolved_changefeed
 from cdc_conformance.encoders.form import Form
 from cdc_conformance.encoders.samples import Sample
 from cdc_conformance.encoders.scanned_rows import ScannedRowsEncoder, scanned
@@ -31,6 +31,8 @@ from cdc_core.plugins.classes import load_class
 __all__ = ["EncoderRig", "body_of", "pairs_of"]
 
 _FILE_ENVELOPES = frozenset(name for name in ENVELOPES if Envelope(name=name).delete is not DeleteForm.TOMBSTONE)
+_PROPERTIES = ((), ("source",), ("schema", "source"))
+"""What is added to enriched messages."""
 
 
 class _Known:
@@ -62,9 +64,10 @@ class EncoderRig:
         self._host, self._forms, self._feeds = known.host, known.forms, known.feeds
         self._accepted = known.accepted
 
-    def form(self, output: str, envelope: str = "wrapped", **flags: bool) -> Form:
+    def form(self, output: str, envelope: str = "wrapped", *, properties: tuple[str, ...] = (), **flags: bool) -> Form:
         """Return the form of a changefeed with these options. Some outputs switch on further options."""
-        resolved = self._feed(output, Envelope(name=envelope, **flags), self.options).envelope()
+        wanted = Envelope(name=envelope, enriched_properties=properties, **flags)
+        resolved = self._feed(output, wanted, self.options).envelope()
         return Form(output=output, envelope=resolved, scans_only=self.registration.scans_only)
 
     def forms(self, *flags: str, rows: bool = False, output: str | None = None) -> list[Form]:
@@ -97,7 +100,12 @@ class EncoderRig:
     def full_forms(self, *, output: str | None = None) -> list[Form]:
         """Return every envelope and output with all options that it accepts; skip the test when there is none."""
         return [
-            self.form(form.output, form.name, **{flag: True for flag in ENVELOPE_OPTIONS if self._accepts(form, flag)})
+            self.form(
+                form.output,
+                form.name,
+                properties=form.envelope.enriched_properties,
+                **{flag: True for flag in ENVELOPE_OPTIONS if self._accepts(form, flag)},
+            )
             for form in self.some(output=output)
         ]
 
@@ -146,7 +154,7 @@ class EncoderRig:
 
     def unguarded(self, form: Form, **options: Any) -> Encoder:
         """Return a new encoder that gets all rows. Raises: ConfigError."""
-        return self.feed(form, **options).open_encoder()
+        return open_encoder(self.feed(form, **options))
 
     def guarded(self, encoder: Encoder) -> Encoder:
         """Return *encoder*, restricted to scanned rows when the format is for scans only."""
@@ -158,7 +166,7 @@ class EncoderRig:
 
     def context(self, form: Form, **options: Any) -> EncoderContext:
         """Return the context of an encoder and its decoder."""
-        return self.feed(form, **options).encoder_context()
+        return encoder_context(self.feed(form, **options))
 
     def decoder(self, form: Form) -> Decoder:
         """Return a new decoder."""
@@ -190,7 +198,11 @@ class EncoderRig:
         return [decoder.message(schema, key, value) for key, value in messages]
 
     def _accepts(self, form: Form, flag: str) -> bool:
-        return any((other.output, other.name) == (form.output, form.name) for other in self.forms(flag))
+        return any(
+            (other.output, other.name, other.envelope.enriched_properties)
+            == (form.output, form.name, form.envelope.enriched_properties)
+            for other in self.forms(flag)
+        )
 
     def _accepted_columns(self, form: Form, several: list[Sample], topic: str) -> list[Sample]:
         schema = table("all", {"id": INT8} | {sample.name: sample.type for sample in several})
@@ -204,12 +216,13 @@ class EncoderRig:
 
     def _found(self, flags: Mapping[str, bool]) -> Iterator[Form]:
         for output, envelope in self.promised():
-            try:
-                form = self.form(output, envelope, **flags)
-                self.encoder(form).check([])
-            except ConfigError:  # An encoder may refuse options.
-                continue
-            yield form
+            for properties in _PROPERTIES if Envelope(name=envelope).enriched else ((),):
+                try:
+                    form = self.form(output, envelope, properties=properties, **flags)
+                    self.encoder(form).check([])
+                except ConfigError:  # An encoder may refuse options.
+                    continue
+                yield form
 
     def _check_that_one_works(self) -> None:
         """Raise the error of the first form when no form works, such as that of wrong options."""
