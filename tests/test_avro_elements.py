@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
+from cdc_column_texts.binary import joined
 from cdc_encoder_avro.options import AvroOptions
-from cdc_encoder_avro.pieces import joined
 from cdc_encoder_avro.values import value_pieces
 from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES

@@ -1,4 +1,5 @@
-"""Encoding of JSON compared with a loop of orjson, and of Parquet and CSV with Arrow's writers."""
+"""Encoding of JSON compared with a loop of orjson, of Parquet and CSV with Arrow's writers, and of Protocol Buffers
+with a loop of the official library."""
 
 from __future__ import annotations
 
@@ -22,9 +23,13 @@ from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_parquet.decoder import ParquetDecoder
 from cdc_encoder_parquet.encoder import ParquetEncoder
 from cdc_encoder_parquet.options import ParquetOptions
+from cdc_encoder_protobuf.descriptors import message_class
+from cdc_encoder_protobuf.encoder import ProtobufEncoder
+from cdc_encoder_protobuf.options import ProtobufOptions
+from cdc_encoder_protobuf.values import field_name
 from pyarrow import csv
 
-from cdc_core import Decoder, Encoder, EncoderContext, Envelope, RowBatch
+from cdc_core import ColumnType, Decoder, Encoder, EncoderContext, Envelope, RowBatch
 
 __all__ = ["encoder", "run"]
 
@@ -65,6 +70,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     yield Figure(name="part: JSON encoding, lines of a file", value=rows / lines_s, unit="rows/s")
     yield from _parquet(whole, batches)
     yield _csv(whole, batches)
+    yield _protobuf(batches)
     yield from _reading(batches[:8])
 
 
@@ -101,6 +107,52 @@ def _csv(whole: RowBatch, batches: Sequence[RowBatch]) -> Figure:
         peer=len(whole) / bare_s,
         peer_name="bare write_csv",
     )
+
+
+def _protobuf(batches: Sequence[RowBatch]) -> Figure:
+    """Both write the same bytes for the key and value of each row."""
+    context = EncoderContext(changefeed="bench", envelope=Envelope(updated=True), options=ProtobufOptions())
+    ours = ProtobufEncoder(context)
+    ours_s = fastest_s(lambda: [ours.encode(batch, topic="orders") for batch in batches])
+    sample = batches[0]
+    loop_s = fastest_s(lambda: _protobuf_loop(sample), times=2)
+    found = ours.encode(sample, topic="orders")
+    if list(zip(found.key.to_pylist(), found.value.to_pylist(), strict=True)) != _protobuf_loop(sample):
+        raise AssertionError("the encoder's messages are not those of the official library")
+    return Figure(
+        name="part: Protocol Buffers encoding, keys and values",
+        value=len(batches) * _BATCH_ROWS / ours_s,
+        unit="rows/s",
+        peer=len(sample) / loop_s,
+        peer_name="protobuf loop",
+        target=Target(at_least=1_000_000, per_peer=5),
+        details={"message_bytes": len(found.value[0].as_py())},
+    )
+
+
+def _protobuf_loop(rows: RowBatch) -> list[tuple[bytes, bytes]]:
+    stamps = rows.column("updated").to_pylist()
+    messages = []
+    for row, stamp in zip(rows.column("after").to_pylist(), stamps, strict=True):
+        key, value = message_class("Key")(), message_class("Message")()
+        key.key["id"].int64_value = row["id"]
+        value.wrapped.updated = f"{stamp['wall']}.{stamp['logical']:010d}"
+        for name, held in row.items():
+            _fill(value.wrapped.after.values[name], rows.schema.column(name).type, held)
+        messages.append((key.SerializeToString(deterministic=True), value.SerializeToString(deterministic=True)))
+    return messages
+
+
+def _fill(value: Any, type_: ColumnType, held: Any) -> None:
+    name = field_name(type_, ProtobufOptions())
+    if held is None:
+        return
+    if name == "timestamp_value":
+        value.timestamp_value.FromDatetime(held)
+    elif name == "decimal_value":
+        value.decimal_value.value = held
+    else:
+        setattr(value, name, held)
 
 
 def _reading(batches: Sequence[RowBatch]) -> Iterator[Figure]:

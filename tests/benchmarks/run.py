@@ -24,7 +24,7 @@ _QUICK = 0.1
 _BENCHMARKS = {
     "fetch": "read the log through ADBC as Arrow",
     "decode": "decode log messages into row batches",
-    "encode": "rows to JSON, Parquet and CSV, beside a loop over orjson and bare writers",
+    "encode": "rows to JSON, Parquet, CSV and Protocol Buffers, beside loops over orjson and protobuf and bare writers",
     "avro": "rows to Avro, beside a loop over fastavro",
     "sink": "encoded rows to files",
     "s3": "rows to objects in an S3 store, beside bare s3fs loops",

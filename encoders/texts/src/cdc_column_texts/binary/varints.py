@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cdc_column_texts.binary.pieces import looked_up, ragged
+from cdc_column_texts.binary.pieces import ragged
+from cdc_column_texts.numpy_columns import Bools
 
 __all__ = ["varint_bytes", "varint_column", "varint_matrix", "varint_widths"]
 
@@ -58,14 +59,19 @@ def varint_matrix(
     return matrix
 
 
-def varint_column(numbers: npt.NDArray[np.uint64], widths: npt.NDArray[np.intp]) -> pa.Array:
-    """Return the bytes of each number, large_binary. *widths* are those of `varint_widths`."""
+def varint_column(
+    numbers: npt.NDArray[np.uint64], *, valid: Bools | None = None
+) -> tuple[pa.Array, npt.NDArray[np.intp]]:
+    """Return the bytes of each number, large_binary, and how many these are. Where *valid* is false, there are none."""
+    widths = varint_widths(numbers)
+    if valid is not None:
+        widths = np.where(valid, widths, 0)
     if len(numbers) == 0 or int(numbers.max()) < _TABLE_SIZE:
-        return looked_up(_table(), numbers)
+        return _table().take(pa.array(numbers, mask=None if valid is None else ~valid)), widths
     matrix = varint_matrix(numbers, widths)
     width = matrix.shape[1]
     same = int(widths.min()) == width
-    return ragged(matrix, None if same else np.arange(width) < widths[:, np.newaxis])
+    return ragged(matrix, None if same else np.arange(width) < widths[:, np.newaxis]), widths
 
 
 def _seven_bits_a_byte(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -1,0 +1,1 @@
+"""Protocol Buffers encoder for cdc-core changefeeds."""

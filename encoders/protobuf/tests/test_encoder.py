@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from cdc_encoder_protobuf.decoder import ProtobufDecoder
+from cdc_encoder_protobuf.encoder import ProtobufEncoder
+from cdc_encoder_protobuf.options import ProtobufOptions
+from cdc_testing.published_proto import delimited_messages, message
+from google.protobuf.json_format import MessageToDict
+
+from cdc_core import (
+    ColumnType,
+    ConfigError,
+    EncodeError,
+    EncoderContext,
+    Envelope,
+    Kind,
+    Op,
+    OptionError,
+    RowBatch,
+    Timestamp,
+)
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+STAMP = ColumnType(kind=Kind.TIMESTAMP, source="timestamp")
+UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
+A = {"a": {"int64Value": "1"}}
+
+
+def context(*, output: str = "messages", **envelope: Any) -> EncoderContext:
+    return EncoderContext(changefeed="feed", envelope=Envelope(**envelope), options=ProtobufOptions(), output=output)
+
+
+def shown(payload: bytes | None) -> Any:
+    """Return what a reader with the published file sees, as JSON values."""
+    return None if payload is None else MessageToDict(message("Message", payload))
+
+
+@pytest.fixture
+def history(make_rows: Any, row: Any) -> RowBatch:
+    """Insert, update and delete of one row, with before images."""
+    changes = [
+        row(op=Op.INSERT, after={"b": "x", "a": 1}, updated=UPDATED),
+        row(op=Op.UPDATE, after={"b": None, "a": 1}, before={"b": "x", "a": 1}, updated=UPDATED),
+        row(op=Op.DELETE, before={"b": None, "a": 1}, updated=UPDATED),
+    ]
+    rows: RowBatch = make_rows({"b": TEXT, "a": INT}, changes, primary_key=["a"], diff=True)
+    return rows
+
+
+X, NULL = {"b": {"stringValue": "x"}}, {"b": {}}
+ROWS: dict[str, list[Any]] = {
+    "wrapped": [
+        {"wrapped": {"after": {"values": A | X}}},
+        {"wrapped": {"after": {"values": A | NULL}}},
+        {"wrapped": {}},
+    ],
+    "bare": [{"bare": {"values": A | X}}, {"bare": {"values": A | NULL}}, {"bare": {"values": A | NULL}}],
+    "row": [{"bare": {"values": A | X}}, {"bare": {"values": A | NULL}}, None],
+    "key_only": [{}, {}, None],
+}
+
+
+@pytest.mark.parametrize("envelope", ROWS)
+def test_each_envelope_has_the_documented_messages(history: RowBatch, envelope: str) -> None:
+    encoder = ProtobufEncoder(context(name=envelope))
+    batch = encoder.encode(history, topic="orders")
+    assert [shown(value) for value in batch.value.to_pylist()] == ROWS[envelope]
+    keys = [MessageToDict(message("Key", key)) for key in batch.key.to_pylist()]
+    assert keys == [{"key": A}] * 3
+    mark = {"resolved": str(UPDATED)}
+    wanted = {"resolved": mark} if envelope == "wrapped" else {"bareResolved": {"Crdb": mark}}
+    assert shown(encoder.encode_resolved("orders", UPDATED)) == wanted
+    assert ProtobufDecoder(encoder.context).resolved(encoder.encode_resolved("orders", UPDATED)) == UPDATED
+
+
+def test_metadata_is_where_the_envelope_has_a_place_for_it(history: RowBatch) -> None:
+    every = dict.fromkeys(("updated", "mvcc_timestamp", "key_in_value", "topic_in_value"), True)
+    wrapped = ProtobufEncoder(context(diff=True, **every)).encode(history, topic="orders").value[1].as_py()
+    bare = ProtobufEncoder(context(name="bare", **every)).encode(history, topic="orders").value[1].as_py()
+    found = message("Message", wrapped).wrapped
+    assert found.before.values["b"].string_value == "x"
+    for metadata in (found, message("Message", bare).bare.__crdb__):
+        assert (metadata.updated, metadata.mvcc_timestamp, metadata.topic) == (str(UPDATED), str(UPDATED), "orders")
+        assert metadata.key.key["a"].int64_value == 1
+
+
+@pytest.mark.parametrize("envelope", ["wrapped", "bare", "row"])
+def test_an_unavailable_column_is_named_and_left_out(make_rows: Any, row: Any, envelope: str) -> None:
+    changes = [
+        row(after={"b": "x", "a": 1}),
+        row(op=Op.UPDATE, after={"b": None, "a": 2}, unavailable=("b",)),
+        row(after={"b": None, "a": 3}),
+    ]
+    rows = make_rows({"b": TEXT, "a": INT}, changes, primary_key=["a"])
+    found = [
+        message("Message", value)
+        for value in ProtobufEncoder(context(name=envelope)).encode(rows, topic="t").value.to_pylist()
+    ]
+    if envelope == "wrapped":
+        lacking = [list(each.wrapped.unavailable) for each in found]
+        columns = [sorted(each.wrapped.after.values) for each in found]
+    else:
+        lacking = [list(each.bare.__crdb__.unavailable) for each in found]
+        columns = [sorted(each.bare.values) for each in found]
+    assert lacking == [[], ["b"], []]
+    assert columns == [["a", "b"], ["a"], ["a", "b"]]
+
+
+def test_a_file_is_messages_behind_their_sizes(history: RowBatch) -> None:
+    encoder = ProtobufEncoder(context(output="files", key_in_value=True))
+    body = encoder.open_body("orders")
+    data = b"".join(
+        bytes(part) for part in (body.write(history.slice(0, 2)), body.write(history.slice(2)), body.finish())
+    )
+    found = [MessageToDict(each) for each in delimited_messages(data)]
+    assert found == [{"wrapped": each["wrapped"] | {"key": {"key": A}}} for each in ROWS["wrapped"]]
+    (mark,) = delimited_messages(encoder.encode_resolved("", UPDATED))
+    assert mark.resolved.resolved == str(UPDATED)
+
+
+def test_files_without_keys_are_refused() -> None:
+    with pytest.raises(OptionError, match="encoder 'protobuf': files require option 'key_in_value'"):
+        ProtobufEncoder(context(output="files")).check([])
+
+
+@pytest.mark.parametrize("option", ["updated", "mvcc_timestamp", "key_in_value", "topic_in_value", "diff"])
+def test_an_option_without_a_place_in_the_envelope_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"encoder 'protobuf': envelope 'row' has no place for '{option}'"):
+        ProtobufEncoder(context(name="row", **{option: True}))
+
+
+def test_an_error_names_table_column_and_key(make_rows: Any, row: Any) -> None:
+    changes = [row(op=Op.DELETE, key=(1,)), row(after={"a": 2, "t": 0}), row(after={"a": 3, "t": 2**63 - 1})]
+    rows = make_rows({"a": INT, "t": STAMP}, changes, primary_key=["a"])
+    wanted = r"column t of table public\.orders as Protocol Buffers \(key \{'a': 3\}\): .* no 'infinity'"
+    with pytest.raises(EncodeError, match=wanted) as refused:
+        ProtobufEncoder(context()).encode(rows, topic="orders")
+    assert refused.value.row == 2
+
+
+def test_equal_keys_are_equal_bytes_whatever_the_order_of_the_columns(make_rows: Any, row: Any) -> None:
+    encoder = ProtobufEncoder(context())
+    one = make_rows({"a": INT, "b": TEXT}, [row(after={"a": 1, "b": "x"})], primary_key=["a", "b"])
+    other = make_rows({"b": TEXT, "a": INT}, [row(after={"b": "x", "a": 1})], primary_key=["b", "a"])
+    assert encoder.encode(one, topic="t").key.equals(encoder.encode(other, topic="t").key)
+
+
+def test_the_encoder_can_be_pickled(history: RowBatch) -> None:
+    encoder = ProtobufEncoder(context(updated=True))
+    copy = pickle.loads(pickle.dumps(encoder))
+    assert copy.encode(history, topic="orders").value.equals(encoder.encode(history, topic="orders").value)
+
+
+@pytest.mark.parametrize("damage", [b"\xff", b"\x0a\x05\x0a", b"\x0b"])
+def test_bytes_that_are_not_a_message_are_an_error(history: RowBatch, damage: bytes) -> None:
+    decoder = ProtobufDecoder(context())
+    with pytest.raises(ValueError, match="not a message Message"):
+        decoder.message(history.schema, None, damage)
+    with pytest.raises(ValueError, match="a message is not a row: it has resolved"):
+        decoder.message(history.schema, None, ProtobufEncoder(context()).encode_resolved("", UPDATED))
